@@ -1,0 +1,1 @@
+"""What comes in. The edge checks shapes and states; it never decides."""

@@ -1,0 +1,1 @@
+"""How the parts are put together: settings, roles, and the command line."""

@@ -1,0 +1,108 @@
+"""What a fold is: a pure function from the records of one partition to state and outcomes.
+
+`decide` reads only and never raises for anything an event may contain: a refusal is a value. `evolve` is small and
+total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is `At.time_ms`, the
+running maximum of the append times of the partition.
+
+What every fold needs alike (command ids seen, expiry, the version gate, LogCreated, quarantine) is done by the replica
+around it, so a fold sees each command once and only events of its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from eventstore.log import Partition
+from eventstore.table import Table
+from schemas.events import Event
+
+Code = Literal["done", "waiting", "held", "refused"]
+
+
+class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The outcome of one item of a batch, given only where it differs from the outcome of the whole."""
+
+    name: str
+    code: Code
+    reason: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What a fold decided of one command.
+
+    `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1), `place` the place in
+    line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
+    """
+
+    code: Code
+    reason: str = ""
+    index: int = -1
+    place: int = 0
+    hold: int = -1
+    items: tuple[ItemOutcome, ...] = ()
+
+
+DONE = Outcome("done")
+
+
+def refused(reason: str) -> Outcome:
+    """A refusal of a whole command."""
+    return Outcome("refused", reason)
+
+
+class At(NamedTuple):
+    """Where and when a record stands: its partition, offset, append time, and the fold time (running maximum)."""
+
+    partition: Partition
+    offset: int
+    append_ms: int
+    time_ms: int
+
+
+class Decision(NamedTuple):
+    """What `decide` returns: the change to evolve by (None for none), and the outcome to answer with."""
+
+    change: Any
+    outcome: Outcome
+
+
+class State(Protocol):
+    """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        """All rows that are saved, in a fixed order."""
+        ...
+
+    def rederive(self) -> None:
+        """Compute what is derived, after the tables were loaded."""
+        ...
+
+
+S = TypeVar("S")
+
+
+class Fold(Protocol[S]):
+    """The rules of one topic under one fold version. Stateless: what it knows is in S (which implements State)."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def version(self) -> int:
+        """The fold version whose rules these are. Any change of what the fold does raises it."""
+        ...
+
+    @property
+    def accepts(self) -> frozenset[str]:
+        """Names of the event types it takes; anything else in its topic is quarantined."""
+        ...
+
+    def empty(self, partition: Partition) -> S: ...
+
+    def decide(self, state: S, event: Event, at: At) -> Decision: ...
+
+    def evolve(self, state: S, change: Any, at: At) -> None: ...

@@ -1,0 +1,112 @@
+"""The log as everything else sees it: partitions of records, appended at the end and read in order.
+
+Engines: `embedded` (RocksDB, one process), `kafka` (aiokafka) and `hostile` (any engine behind seeded faults). One
+contract suite holds all of them (tests/contract).
+
+Nobody learns an offset from an append: a producer may be told a wrong one, or none (KIP-98 duplicates, lost responses).
+Who wants to know where a record landed reads the log back, by the record's command id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+ZONES = "zones"
+CLIQUES = "cliques"
+FLEET = "fleet"
+INSTALLS = "installs"
+REPLICAS = "replicas"
+
+DECIDING_TOPICS = (ZONES, CLIQUES, FLEET)
+"""Kept for ever; record 0 of each of their partitions is LogCreated."""
+
+FOLDED_TOPICS = (*DECIDING_TOPICS, INSTALLS)
+
+
+class Partition(NamedTuple):
+    """A partition by its topic's short name (without the plane's prefix) and number."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.number}"
+
+
+class Record(NamedTuple):
+    """One record as it stands in the log. `timestamp_ms` is its append time."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+Batch = tuple[Partition, Sequence[Record]]
+
+
+class EventLog(Protocol):
+    """Append-only partitions. Every method may raise LogUnavailable; LogMismatch ends the process."""
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of zones, cliques and installs; fleet and replicas always have 1."""
+        ...
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        """All partitions of a topic, in order."""
+        ...
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        """Append one record; it is durable when this returns.
+
+        Raises AppendUnknown if it may have landed (and may still land later), AppendRefused if it certainly did not.
+        """
+        ...
+
+    def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        """Everything from these positions on, in order per partition, then whatever is appended, for ever.
+
+        A position is the next offset wanted; offsets may be sparse. Raises LogMismatch if a position lies outside what
+        the log has, if the log was re-created, or if its partition count changed. Close the generator to stop.
+        """
+        ...
+
+    async def begin(self, partition: Partition) -> int:
+        """Offset of the first record that is still there."""
+        ...
+
+    async def end(self, partition: Partition) -> int:
+        """One past the last record."""
+        ...
+
+    async def position_at(self, partition: Partition, time_ms: int) -> int:
+        """Offset of the first record appended at `time_ms` or later; the end if there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Appends under way end as AppendUnknown."""
+        ...
+
+
+def partition_of(key: bytes, partition_count: int) -> int:
+    """The partition number of a key: murmur2 as Kafka's default partitioner computes it, so any client agrees."""
+    return (_murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def _murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bit, seed 0x9747b28c (org.apache.kafka.common.utils.Utils.murmur2)."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ (k >> 24)) * m & mask
+        h = (h * m & mask) ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ (h >> 13)) * m & mask
+    return h ^ (h >> 15)

@@ -1,0 +1,46 @@
+"""A position: what a reader must have seen. To callers it is an opaque token, which they pass from answer to query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from eventstore.errors import PermanentError
+from eventstore.log import FOLDED_TOPICS, Partition
+
+_PART = re.compile(r"([a-z]+)/(\d{1,6})=(\d{1,18})")
+_MAX_TOKEN = 4_096
+
+
+class BadPosition(PermanentError):
+    """A token that is not one of ours, or of another log."""
+
+
+class Position(NamedTuple):
+    """The next offset, per partition, that an answer depended on, in the log with this id."""
+
+    log_id: str
+    offsets: Mapping[Partition, int]
+
+
+def to_token(position: Position) -> str:
+    """`LOGID:zones/3=15,fleet/0=9`, sorted."""
+    parts = ",".join(f"{partition}={offset}" for partition, offset in sorted(position.offsets.items()))
+    return f"{position.log_id}:{parts}"
+
+
+def from_token(token: str, log_id: str) -> Position:
+    """Parse a token of the log `log_id`. Raises BadPosition."""
+    if len(token) > _MAX_TOKEN:
+        raise BadPosition(f"position: {len(token)} characters are more than the {_MAX_TOKEN} allowed")
+    owner, _, rest = token.partition(":")
+    if owner != log_id:
+        raise BadPosition(f"position: {owner[:40]!r} is not this log, which is {log_id!r}")
+    offsets: dict[Partition, int] = {}
+    for part in filter(None, rest.split(",")):
+        match = _PART.fullmatch(part)
+        if match is None or match[1] not in FOLDED_TOPICS:
+            raise BadPosition(f"position: {part[:40]!r} is not of the form TOPIC/PARTITION=OFFSET")
+        offsets[Partition(match[1], int(match[2]))] = int(match[3])
+    return Position(log_id, offsets)

@@ -1,0 +1,1 @@
+"""Contracts only: the events of the log (Avro) and the messages of its edges (protobuf)."""
