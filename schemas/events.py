@@ -232,7 +232,8 @@ class DeadlinePassed(msgspec.Struct, frozen=True, gc=False):
 class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
     """A node wants an index of a clique.
 
-    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id). `wish` is the index that a foreign row already shows for it, or -1.
+    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id). `wish` is
+    the index that a foreign row already shows for it, or -1.
     """
 
     envelope: Envelope
