@@ -1,0 +1,121 @@
+"""What may stand in a name, a label, an address: one rule each, for every edge and every fold.
+
+An edge checks what it was given before it appends anything; a fold checks again, since a topic may hold what no edge of
+ours wrote. Both must say the same thing of the same value, so the rules live here, below both. Each `check_*` returns
+None, or one sentence that names the field, the value and the rule.
+
+Names and label keys follow Kubernetes' alphabets (upper case allowed), so that what comes from there always fits and
+"/" separates parts of a key without escaping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from eventstore.errors import PermanentError
+
+MAX_LABELS = 128
+"""Labels of one node or zone at most: bounds the size of a record's item."""
+
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]"
+_NAME = re.compile(rf"(?:{_WORD}{{0,62}}/)?{_WORD}{{0,252}}")
+_ZONE = re.compile(rf"{_WORD}{{0,62}}")
+_CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
+_LABEL_KEY = re.compile(rf"(?:{_WORD}{{0,252}}/)?{_WORD}{{0,62}}")
+_LONGEST_VALUE = 253
+_LONGEST_SHOWN = 60
+
+_ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
+
+
+class BadAddress(PermanentError):
+    """Text that is no address a node can have."""
+
+
+def shown(value: str) -> str:
+    """A value as a sentence quotes it: escaped, and cut if it is long."""
+    return repr(value) if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]!r}... ({len(value)} characters)"
+
+
+def check_name(field: str, value: str) -> str | None:
+    """A node's or DPU's name: `name` or `source/name`."""
+    if _NAME.fullmatch(value):
+        return None
+    return f"{field}: {shown(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 of the same"
+
+
+def check_zone(field: str, value: str) -> str | None:
+    """A zone's name."""
+    return None if _ZONE.fullmatch(value) else f"{field}: {shown(value)} must be 1 to 63 {_ALPHABET}"
+
+
+def check_clique(field: str, value: str) -> str | None:
+    """A domain's uid, or a clique's id."""
+    return None if _CLIQUE.fullmatch(value) else f"{field}: {shown(value)} must be 1 to 128 {_ALPHABET}"
+
+
+def check_text(field: str, value: str, longest: int = _LONGEST_VALUE) -> str | None:
+    """Free text on one line, possibly empty: a label's value, a uid, an image, a reason."""
+    if len(value) <= longest and value.isprintable():
+        return None
+    return f"{field}: {shown(value)} must be at most {longest} printable characters on one line"
+
+
+def check_label_key(field: str, value: str) -> str | None:
+    """A label's key: `key` or `prefix/key`."""
+    if _LABEL_KEY.fullmatch(value):
+        return None
+    return f"{field}: {shown(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 of the same"
+
+
+def check_labels(field: str, labels: Mapping[str, str]) -> str | None:
+    """All labels of one node or zone; the first fault found, in key order."""
+    if len(labels) > MAX_LABELS:
+        return f"{field}: {len(labels)} labels are more than the {MAX_LABELS} allowed"
+    for key in sorted(labels):
+        fault = check_label_key(f"{field} key", key) or check_text(f"{field}[{key}]", labels[key])
+        if fault is not None:
+            return fault
+    return None
+
+
+def check_address4(field: str, value: int) -> str | None:
+    """An IPv4 address, as an integer, that a node may have."""
+    if 0 < value < 0xE0000000 and value >> 24 != 127:
+        return None
+    if 0xF0000000 <= value < 0xFFFFFFFF:
+        return None
+    return _unusable(field, str(IPv4Address(value)) if 0 <= value <= 0xFFFFFFFF else str(value))
+
+
+def check_address6(field: str, value: int) -> str | None:
+    """An IPv6 address, as an integer, that a node may have."""
+    if not 0 <= value < 1 << 128:
+        return _unusable(field, str(value))
+    if value >> 32 == 0xFFFF:
+        return f"{field}: {str(IPv6Address(value))!r} is an IPv4 address in IPv6 form and must be given as IPv4"
+    if value in (0, 1) or value >> 120 == 0xFF:
+        return _unusable(field, str(IPv6Address(value)))
+    return None
+
+
+def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:
+    """Text as an address that a node may have. Raises BadAddress."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise BadAddress(f"{field}: {shown(text)} must be an IPv4 or IPv6 address") from None
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise BadAddress(f"{field}: {shown(text)} must be an address without an interface scope")
+    fault = (
+        check_address4(field, int(address)) if isinstance(address, IPv4Address) else check_address6(field, int(address))
+    )
+    if fault is not None:
+        raise BadAddress(fault)
+    return address
+
+
+def _unusable(field: str, shown_address: str) -> str:
+    return f"{field}: {shown_address!r} must be a host's address, not unspecified, loopback, multicast or broadcast"

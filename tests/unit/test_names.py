@@ -1,0 +1,152 @@
+"""Every rule on names, labels and addresses, at its edges, and the sentence it refuses with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.names import (
+    MAX_LABELS,
+    BadAddress,
+    check_address4,
+    check_clique,
+    check_label_key,
+    check_labels,
+    check_name,
+    check_text,
+    check_zone,
+    parse_address,
+)
+
+Check = Callable[[str, str], str | None]
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (check_name, "n"),
+        (check_name, "a" * 253),
+        (check_name, "s" * 63 + "/" + "a" * 253),
+        (check_name, "openb-node-0000"),
+        (check_name, "Rack_1.u-2"),
+        (check_zone, "z" * 63),
+        (check_clique, "9f410827-489f-46fd-8203-51266ca08eb7.32766"),
+        (check_clique, "c" * 128),
+        (check_label_key, "p" * 253 + "/" + "k" * 63),
+        (check_label_key, "gpu"),
+        (check_text, ""),
+        (check_text, "Grace Hopper, 2 Stück"),
+    ],
+)
+def test_accepted(check: Check, value: str) -> None:
+    assert check("field", value) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (check_name, ""),
+        (check_name, "a" * 254),
+        (check_name, "a/b/c"),
+        (check_name, "/b"),
+        (check_name, "a/"),
+        (check_name, "s" * 64 + "/a"),
+        (check_name, "a b"),
+        (check_name, "n\n"),
+        (check_name, "-flag"),
+        (check_name, "nöde"),
+        (check_zone, "z" * 64),
+        (check_zone, "a/b"),
+        (check_clique, "c" * 129),
+        (check_clique, ""),
+        (check_label_key, "k" * 64),
+        (check_label_key, "GPU type"),
+        (check_text, "two\nlines"),
+        (check_text, "x" * 254),
+        (check_text, "\ud800"),
+    ],
+)
+def test_refused_with_field_value_and_rule(check: Check, value: str) -> None:
+    fault = check("spec.field", value)
+    assert fault is not None
+    assert fault.startswith("spec.field: ")
+    assert repr(value[:60]) in fault
+    assert "must be" in fault
+    assert "\n" not in fault
+    assert len(fault) < 400
+
+
+def test_labels_name_the_first_fault_in_key_order() -> None:
+    assert check_labels("labels", {"a": "1", "b/c": ""}) is None
+    fault = check_labels("labels", {"z": "bad\n", "b": "bad\t", "a": "fine"})
+    assert fault is not None
+    assert fault.startswith("labels[b]: 'bad\\t'")
+    key_fault = check_labels("labels", {"a b": "1"})
+    assert key_fault is not None
+    assert key_fault.startswith("labels key: 'a b'")
+
+
+def test_too_many_labels() -> None:
+    labels = {f"k{i}": "" for i in range(MAX_LABELS)}
+    assert check_labels("labels", labels) is None
+    assert check_labels("labels", {**labels, "one-more": ""}) == "labels: 129 labels are more than the 128 allowed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10.0.0.1", "0.0.0.1", "126.255.255.255", "128.0.0.0", "223.255.255.255", "240.0.0.1", "2001:db8::1", "::2"],
+)
+def test_addresses_that_a_node_may_have(text: str) -> None:
+    assert str(parse_address("address", text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.0.0.0",
+        "127.0.0.2",
+        "127.255.255.255",
+        "224.0.0.1",
+        "239.255.255.255",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "ff02::1",
+    ],
+)
+def test_addresses_of_no_host(text: str) -> None:
+    with pytest.raises(BadAddress, match="must be a host's address, not unspecified, loopback, multicast or broadcast"):
+        parse_address("address", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10.0.0", "10.0.0.256", "010.0.0.1", "10.0.0.1/24", "fe80::1%eth0", "::ffff:1.2.3.4"]
+)
+def test_malformed_addresses(text: str) -> None:
+    with pytest.raises(BadAddress, match=r"^address: '.*' (must be|is) "):
+        parse_address("address", text)
+
+
+def test_integers_outside_ipv4() -> None:
+    assert check_address4("a", -1) is not None
+    assert check_address4("a", 1 << 32) is not None
+
+
+@given(st.integers(0, (1 << 32) - 1))
+def test_ipv4_rule_agrees_with_the_standard_library(value: int) -> None:
+    address = IPv4Address(value)
+    unusable = address.is_unspecified or address.is_loopback or address.is_multicast or value == 0xFFFFFFFF
+    assert (check_address4("a", value) is not None) == unusable
+
+
+@given(st.one_of(st.ip_addresses(), st.text()))
+def test_parsing_raises_only_its_own_error(value: object) -> None:
+    try:
+        address = parse_address("address", str(value))
+    except BadAddress:
+        return
+    assert isinstance(address, IPv4Address | IPv6Address)
