@@ -1,0 +1,42 @@
+# The first Python from 3.11 on that the machine has.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help install demo test bench lint check simulate clean
+
+help:  ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(INSTALLED)  ## Make .venv with everything in it
+
+$(INSTALLED): pyproject.toml deploy/constraints.txt
+	@test -n "$(PYTHON)" || { echo "dpuplane needs Python 3.11 or later on the PATH" >&2; exit 1; }
+	@echo "setting up .venv (about a minute the first time)" >&2
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev,bench]' >&2
+	@touch $@
+
+demo: $(INSTALLED)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
+	@$(BIN)/dpuplane demo $(ARGS)
+
+test: $(INSTALLED)  ## Every test, real Kafka brokers included
+	$(BIN)/pytest $(ARGS)
+
+lint: $(INSTALLED)  ## Style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test  ## What CI runs
+
+bench: $(INSTALLED)  ## The figures; ARGS="--only NAME", ARGS=--json
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+simulate: $(INSTALLED)  ## The plane on a virtual clock, under faults; SEEDS=N
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20) $(ARGS)
+
+clean:  ## Remove what was built
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

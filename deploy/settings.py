@@ -1,0 +1,148 @@
+"""Everything an operator can set for a process of the plane, in one documented model.
+
+A value comes from the first of: a flag of `dpuplane serve`, the environment (`DPUPLANE_` and the field's name, as in
+`DPUPLANE_TOPIC_PREFIX`), the YAML file named by `--config`, the default below. Only this package reads the environment.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from eventstore.errors import PermanentError
+
+ENVIRONMENT_PREFIX = "DPUPLANE_"
+
+Role = Literal["all", "api", "relay", "provisioner"]
+
+
+class BadSettings(PermanentError):
+    """A setting that cannot be used; the message names it, its value and the rule."""
+
+
+class Address(NamedTuple):
+    """Where a listener listens. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT`, with brackets around an IPv6 host. Raises ValueError with a sentence."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{text!r} is not HOST:PORT with a port from 0 to 65535")
+    return Address(host, int(port))
+
+
+class Settings(BaseModel):
+    """One process of the plane."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path | None = Field(None, description="Folder of the embedded log; one process with every role owns it.")
+    kafka: str = Field("", description="HOST:PORT,... of the Kafka cluster that holds the log, instead of `data`.")
+    topic_prefix: str = Field(
+        "dpuplane", pattern=r"^[A-Za-z0-9_-]{1,100}$", description="What the names of this plane's topics begin with."
+    )
+    partitions: int = Field(
+        12, ge=1, le=1_000, description="Partitions of a new log's zones, cliques and installs; they never change."
+    )
+    role: Role = Field("all", description="What this process does. With `data` it is always `all`.")
+    zones: str = Field("", description="Z,... that the relay serves; empty for every zone.")
+    listen: Address = Field(Address("127.0.0.1", 7080), description="gRPC: commands and queries.")
+    http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: /metrics, /healthz, /readyz.")
+    agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
+    simulate: int = Field(0, ge=0, le=10_000, description="Simulated DPUs per zone, inside an `all` process.")
+    insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")
+    state: Path | None = Field(
+        None,
+        description="Folder of this process's saved folds, so that a restart need not fold the whole log. "
+        "On Kafka none by default; with `data` a folder inside it.",
+    )
+    name: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9._-]{0,63}$",
+        description="Name of this replica; empty for the host's name and a random part.",
+    )
+    seed: int | None = Field(None, description="Seed of every random choice; none for a fresh one.")
+
+    @field_validator("listen", "http", "agents", mode="before")
+    @classmethod
+    def _parse_address(cls, value: object) -> object:
+        return parse_address(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> Self:
+        if (self.data is None) == (not self.kafka):
+            raise ValueError("give either data (a folder) or kafka (HOST:PORT,...), and not both")
+        if self.data is not None and self.role != "all":
+            raise ValueError(f"role {self.role!r} needs kafka: the embedded log has one process with every role")
+        if self.simulate and self.role != "all":
+            raise ValueError(f"simulate needs role 'all', not {self.role!r}: use `dpuplane simulator` beside it")
+        for part in filter(None, self.kafka.split(",")):
+            parse_address(part)
+        return self
+
+    @model_validator(mode="after")
+    def _check_listeners(self) -> Self:
+        for name in ("listen", "http", "agents"):
+            address: Address = getattr(self, name)
+            if not address.is_loopback and not self.insecure:
+                raise ValueError(f"{name} {address} is off the loopback, which needs TLS or an explicit --insecure")
+        return self
+
+    @property
+    def zone_names(self) -> frozenset[str]:
+        return frozenset(filter(None, (zone.strip() for zone in self.zones.split(","))))
+
+
+def load_settings(flags: Mapping[str, object], config: Path | None, environment: Mapping[str, str]) -> Settings:
+    """Settings from flags (None for not given), environment and file. Raises BadSettings, a sentence per mistake."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    from_environment = {
+        name: environment[f"{ENVIRONMENT_PREFIX}{name.upper()}"]
+        for name in Settings.model_fields
+        if f"{ENVIRONMENT_PREFIX}{name.upper()}" in environment
+    }
+    from_file = _read_config(config) if config else {}
+    try:
+        return Settings(**{**from_file, **from_environment, **given})
+    except ValidationError as error:
+        raise BadSettings("; ".join(_sentence(mistake) for mistake in error.errors())) from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadSettings(f"config {path}: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise BadSettings(f"config {path}: must be a mapping of setting to value, not a {type(content).__name__}")
+    return {str(key): value for key, value in content.items()}
+
+
+def _sentence(mistake: Mapping[str, Any]) -> str:
+    message = str(mistake["msg"]).removeprefix("Value error, ")
+    place = ".".join(map(str, mistake["loc"]))
+    return f"{place} {mistake['input']!r}: {message}" if place else message

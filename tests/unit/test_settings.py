@@ -1,0 +1,79 @@
+"""Settings: where a value comes from, and one sentence for each that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.settings import Address, BadSettings, load_settings, parse_address
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file_and_the_defaults(tmp_path: Path) -> None:
+    config = tmp_path / "plane.yaml"
+    config.write_text("topic_prefix: file\npartitions: 3\nsimulate: 4\n")
+    environment = {"DPUPLANE_TOPIC_PREFIX": "environment", "DPUPLANE_PARTITIONS": "5", "DPUPLANE_SERVER": "ignored:1"}
+    settings = load_settings({"data": "d", "topic_prefix": "flag", "listen": None}, config, environment)
+    assert settings.topic_prefix == "flag"
+    assert settings.partitions == 5
+    assert settings.simulate == 4
+    assert settings.listen == Address("127.0.0.1", 7080)
+    assert settings.data == Path("d")
+
+
+def test_every_setting_can_come_from_the_environment() -> None:
+    environment = {"DPUPLANE_KAFKA": "h:9092,[::1]:9093", "DPUPLANE_ROLE": "relay", "DPUPLANE_ZONES": "a, b"}
+    settings = load_settings({}, None, environment)
+    assert settings.role == "relay"
+    assert settings.zone_names == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({}, "either data"),
+        ({"data": "d", "kafka": "h:1"}, "either data"),
+        ({"data": "d", "role": "api"}, "role 'api' needs kafka"),
+        ({"kafka": "h:1", "role": "relay", "simulate": 3}, "simulate needs role 'all'"),
+        ({"kafka": "h"}, "'h' is not HOST:PORT"),
+        ({"data": "d", "listen": "0.0.0.0:7080"}, "listen 0.0.0.0:7080 is off the loopback"),
+        ({"data": "d", "http": "example.org:80"}, "http example.org:80 is off the loopback"),
+        ({"data": "d", "agents": "127.0.0.1:70000"}, "agents '127.0.0.1:70000'"),
+        ({"data": "d", "partitions": 0}, "partitions 0"),
+        ({"data": "d", "topic_prefix": "a b"}, "topic_prefix 'a b'"),
+        ({"data": "d", "role": "boss"}, "role 'boss'"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(BadSettings, match="(?s).*") as caught:
+        load_settings(flags, None, {})
+    assert says in str(caught.value)
+
+
+def test_insecure_allows_listeners_off_the_loopback() -> None:
+    settings = load_settings({"data": "d", "listen": "0.0.0.0:1", "insecure": True}, None, {})
+    assert not settings.listen.is_loopback
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("- a\n", "must be a mapping"), ("a: [\n", "config"), ("nonsense: 1\ndata: d\n", "nonsense")],
+)
+def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str, says: str) -> None:
+    config = tmp_path / "plane.yaml"
+    config.write_text(content)
+    with pytest.raises(BadSettings) as caught:
+        load_settings({}, config, {})
+    assert says in str(caught.value)
+
+
+def test_an_empty_config_file_changes_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "plane.yaml"
+    config.write_text("")
+    assert load_settings({"data": "d"}, config, {}).partitions == 12
+
+
+@pytest.mark.parametrize("address", [Address("127.0.0.1", 0), Address("::1", 7080), Address("localhost", 1)])
+def test_addresses_read_as_they_are_written(address: Address) -> None:
+    assert parse_address(str(address)) == address
+    assert address.is_loopback

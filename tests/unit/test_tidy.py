@@ -1,0 +1,74 @@
+"""The shape of the tree: file and function lengths, module docstrings, and no clock or dice where they come as inputs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schemas", "eventstore", "projections", "commands", "drivers", "deploy", "tests")
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+FORBIDDEN_CALLS = {
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.sleep",
+    "datetime.now",
+    "datetime.utcnow",
+    "uuid.uuid4",
+    "uuid.uuid1",
+    "random.random",
+    "random.randint",
+    "random.choice",
+    "random.shuffle",
+    "os.urandom",
+    "asyncio.to_thread",
+}
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(
+        path
+        for package in packages
+        for path in (ROOT / package).rglob("*.py")
+        if not path.stem.endswith(("_pb2", "_pb2_grpc"))
+    )
+
+
+def named(paths: list[Path]) -> Iterator[object]:
+    return (pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths)
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(value=value, attr=attr):
+            return f"{dotted(value)}.{attr}"
+        case ast.Name(id=name):
+            return name
+        case _:
+            return ""
+
+
+@pytest.mark.parametrize("path", named(sources(*PACKAGES)))
+def test_files_and_functions_fit_a_reader(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX, "look for the seam"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", named([path for path in sources(*PACKAGES) if path.stat().st_size]))
+def test_every_module_says_why_it_exists(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", named(sources("schemas", "eventstore", "projections", "commands", "drivers")))
+def test_time_and_chance_are_inputs(path: Path) -> None:
+    calls = (dotted(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    assert not FORBIDDEN_CALLS.intersection(calls)
