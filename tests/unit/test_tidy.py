@@ -1,12 +1,12 @@
-"""The shape of the tree: file and function lengths, module docstrings, and no clock or dice where they come as inputs."""
+"""The shape of the tree: lengths, module docstrings, and no clock or dice where they come as inputs."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("schemas", "eventstore", "projections", "commands", "drivers", "deploy", "tests")
@@ -39,8 +39,8 @@ def sources(*packages: str) -> list[Path]:
     )
 
 
-def named(paths: list[Path]) -> Iterator[object]:
-    return (pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths)
+def named(paths: list[Path]) -> list[ParameterSet]:
+    return [pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths]
 
 
 def dotted(node: ast.expr) -> str:
