@@ -1,0 +1,992 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Answer(_message.Message):
+    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position")
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[Answer.Outcome]
+        done: _ClassVar[Answer.Outcome]
+        waiting: _ClassVar[Answer.Outcome]
+        held: _ClassVar[Answer.Outcome]
+        refused: _ClassVar[Answer.Outcome]
+    unknown: Answer.Outcome
+    done: Answer.Outcome
+    waiting: Answer.Outcome
+    held: Answer.Outcome
+    refused: Answer.Outcome
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    outcome: Answer.Outcome
+    reason: str
+    index: int
+    place: int
+    hold: int
+    items: _containers.RepeatedCompositeFieldContainer[ItemAnswer]
+    position: str
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ItemAnswer(_message.Message):
+    __slots__ = ("name", "outcome", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    outcome: Answer.Outcome
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class JoinSummary(_message.Message):
+    __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    requests: int
+    nodes: int
+    done: int
+    refused: int
+    unknown: int
+    refusals: _containers.RepeatedCompositeFieldContainer[Answer]
+    position: str
+    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class JoinNodesRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "nodes")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeSpec]
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ...) -> None: ...
+
+class NodeSpec(_message.Message):
+    __slots__ = ("name", "addresses", "labels", "created_ms", "uid")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.ScalarMap[str, str]
+    created_ms: int
+    uid: str
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class ChangeNodesRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "nodes")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeSpec]
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ...) -> None: ...
+
+class LeaveNodesRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "names")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeZoneRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    SET_LABELS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PARALLEL_INSTALLS_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_NODES_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    set_labels: bool
+    labels: _containers.ScalarMap[str, str]
+    parallel_installs: int
+    unavailable_nodes: int
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ...) -> None: ...
+
+class RegisterDpuRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "dpu", "node", "serial", "bmc_address")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    BMC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    dpu: str
+    node: str
+    serial: str
+    bmc_address: str
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ...) -> None: ...
+
+class RequestLifecycleRequest(_message.Message):
+    __slots__ = ("command_id", "zone", "dpu", "request", "image")
+    class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unspecified: _ClassVar[RequestLifecycleRequest.Verb]
+        provision: _ClassVar[RequestLifecycleRequest.Verb]
+        pause: _ClassVar[RequestLifecycleRequest.Verb]
+        resume: _ClassVar[RequestLifecycleRequest.Verb]
+        retry: _ClassVar[RequestLifecycleRequest.Verb]
+        skip: _ClassVar[RequestLifecycleRequest.Verb]
+        abort: _ClassVar[RequestLifecycleRequest.Verb]
+        delete: _ClassVar[RequestLifecycleRequest.Verb]
+    unspecified: RequestLifecycleRequest.Verb
+    provision: RequestLifecycleRequest.Verb
+    pause: RequestLifecycleRequest.Verb
+    resume: RequestLifecycleRequest.Verb
+    retry: RequestLifecycleRequest.Verb
+    skip: RequestLifecycleRequest.Verb
+    abort: RequestLifecycleRequest.Verb
+    delete: RequestLifecycleRequest.Verb
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    dpu: str
+    request: RequestLifecycleRequest.Verb
+    image: str
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., request: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
+
+class ClaimIndexRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "node", "address", "created_ms", "uid", "wish")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    WISH_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    node: str
+    address: str
+    created_ms: int
+    uid: str
+    wish: int
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., wish: _Optional[int] = ...) -> None: ...
+
+class ReleaseIndexRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "node", "created_ms", "uid")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    node: str
+    created_ms: int
+    uid: str
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class SetCapacityRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "capacity")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    capacity: int
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ...) -> None: ...
+
+class ReportReadyRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "node", "uid", "ready")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    node: str
+    uid: str
+    ready: bool
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., ready: _Optional[bool] = ...) -> None: ...
+
+class OpenSessionRequest(_message.Message):
+    __slots__ = ("command_id", "domain", "clique", "node", "uid", "session")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    domain: str
+    clique: str
+    node: str
+    uid: str
+    session: str
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("command_id", "policy")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    policy: PolicySpec
+    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[_Union[PolicySpec, _Mapping]] = ...) -> None: ...
+
+class PolicySpec(_message.Message):
+    __slots__ = ("name", "priority", "action", "protocol", "ports", "sources", "zones")
+    class SourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ZonesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    priority: int
+    action: str
+    protocol: str
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    sources: _containers.ScalarMap[str, str]
+    zones: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PortRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class DeletePolicyRequest(_message.Message):
+    __slots__ = ("command_id", "name")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    name: str
+    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ApproveHoldRequest(_message.Message):
+    __slots__ = ("command_id", "hold", "hash")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    hold: int
+    hash: str
+    def __init__(self, command_id: _Optional[str] = ..., hold: _Optional[int] = ..., hash: _Optional[str] = ...) -> None: ...
+
+class RejectHoldRequest(_message.Message):
+    __slots__ = ("command_id", "hold")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    hold: int
+    def __init__(self, command_id: _Optional[str] = ..., hold: _Optional[int] = ...) -> None: ...
+
+class SetBudgetRequest(_message.Message):
+    __slots__ = ("command_id", "kind", "permille", "at_least")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PERMILLE_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    kind: str
+    permille: int
+    at_least: int
+    def __init__(self, command_id: _Optional[str] = ..., kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
+
+class FreezeRequest(_message.Message):
+    __slots__ = ("command_id", "zone")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
+class ThawRequest(_message.Message):
+    __slots__ = ("command_id", "zone")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ("min_position", "zone", "page_size", "page_token")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    zone: str
+    page_size: int
+    page_token: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class NodeList(_message.Message):
+    __slots__ = ("nodes", "next_page_token", "position")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    next_page_token: str
+    position: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    zone: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.ScalarMap[str, str]
+    created_ms: int
+    uid: str
+    held: bool
+    conflicts: _containers.RepeatedScalarFieldContainer[str]
+    position: str
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ShowNodeRequest(_message.Message):
+    __slots__ = ("min_position", "name")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    name: str
+    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class LocateNodesRequest(_message.Message):
+    __slots__ = ("min_position", "names")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeZones(_message.Message):
+    __slots__ = ("zones", "position")
+    class ZonesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    zones: _containers.ScalarMap[str, str]
+    position: str
+    def __init__(self, zones: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ListZonesRequest(_message.Message):
+    __slots__ = ("min_position", "page_size", "page_token")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    page_size: int
+    page_token: str
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ZoneList(_message.Message):
+    __slots__ = ("zones", "next_page_token", "position")
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    zones: _containers.RepeatedCompositeFieldContainer[Zone]
+    next_page_token: str
+    position: str
+    def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Zone(_message.Message):
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "position")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PARALLEL_INSTALLS_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_NODES_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    INSTALLS_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    zone: str
+    labels: _containers.ScalarMap[str, str]
+    nodes: int
+    dpus: int
+    rules: int
+    version: int
+    digest: str
+    parallel_installs: int
+    unavailable_nodes: int
+    frozen: bool
+    installs: _containers.RepeatedCompositeFieldContainer[Install]
+    lagging: _containers.RepeatedScalarFieldContainer[str]
+    position: str
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Install(_message.Message):
+    __slots__ = ("version", "dpus", "received", "applied", "in_hardware", "appended_ms", "milestones")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    IN_HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    MILESTONES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    dpus: int
+    received: int
+    applied: int
+    in_hardware: int
+    appended_ms: int
+    milestones: _containers.RepeatedCompositeFieldContainer[Milestone]
+    def __init__(self, version: _Optional[int] = ..., dpus: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., appended_ms: _Optional[int] = ..., milestones: _Optional[_Iterable[_Union[Milestone, _Mapping]]] = ...) -> None: ...
+
+class Milestone(_message.Message):
+    __slots__ = ("level", "permille", "after_ms")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PERMILLE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    permille: int
+    after_ms: int
+    def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., after_ms: _Optional[int] = ...) -> None: ...
+
+class ShowZoneRequest(_message.Message):
+    __slots__ = ("min_position", "zone")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    zone: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
+class ShowRulesRequest(_message.Message):
+    __slots__ = ("min_position", "zone")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    zone: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
+class Rules(_message.Message):
+    __slots__ = ("zone", "version", "digest", "rules", "position")
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    zone: str
+    version: int
+    digest: str
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    position: str
+    def __init__(self, zone: _Optional[str] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Rule(_message.Message):
+    __slots__ = ("prefix", "action", "priority", "protocol", "ports", "policy")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    action: str
+    priority: int
+    protocol: str
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    policy: str
+    def __init__(self, prefix: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., policy: _Optional[str] = ...) -> None: ...
+
+class ListCliquesRequest(_message.Message):
+    __slots__ = ("min_position", "domain", "page_size", "page_token")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    domain: str
+    page_size: int
+    page_token: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class CliqueList(_message.Message):
+    __slots__ = ("cliques", "next_page_token", "position")
+    CLIQUES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    cliques: _containers.RepeatedCompositeFieldContainer[Clique]
+    next_page_token: str
+    position: str
+    def __init__(self, cliques: _Optional[_Iterable[_Union[Clique, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Clique(_message.Message):
+    __slots__ = ("domain", "clique", "capacity", "members", "waiting", "position")
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    domain: str
+    clique: str
+    capacity: int
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    waiting: _containers.RepeatedCompositeFieldContainer[Waiting]
+    position: str
+    def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[Waiting, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("index", "node", "ready", "address", "uid")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    node: str
+    ready: bool
+    address: str
+    uid: str
+    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("place", "node", "address", "uid")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    place: int
+    node: str
+    address: str
+    uid: str
+    def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class ShowCliqueRequest(_message.Message):
+    __slots__ = ("min_position", "domain", "clique")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    domain: str
+    clique: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ...) -> None: ...
+
+class ShowCliqueConfigRequest(_message.Message):
+    __slots__ = ("min_position", "domain", "clique")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    domain: str
+    clique: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ...) -> None: ...
+
+class CliqueConfig(_message.Message):
+    __slots__ = ("domain", "clique", "peers", "hosts", "position")
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    domain: str
+    clique: str
+    peers: str
+    hosts: str
+    position: str
+    def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., peers: _Optional[str] = ..., hosts: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ListDpusRequest(_message.Message):
+    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    zone: str
+    phase: str
+    page_size: int
+    page_token: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class DpuList(_message.Message):
+    __slots__ = ("dpus", "next_page_token", "position")
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    dpus: _containers.RepeatedCompositeFieldContainer[Dpu]
+    next_page_token: str
+    position: str
+    def __init__(self, dpus: _Optional[_Iterable[_Union[Dpu, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Dpu(_message.Message):
+    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "attempt", "provisioner", "task", "percent", "paused", "message", "deadline_ms", "position")
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    BMC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PROVISIONER_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    dpu: str
+    zone: str
+    ordinal: int
+    node: str
+    serial: str
+    bmc_address: str
+    image: str
+    phase: str
+    attempt: int
+    provisioner: str
+    task: str
+    percent: int
+    paused: bool
+    message: str
+    deadline_ms: int
+    position: str
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., message: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ShowDpuRequest(_message.Message):
+    __slots__ = ("min_position", "dpu", "zone")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    dpu: str
+    zone: str
+    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
+class ListDevicesRequest(_message.Message):
+    __slots__ = ("zones",)
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    zones: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, zones: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeviceList(_message.Message):
+    __slots__ = ("devices",)
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("zone", "dpu", "epoch", "version", "digest", "relay")
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
+    zone: str
+    dpu: str
+    epoch: int
+    version: int
+    digest: str
+    relay: str
+    def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., relay: _Optional[str] = ...) -> None: ...
+
+class ListPoliciesRequest(_message.Message):
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+
+class PolicyList(_message.Message):
+    __slots__ = ("policies", "position")
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    policies: _containers.RepeatedCompositeFieldContainer[Policy]
+    position: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("name", "priority", "action", "protocol", "ports", "sources", "zones", "version")
+    class SourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ZonesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    priority: int
+    action: str
+    protocol: str
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    sources: _containers.ScalarMap[str, str]
+    zones: _containers.ScalarMap[str, str]
+    version: int
+    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ListHoldsRequest(_message.Message):
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+
+class HoldList(_message.Message):
+    __slots__ = ("holds", "position")
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    holds: _containers.RepeatedCompositeFieldContainer[Hold]
+    position: str
+    def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Hold(_message.Message):
+    __slots__ = ("hold", "kind", "reason", "nodes", "node_count", "policy", "approved_by", "hash", "opened_ms", "zones", "addresses")
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    APPROVED_BY_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    OPENED_MS_FIELD_NUMBER: _ClassVar[int]
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    hold: int
+    kind: str
+    reason: str
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    node_count: int
+    policy: str
+    approved_by: _containers.RepeatedScalarFieldContainer[str]
+    hash: str
+    opened_ms: int
+    zones: _containers.RepeatedScalarFieldContainer[str]
+    addresses: int
+    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., policy: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., opened_ms: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., addresses: _Optional[int] = ...) -> None: ...
+
+class ListBudgetsRequest(_message.Message):
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+
+class BudgetList(_message.Message):
+    __slots__ = ("budgets", "position")
+    BUDGETS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    budgets: _containers.RepeatedCompositeFieldContainer[Budget]
+    position: str
+    def __init__(self, budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Budget(_message.Message):
+    __slots__ = ("kind", "permille", "at_least")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PERMILLE_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    permille: int
+    at_least: int
+    def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
+
+class ShowCommandRequest(_message.Message):
+    __slots__ = ("command_id",)
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    def __init__(self, command_id: _Optional[str] = ...) -> None: ...
+
+class ShowStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica")
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    HALTED_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    log_id: str
+    generation: int
+    log: LogLocation
+    replicas: _containers.RepeatedCompositeFieldContainer[Replica]
+    halted: _containers.RepeatedCompositeFieldContainer[Halted]
+    holds: int
+    frozen: _containers.RepeatedScalarFieldContainer[str]
+    position: str
+    replica: str
+    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ...) -> None: ...
+
+class LogLocation(_message.Message):
+    __slots__ = ("engine", "data", "bootstrap", "topic_prefix", "partition_count")
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    engine: str
+    data: str
+    bootstrap: _containers.RepeatedScalarFieldContainer[str]
+    topic_prefix: str
+    partition_count: int
+    def __init__(self, engine: _Optional[str] = ..., data: _Optional[str] = ..., bootstrap: _Optional[_Iterable[str]] = ..., topic_prefix: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
+
+class Replica(_message.Message):
+    __slots__ = ("name", "roles", "addresses", "version", "partitions")
+    class AddressesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    roles: _containers.RepeatedScalarFieldContainer[str]
+    addresses: _containers.ScalarMap[str, str]
+    version: str
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
+    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ...) -> None: ...
+
+class PartitionStatus(_message.Message):
+    __slots__ = ("partition", "position", "lag_records", "fold_version", "digest", "digest_position", "running_hash", "quarantined", "halted")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FOLD_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_POSITION_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_HASH_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    HALTED_FIELD_NUMBER: _ClassVar[int]
+    partition: str
+    position: int
+    lag_records: int
+    fold_version: int
+    digest: str
+    digest_position: int
+    running_hash: str
+    quarantined: int
+    halted: str
+    def __init__(self, partition: _Optional[str] = ..., position: _Optional[int] = ..., lag_records: _Optional[int] = ..., fold_version: _Optional[int] = ..., digest: _Optional[str] = ..., digest_position: _Optional[int] = ..., running_hash: _Optional[str] = ..., quarantined: _Optional[int] = ..., halted: _Optional[str] = ...) -> None: ...
+
+class Halted(_message.Message):
+    __slots__ = ("replica", "partition", "reason")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    replica: str
+    partition: str
+    reason: str
+    def __init__(self, replica: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
