@@ -35,7 +35,7 @@ def _quoted(value: object) -> str:
 
 
 def configure_logs(level: str = "INFO") -> None:
-    """Send everything from `level` on to stderr; the Kafka client, which is noisy while brokers change, from ERROR on."""
+    """Send everything from `level` on to stderr, but silence the Kafka client: it is noisy while brokers change."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

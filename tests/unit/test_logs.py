@@ -18,7 +18,8 @@ def line(message: str, **extra: object) -> str:
 def test_a_line_names_what_it_is_about() -> None:
     text = line("caught up", partition="zones/3", position=17)
     assert text == (
-        'time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replica event="caught up" partition=zones/3 position=17'
+        "time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replica "
+        'event="caught up" partition=zones/3 position=17'
     )
 
 

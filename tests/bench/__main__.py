@@ -1,0 +1,85 @@
+"""`make bench`: every figure of the plane in one table. Each bench runs in a process of its own.
+
+    python -m tests.bench [--only NAME ...] [--json]
+
+With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+import tests.bench
+from tests.bench.figures import Figure
+
+BENCHES = sorted(
+    module.name.removeprefix("bench_")
+    for module in pkgutil.iter_modules(tests.bench.__path__)
+    if "bench_" in module.name
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=BENCHES, default=BENCHES, metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--json", action="store_true", help="print one JSON array instead of a table")
+    parser.add_argument("--inside", choices=BENCHES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        figures: list[Figure] = importlib.import_module(f"tests.bench.bench_{arguments.inside}").figures()
+        print(json.dumps([figure._asdict() for figure in figures]))
+        return 0
+    measured: list[Figure] = []
+    failed = []
+    for name in arguments.only:
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "tests.bench", "--inside", name]
+        inside = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        if inside.returncode:
+            failed.append(name)
+        else:
+            measured.extend(Figure(**figure) for figure in json.loads(inside.stdout.splitlines()[-1]))
+    if arguments.json:
+        print(json.dumps([figure.as_json() for figure in measured]))
+    else:
+        Console(width=150).print(_table(measured))
+    for name in failed:
+        print(f"bench {name} failed; see above", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _table(figures: list[Figure]) -> Table:
+    table = Table("what", "value", "unit", "peer", "ratio", "aim", "met")
+    for column in (1, 3, 4, 5):
+        table.columns[column].justify = "right"
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            _number(figure.value),
+            figure.unit,
+            f"{_number(figure.peer)} {figure.peer_name}".strip(),
+            _number(figure.ratio),
+            _number(figure.aim),
+            {None: "", True: "yes", False: "no"}[figure.met],
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""A figure: what was measured, the peer beside it in the same run, and the aim it is held against."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+
+class Figure(NamedTuple):
+    """`peer` is the peer's value in the same unit and run, `peer_name` who that is. `aim` is met by `better` values.
+
+    A ratio above 1 is in our favour, whichever direction is better.
+    """
+
+    name: str
+    value: float
+    unit: str
+    peer: float | None = None
+    peer_name: str = ""
+    aim: float | None = None
+    better: Literal["higher", "lower"] = "higher"
+
+    @property
+    def ratio(self) -> float | None:
+        if self.peer is None or not self.peer or not self.value:
+            return None
+        return self.value / self.peer if self.better == "higher" else self.peer / self.value
+
+    @property
+    def met(self) -> bool | None:
+        if self.aim is None:
+            return None
+        return self.value >= self.aim if self.better == "higher" else self.value <= self.aim
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "peer": self.peer,
+            "peer_name": self.peer_name,
+            "ratio": self.ratio,
+            "aim": self.aim,
+            "met": self.met,
+        }
+
+
+def median_seconds(work: Callable[[], object], *, runs: int = 5) -> float:
+    """The median time of `work`, after one run that warms up, with the garbage of others out of the way."""
+    work()
+    taken = []
+    for _ in range(runs):
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of unsorted values; 0 if there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
