@@ -1,0 +1,55 @@
+"""`dpuplane serve`: one process of the plane, in the foreground, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from deploy.settings import BadSettings, load_settings
+
+EXAMPLES = """
+\b
+Examples:
+  dpuplane serve --data /var/lib/dpuplane
+  dpuplane serve --data plane --simulate 50 --listen 127.0.0.1:0
+  dpuplane serve --kafka broker1:9092,broker2:9092 --role relay --zones rack-1,rack-2
+
+Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --topic-prefix) or from the YAML file that
+--config names (topic_prefix: ...). A flag goes before the environment, and that before the file.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--data", metavar="DIR", help="Keep the log in this folder: one process with every role.")
+@click.option("--kafka", metavar="HOST:PORT,...", help="Keep the log in this Kafka cluster: any number of processes.")
+@click.option("--topic-prefix", metavar="NAME", help="What the plane's topic names begin with.  [dpuplane]")
+@click.option("--partitions", metavar="N", help="Partitions of a new log; an existing log keeps its own.  [12]")
+@click.option("--role", metavar="ROLE", help="all, api, relay or provisioner.  [all]")
+@click.option("--zones", metavar="Z,...", help="The zones a relay serves.  [every zone]")
+@click.option("--listen", metavar="HOST:PORT", help="gRPC, commands and queries; port 0: a free one.  [127.0.0.1:7080]")
+@click.option("--http", metavar="HOST:PORT", help="/metrics, /healthz, /readyz.  [127.0.0.1:7081]")
+@click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
+@click.option("--simulate", metavar="N", help="Run N simulated DPUs in every zone, inside this process.")
+@click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
+@click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
+@click.option("--seed", metavar="N", help="Seed of every random choice.  [a fresh one]")
+@click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML file of settings.")
+@click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True)
+def serve(config: Path | None, log_level: str, **flags: object) -> None:
+    """Run the plane: the log, the folds, the API, relays and provisioners, or the roles asked for.
+
+    Prints one line that begins with `ready` and names its addresses once it serves. SIGTERM ends it cleanly.
+    """
+    try:
+        settings = load_settings(flags, config, os.environ)
+    except BadSettings as mistake:
+        raise click.UsageError(str(mistake)) from mistake
+    from deploy.logs import configure_logs
+    from deploy.process import run_process
+
+    configure_logs(log_level)
+    sys.exit(run_process(settings))

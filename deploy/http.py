@@ -1,0 +1,50 @@
+"""HTTP of a process: /metrics for Prometheus, /healthz (it lives) and /readyz (it has caught up and can serve)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from deploy.settings import Address
+
+
+class HttpServer:
+    """Serves until its context ends. `unready` says why the process cannot serve yet, or nothing once it can."""
+
+    def __init__(self, listen: Address, registry: CollectorRegistry, unready: Callable[[], str]) -> None:
+        self._listen = listen
+        self._registry = registry
+        self._unready = unready
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+
+    async def start(self) -> Address:
+        """Listen; returns the address bound. Raises OSError if it cannot."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._listen.host, self._listen.port)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        return Address(host, port)
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        reason = self._unready()
+        return web.Response(status=503, text=f"{reason}\n") if reason else web.Response(text="ok\n")
