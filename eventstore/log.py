@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from eventstore.errors import AppendRefused
+
 ZONES = "zones"
 CLIQUES = "cliques"
 FLEET = "fleet"
@@ -22,6 +24,12 @@ DECIDING_TOPICS = (ZONES, CLIQUES, FLEET)
 """Kept for ever; record 0 of each of their partitions is LogCreated."""
 
 FOLDED_TOPICS = (*DECIDING_TOPICS, INSTALLS)
+TOPICS = (*FOLDED_TOPICS, REPLICAS)
+KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS})
+"""Topics with the log's partition count; the others have one partition."""
+
+MAX_RECORD_BYTES = 1 << 20
+"""Key and value of one record together, on every engine alike."""
 
 
 class Partition(NamedTuple):
@@ -89,6 +97,21 @@ class EventLog(Protocol):
     async def close(self) -> None:
         """Let go of everything. Appends under way end as AppendUnknown."""
         ...
+
+
+def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
+    """All partitions of a topic in a log with this partition count."""
+    count = partition_count if topic in KEYED_TOPICS else 1
+    return tuple(Partition(topic, number) for number in range(count))
+
+
+def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int) -> None:
+    """Raise AppendRefused for what no engine takes: a partition that is not there, or a record over the limit."""
+    if partition.topic not in TOPICS or partition not in partitions_of(partition.topic, partition_count):
+        raise AppendRefused(f"partition: {partition} is not in a log of {partition_count} partitions")
+    size = len(key) + len(value)
+    if size > MAX_RECORD_BYTES:
+        raise AppendRefused(f"record: {size} bytes for {partition} are more than the {MAX_RECORD_BYTES} allowed")
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
