@@ -1,0 +1,198 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FromAgent(_message.Message):
+    __slots__ = ("hello", "ack", "heartbeat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    ack: Ack
+    heartbeat: Heartbeat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class ToAgent(_message.Message):
+    __slots__ = ("welcome", "refused", "frame", "heard", "group")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FRAME_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    refused: Refused
+    frame: Frame
+    heard: Heard
+    group: bytes
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "zone", "dpus", "boot_ids", "holdings")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
+    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    zone: str
+    dpus: _containers.RepeatedScalarFieldContainer[str]
+    boot_ids: _containers.RepeatedScalarFieldContainer[str]
+    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
+    def __init__(self, protocol: _Optional[int] = ..., zone: _Optional[str] = ..., dpus: _Optional[_Iterable[str]] = ..., boot_ids: _Optional[_Iterable[str]] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+
+class Holding(_message.Message):
+    __slots__ = ("dpus", "epoch", "received", "applied", "in_hardware", "digest")
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    IN_HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    dpus: bytes
+    epoch: int
+    received: int
+    applied: int
+    in_hardware: int
+    digest: bytes
+    def __init__(self, dpus: _Optional[bytes] = ..., epoch: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("holdings", "refusals")
+    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
+    refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("holding", "version", "code", "reason")
+    class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[Refusal.Code]
+        OLDER: _ClassVar[Refusal.Code]
+        BASE: _ClassVar[Refusal.Code]
+        DIGEST: _ClassVar[Refusal.Code]
+        FULL: _ClassVar[Refusal.Code]
+        MALFORMED: _ClassVar[Refusal.Code]
+        DEVICE: _ClassVar[Refusal.Code]
+    UNSPECIFIED: Refusal.Code
+    OLDER: Refusal.Code
+    BASE: Refusal.Code
+    DIGEST: Refusal.Code
+    FULL: Refusal.Code
+    MALFORMED: Refusal.Code
+    DEVICE: Refusal.Code
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    holding: Holding
+    version: int
+    code: Refusal.Code
+    reason: str
+    def __init__(self, holding: _Optional[_Union[Holding, _Mapping]] = ..., version: _Optional[int] = ..., code: _Optional[_Union[Refusal.Code, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("holdings",)
+    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
+    def __init__(self, holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+
+class Heard(_message.Message):
+    __slots__ = ("epoch", "version", "frozen")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    version: int
+    frozen: bool
+    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("epoch", "version", "frozen", "heartbeat_ms", "unwelcome")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    UNWELCOME_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    version: int
+    frozen: bool
+    heartbeat_ms: int
+    unwelcome: _containers.RepeatedCompositeFieldContainer[Unwelcome]
+    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., frozen: _Optional[bool] = ..., heartbeat_ms: _Optional[int] = ..., unwelcome: _Optional[_Iterable[_Union[Unwelcome, _Mapping]]] = ...) -> None: ...
+
+class Unwelcome(_message.Message):
+    __slots__ = ("dpus", "reason", "retry_after_ms")
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    dpus: bytes
+    reason: str
+    retry_after_ms: int
+    def __init__(self, dpus: _Optional[bytes] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("reason", "retry_after_ms")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    retry_after_ms: int
+    def __init__(self, reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("epoch", "from_version", "to_version", "digest", "steps")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FROM_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TO_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    from_version: int
+    to_version: int
+    digest: bytes
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
+    def __init__(self, epoch: _Optional[int] = ..., from_version: _Optional[int] = ..., to_version: _Optional[int] = ..., digest: _Optional[bytes] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ("priority", "action", "protocol", "ports", "add4", "add6", "remove4", "remove6")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NO_ACTION: _ClassVar[Step.Action]
+        ALLOW: _ClassVar[Step.Action]
+        DROP: _ClassVar[Step.Action]
+    NO_ACTION: Step.Action
+    ALLOW: Step.Action
+    DROP: Step.Action
+    class Protocol(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ANY: _ClassVar[Step.Protocol]
+        TCP: _ClassVar[Step.Protocol]
+        UDP: _ClassVar[Step.Protocol]
+        ICMP: _ClassVar[Step.Protocol]
+    ANY: Step.Protocol
+    TCP: Step.Protocol
+    UDP: Step.Protocol
+    ICMP: Step.Protocol
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    ADD4_FIELD_NUMBER: _ClassVar[int]
+    ADD6_FIELD_NUMBER: _ClassVar[int]
+    REMOVE4_FIELD_NUMBER: _ClassVar[int]
+    REMOVE6_FIELD_NUMBER: _ClassVar[int]
+    priority: int
+    action: Step.Action
+    protocol: Step.Protocol
+    ports: _containers.RepeatedScalarFieldContainer[int]
+    add4: bytes
+    add6: bytes
+    remove4: bytes
+    remove6: bytes
+    def __init__(self, priority: _Optional[int] = ..., action: _Optional[_Union[Step.Action, str]] = ..., protocol: _Optional[_Union[Step.Protocol, str]] = ..., ports: _Optional[_Iterable[int]] = ..., add4: _Optional[bytes] = ..., add6: _Optional[bytes] = ..., remove4: _Optional[bytes] = ..., remove6: _Optional[bytes] = ...) -> None: ...
