@@ -1,0 +1,344 @@
+"""The log of one process: RocksDB in a directory that this process owns.
+
+Appends are committed in groups: whatever was queued while the last batch was being synced goes into the next, in one
+write with one sync, so that 200 callers pay for one sync and not for 200. Writing blocks the loop (the binding holds
+the interpreter lock anyway), which is why a batch is small.
+
+After a failed write RocksDB refuses all further ones, and what its own recovery does depends on which file could not
+grow: it comes back after a full disk, never after a quota or an I/O error. So nothing more is written to that handle.
+It goes on serving reads until the disk takes a file as large as reopening may need; then it is reopened, and what the
+disk has by then is the log. Until then every append ends as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from rocksdict import AccessType
+
+from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
+from eventstore.following import FollowedLog
+from eventstore.log import INSTALLS, REPLICAS, Partition, check_append
+from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
+
+_log = logging.getLogger(__name__)
+
+_BATCH_RECORDS = 500
+_BATCH_BYTES = 1 << 20
+_QUEUED_BYTES = 32 << 20
+_QUEUED_RECORD_BYTES = 256
+"""What an empty record counts in the queue, so that it is bounded in records too."""
+_CHECK_S = 1.0
+_EXPIRE_CHECKS = 600
+_REOPEN_SPARE_BYTES = 4 << 20
+_CATCH_UP_S = 0.1
+_DAY_MS = 86_400_000
+
+KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS}
+"""How long records of these topics stay; all others stay for ever."""
+
+
+class _Pending(NamedTuple):
+    partition: Partition
+    key: bytes
+    value: bytes
+    synced: asyncio.Future[None]
+
+    @property
+    def cost(self) -> int:
+        return len(self.key) + len(self.value) + _QUEUED_RECORD_BYTES
+
+
+class EmbeddedLog(FollowedLog):
+    """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened."""
+
+    def __init__(self, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, rocks, partition_count)
+        self._now_ms = now_ms
+        self._queue: deque[_Pending] = deque()
+        self._queued_bytes = 0
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._write_error = ""
+        self.batches = 0
+        self.failed_batches = 0
+        self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path, *, partition_count: int, now_ms: Callable[[], int]) -> AsyncIterator[EmbeddedLog]:
+        """Own the log in this directory, made if it is missing. FatalError if another process owns it."""
+        rocks = open_rocks(path, AccessType.read_write())
+        try:
+            header = rocks.header()
+            if header is None:
+                rocks.write_header(partition_count)
+            else:
+                check_header(path, header, partition_count)
+            log = cls(path, rocks, partition_count, now_ms)
+        except BaseException:
+            rocks.close()
+            raise
+        try:
+            yield log
+        finally:
+            await log.close()
+
+    @staticmethod
+    @asynccontextmanager
+    async def secondary(path: Path) -> AsyncIterator[SecondaryLog]:
+        """Read the log in this directory beside its owner, which may be another process, or none."""
+        if not (path / "CURRENT").exists():
+            raise FatalError(f"log directory {path} holds no log")
+        with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
+            rocks = open_rocks(path, AccessType.secondary(scratch))
+            try:
+                header = rocks.header()
+                if header is None:
+                    raise FatalError(f"log directory {path} holds no log yet")
+                check_header(path, header, header.partition_count)
+                log = SecondaryLog(path, rocks, header.partition_count)
+            except BaseException:
+                rocks.close()
+                raise
+            try:
+                yield log
+            finally:
+                await log.close()
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        check_append(partition, key, value, self._partition_count)
+        self._raise_if_ended()
+        self._raise_if_failing()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._room.is_set():
+                    await self._room.wait()
+                self._raise_if_ended()
+                pending = _Pending(partition, key, value, asyncio.get_running_loop().create_future())
+                self._enqueue(pending)
+                await pending.synced
+        except TimeoutError:
+            raise AppendUnknown(f"append to {partition}: not synced within {timeout_s} s") from None
+
+    async def close(self) -> None:
+        self._end(LogUnavailable(f"log directory {self._path} is closed"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        rocks, self._rocks = self._rocks, None
+        if rocks is not None:
+            try:
+                rocks.close()
+            except RocksError as error:
+                _log.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
+
+    def expire(self, partition: Partition, position: int) -> None:
+        """Drop the records before `position`, but for the last one: it says where the next one goes."""
+        bounds = self._bounds[partition]
+        begin = min(position, bounds.end - 1)
+        if begin > bounds.begin and self._rocks is not None:
+            self._rocks.delete_before(partition, begin)
+            self._bounds[partition] = bounds._replace(begin=begin)
+
+    @property
+    def is_failing(self) -> bool:
+        """A write failed, and the disk has not taken one since."""
+        return bool(self._write_error)
+
+    # -- commits
+
+    def _enqueue(self, pending: _Pending) -> None:
+        self._queue.append(pending)
+        self._queued_bytes += pending.cost
+        self._work.set()
+        if self._queued_bytes >= _QUEUED_BYTES:
+            self._room.clear()
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            batch = self._take()
+            if batch:
+                self._commit(batch)
+            # Those whose append just ended run before the next batch is taken, and put their next one into it.
+            await asyncio.sleep(0)
+
+    def _take(self) -> list[_Pending]:
+        batch: list[_Pending] = []
+        size = 0
+        while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
+            pending = self._queue.popleft()
+            self._queued_bytes -= pending.cost
+            if not pending.synced.done():
+                batch.append(pending)
+                size += pending.cost
+        if not self._queue:
+            self._work.clear()
+        if self._queued_bytes < _QUEUED_BYTES:
+            self._room.set()
+        return batch
+
+    def _commit(self, batch: Sequence[_Pending]) -> None:
+        self._check_directory()
+        now_ms = self._now_ms()
+        bounds: dict[Partition, Bounds] = {}
+        rows: list[Row] = []
+        for partition, key, value, _ in batch:
+            begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
+            append_ms = max(last_ms, now_ms)
+            rows.append(Row(partition, offset, append_ms, key, value))
+            bounds[partition] = Bounds(begin, offset + 1, append_ms)
+        try:
+            self._raise_if_ended()
+            self._raise_if_failing()
+            assert self._rocks is not None
+            self._rocks.write(rows)
+        except PlaneError as error:
+            self._answer(batch, error)
+        except RocksError as error:
+            self._stop_writing(str(error))
+            self._answer(batch, AppendUnknown(self._write_error))
+        else:
+            self._bounds.update(bounds)
+            self.batches += 1
+            self._answer(batch, None)
+            self._announce()
+
+    def _answer(self, batch: Sequence[_Pending], error: PlaneError | None) -> None:
+        for pending in batch:
+            if pending.synced.done():
+                continue
+            if error is None:
+                pending.synced.set_result(None)
+            else:
+                pending.synced.set_exception(type(error)(str(error)))
+
+    def _end(self, reason: PlaneError) -> None:
+        super()._end(reason)
+        unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
+        self._answer(self._queue, unknown)
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._room.set()
+
+    # -- failures, and what is looked after now and then
+
+    def _raise_if_failing(self) -> None:
+        if self._write_error:
+            raise AppendUnknown(self._write_error)
+
+    def _stop_writing(self, error: str) -> None:
+        self.failed_batches += 1
+        self._write_error = f"log directory {self._path} takes no writes: {error}"
+        _log.error("%s", self._write_error)
+
+    async def _keep(self) -> None:
+        checks = 0
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            self._check_directory()
+            self._raise_if_ended()
+            checks += 1
+            if self._write_error:
+                self._try_to_reopen()
+            elif checks % _EXPIRE_CHECKS == 0:
+                self._expire_old()
+
+    def _try_to_reopen(self) -> None:
+        try:
+            _reserve(self._path / "probe", self._size_of_wal() + _REOPEN_SPARE_BYTES)
+            rocks, self._rocks = self._rocks, None
+            if rocks is not None:
+                with suppress(RocksError):  # it repeats the failure for which it is closed
+                    rocks.close()
+            self._rocks = Rocks(self._path, AccessType.read_write())
+            self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
+        except (OSError, RocksError) as error:
+            _log.debug("log directory %s: still takes no writes: %s", self._path, error)
+            return
+        self._write_error = ""
+        _log.warning("log directory %s: takes writes again", self._path)
+        self._announce()
+
+    def _size_of_wal(self) -> int:
+        return sum(file.stat().st_size for file in self._path.glob("*.log"))
+
+    def _expire_old(self) -> None:
+        for partition, bounds in self._bounds.items():
+            kept_ms = KEPT_MS.get(partition.topic)
+            if kept_ms is None or bounds.end == bounds.begin:
+                continue
+            try:
+                self.expire(partition, self._first_at(partition, bounds.last_ms - kept_ms))
+            except RocksError as error:
+                self._stop_writing(str(error))
+                return
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a task of this log; a failure of it ends the log for everybody instead of leaving them waiting."""
+        try:
+            await work()
+        except PlaneError as error:
+            self._end(error)
+        except Exception as error:
+            self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
+            _log.exception("log directory %s: stopped by a bug", self._path)
+
+
+class SecondaryLog(FollowedLog):
+    """The same log as another process sees it: read-only, some tenths of a second behind its owner.
+
+    It may show what the owner has written and not acknowledged yet.
+    """
+
+    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
+        super().__init__(path, rocks, partition_count)
+        self._task = asyncio.create_task(self._catch_up_forever())
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        raise AppendRefused(f"log directory {self._path} is read beside its owner: it takes no records from here")
+
+    async def close(self) -> None:
+        self._end(LogUnavailable(f"log directory {self._path} is closed"))
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        rocks, self._rocks = self._rocks, None
+        if rocks is not None:
+            rocks.close()
+
+    async def _catch_up_forever(self) -> None:
+        while self._ended is None:
+            await asyncio.sleep(_CATCH_UP_S)
+            self._check_directory()
+            try:
+                self._catch_up()
+            except LogMismatch as error:
+                self._end(error)
+            except RocksError as error:
+                self._end(LogUnavailable(f"log directory {self._path} cannot be followed: {error}"))
+
+    def _catch_up(self) -> None:
+        assert self._rocks is not None
+        if not self._rocks.catch_up():
+            return
+        self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
+        self._announce()
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Raise OSError unless the disk would take a file of this size now."""
+    with path.open("wb") as probe:
+        try:
+            os.posix_fallocate(probe.fileno(), 0, size)
+        finally:
+            path.unlink()

@@ -1,0 +1,223 @@
+"""The records of an embedded log as rows of RocksDB: key layout, scans, and opening.
+
+Row keys are topic, partition and offset, so one partition is one range in order of offset, and offsets are dense: a
+scan that finds a hole has found damage. What RocksDB raises is a plain Exception; here it becomes RocksError, so that
+a caller can tell it from a bug. Opened files come back tolerant of a torn tail (what was never synced), and of nothing
+else: damage in the middle of the write-ahead log refuses to open instead of quietly dropping acknowledged records.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
+
+from eventstore.errors import FatalError, LogMismatch
+from eventstore.log import TOPICS, Partition, Record, partitions_of
+
+_HEADER_KEY = b"\x00header"
+_FORMAT = 1
+_KEY_TAIL = struct.Struct(">IQ")
+_ROW_HEAD = struct.Struct(">QI")
+_WRITE_BUFFER_BYTES = 16 << 20
+_BATCH_RECORDS = 512
+_BATCH_BYTES = 512 << 10
+
+
+class RocksError(Exception):
+    """RocksDB failed to read or write."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a log directory says of itself."""
+
+    format: int
+    partition_count: int
+
+
+class Bounds(NamedTuple):
+    """Which offsets a partition has, and the append time of its last record."""
+
+    begin: int = 0
+    end: int = 0
+    last_ms: int = 0
+
+
+class Row(NamedTuple):
+    """One record to write."""
+
+    partition: Partition
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes
+
+
+class Rocks:
+    """One open RocksDB. Nothing of it outlives a call (an iterator left over would keep the directory locked)."""
+
+    def __init__(self, path: Path, access: AccessType) -> None:
+        self.path = path
+        with _rocks_errors():
+            self._db = Rdict(str(path), _options(), access_type=access)
+        self._synced = WriteOptions()
+        self._synced.sync = True
+
+    def header(self) -> Header | None:
+        """What the directory says of itself, or None if it was just made."""
+        with _rocks_errors():
+            raw = self._db.get(_HEADER_KEY)
+        return None if raw is None else msgspec.json.decode(raw, type=Header)
+
+    def write_header(self, partition_count: int) -> None:
+        """Say for ever how many partitions there are."""
+        batch = WriteBatch(raw_mode=True)
+        batch.put(_HEADER_KEY, msgspec.json.encode(Header(_FORMAT, partition_count)))
+        self._write(batch)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """All of these rows, on disk when it returns, or after a crash none that follows a missing one."""
+        batch = WriteBatch(raw_mode=True)
+        for row in rows:
+            head = _ROW_HEAD.pack(row.timestamp_ms, len(row.key))
+            batch.put(_row_key(row.partition, row.offset), head + row.key + row.value)
+        self._write(batch)
+
+    def delete_before(self, partition: Partition, position: int) -> None:
+        """Drop the rows of a partition before a position."""
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(_row_key(partition, 0), _row_key(partition, position))
+        self._write(batch)
+
+    def bounds(self, partition: Partition) -> Bounds:
+        """Read from the disk which offsets a partition has."""
+        with _rocks_errors():
+            rows = self._db.iter()
+            rows.seek(_row_key(partition, 0))
+            if not rows.valid() or not rows.key().startswith(_prefix(partition)):
+                return Bounds()
+            begin = _offset(rows.key())
+            rows.seek_for_prev(_row_key(partition, (1 << 64) - 1))
+            timestamp_ms, _ = _ROW_HEAD.unpack_from(rows.value())
+            return Bounds(begin, _offset(rows.key()) + 1, timestamp_ms)
+
+    def all_bounds(self, partition_count: int) -> dict[Partition, Bounds]:
+        """The bounds of every partition of the log."""
+        partitions = (p for topic in TOPICS for p in partitions_of(topic, partition_count))
+        return {partition: self.bounds(partition) for partition in partitions}
+
+    def scan(self, partition: Partition, start: int, end: int) -> list[Record]:
+        """Records from `start` on, all before `end`: as many as make a batch (some milliseconds of work at most)."""
+        stop = min(end, start + _BATCH_RECORDS)
+        records: list[Record] = []
+        size, offset, head = 0, start, _ROW_HEAD.size
+        with _rocks_errors():
+            rows = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=_row_key(partition, start)))
+            for key, row in rows:
+                if _offset(key) != offset:
+                    break
+                timestamp_ms, key_length = _ROW_HEAD.unpack_from(row)
+                body = head + key_length
+                records.append(Record(offset, timestamp_ms, row[head:body], row[body:]))
+                size += len(row)
+                offset += 1
+                if offset == stop or size >= _BATCH_BYTES:
+                    return records
+        raise LogMismatch(f"log directory {self.path}: record {offset} of {partition} is missing")
+
+    def timestamp_ms(self, partition: Partition, offset: int) -> int:
+        """The append time of one record."""
+        with _rocks_errors():
+            row = self._db.get(_row_key(partition, offset))
+        if row is None:
+            raise LogMismatch(f"log directory {self.path}: record {offset} of {partition} is missing")
+        timestamp_ms, _ = _ROW_HEAD.unpack_from(row)
+        return int(timestamp_ms)
+
+    def catch_up(self) -> bool:
+        """As a secondary: see what the owner has written since. False if there was nothing new."""
+        before = self._db.latest_sequence_number()
+        with _rocks_errors():
+            self._db.try_catch_up_with_primary()
+        return bool(self._db.latest_sequence_number() != before)
+
+    def close(self) -> None:
+        """Let go of the directory. RocksDB lets go even when it complains."""
+        with _rocks_errors():
+            self._db.close()
+
+    def _write(self, batch: WriteBatch) -> None:
+        with _rocks_errors():
+            self._db.write(batch, self._synced)
+
+
+def directory_identity(path: Path) -> str:
+    """What RocksDB drew when it made the directory, so that one put in its place is told apart from it."""
+    try:
+        return (path / "IDENTITY").read_text()
+    except OSError:
+        return ""
+
+
+def open_rocks(path: Path, access: AccessType) -> Rocks:
+    """Open a directory, or say in one sentence why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return Rocks(path, access)
+    except OSError as error:
+        raise FatalError(f"log directory {path} cannot be made: {error}") from error
+    except RocksError as error:
+        if "lock" in str(error).lower():
+            raise FatalError(
+                f"log directory {path} is in use: one process owns an embedded log, others read beside it"
+            ) from error
+        raise FatalError(f"log directory {path} cannot be opened: {error}") from error
+
+
+def check_header(path: Path, header: Header, partition_count: int) -> None:
+    """Raise LogMismatch if the directory holds another kind of log than the one that is wanted."""
+    if header.format != _FORMAT:
+        raise LogMismatch(f"log directory {path} has format {header.format}; this program reads format {_FORMAT}")
+    if header.partition_count != partition_count:
+        raise LogMismatch(
+            f"log directory {path} has {header.partition_count} partitions, not {partition_count}: "
+            "the count is fixed when a log is made"
+        )
+
+
+@contextmanager
+def _rocks_errors() -> Iterator[None]:
+    """RocksDB's binding raises bare Exception for whatever goes wrong in it."""
+    try:
+        yield
+    except Exception as error:
+        raise RocksError(str(error)) from error
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    return options
+
+
+def _prefix(partition: Partition) -> bytes:
+    return partition.topic.encode() + b"\x00" + partition.number.to_bytes(4, "big")
+
+
+def _row_key(partition: Partition, offset: int) -> bytes:
+    return partition.topic.encode() + b"\x00" + _KEY_TAIL.pack(partition.number, offset)
+
+
+def _offset(row_key: bytes) -> int:
+    return int.from_bytes(row_key[-8:], "big")

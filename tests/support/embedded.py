@@ -1,0 +1,68 @@
+"""An embedded log under test, on a clock that stands until it is moved."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from eventstore.embedded import EmbeddedLog
+from eventstore.log import EventLog, Partition
+from tests.contract.engine import LogUnderTest
+
+
+class Clock:
+    """Wall time as the test says."""
+
+    def __init__(self, ms: int = 1_700_000_000_000) -> None:
+        self.ms = ms
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class EmbeddedUnderTest(LogUnderTest):
+    """One directory, opened and damaged as the suite wishes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = Clock()
+        self._open = AsyncExitStack()
+
+    async def open_embedded(self, partition_count: int | None = None) -> EmbeddedLog:
+        count = self.partition_count if partition_count is None else partition_count
+        return await self._open.enter_async_context(
+            EmbeddedLog.open(self.path, partition_count=count, now_ms=self.clock)
+        )
+
+    async def open(self, *, partition_count: int | None = None) -> EventLog:
+        return await self.open_embedded(partition_count)
+
+    async def truncate(self, partition: Partition, position: int) -> None:
+        """Copy what stays into a new directory, which takes the place of the old."""
+        old = self.path.rename(self.path.with_name("old"))
+        async with (
+            EmbeddedLog.open(old, partition_count=self.partition_count, now_ms=self.clock) as source,
+            EmbeddedLog.open(self.path, partition_count=self.partition_count, now_ms=self.clock) as target,
+        ):
+            async for _, records in source.read({partition: 0}):
+                for record in records:
+                    if record.offset < position:
+                        self.clock.ms = record.timestamp_ms
+                        await target.append(partition, record.key, record.value)
+                if records[-1].offset + 1 == await source.end(partition):
+                    break
+        shutil.rmtree(old)
+
+    async def recreate(self) -> None:
+        shutil.rmtree(self.path)
+
+    async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
+        assert isinstance(log, EmbeddedLog)
+        log.expire(partition, position)
+
+    async def tick(self) -> None:
+        self.clock.ms += 1_000
+
+    async def aclose(self) -> None:
+        await self._open.aclose()
