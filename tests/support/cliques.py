@@ -1,0 +1,151 @@
+"""A cliques partition for tests: a fold driven by hand, one record after the other, that checks itself at each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventstore.fold import At, Outcome
+from eventstore.log import CLIQUES, Partition
+from projections.clique_files import slots
+from projections.clique_state import CliqueState, clique_key
+from projections.clique_views import CliqueView, show
+from projections.cliques import CliqueFold
+from schemas.events import (
+    CapacitySet,
+    DaemonReady,
+    Envelope,
+    Event,
+    IndexClaimed,
+    IndexReleased,
+    NotHeard,
+    SessionOpened,
+)
+
+PARTITION = Partition(CLIQUES, 0)
+START_MS = 1_700_000_000_000
+
+
+class CliqueLog:
+    """Commands get ids of their own; `statement=True` leaves the id out, as the plane's own statements do."""
+
+    def __init__(self, domain: str = "d", clique: str = "c") -> None:
+        self.domain, self.clique = domain, clique
+        self.fold = CliqueFold()
+        self.state = self.fold.empty(PARTITION)
+        self.events: list[tuple[Event, At]] = []
+        self.now_ms = START_MS
+
+    def append(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        at = At(PARTITION, len(self.events), self.now_ms, self.now_ms)
+        self.events.append((event, at))
+        decision = self.fold.decide(self.state, event, at)
+        if decision.change is not None:
+            self.fold.evolve(self.state, decision.change, at)
+        check_invariants(self.state)
+        return decision.outcome
+
+    def claim(
+        self,
+        node: str,
+        uid: str = "",
+        *,
+        address: str = "",
+        created_ms: int = 0,
+        wish: int = -1,
+        clique: str = "",
+        domain: str = "",
+        said_ms: int | None = None,
+        statement: bool = False,
+    ) -> Outcome:
+        envelope = self._envelope(said_ms, statement=statement)
+        created_ms = created_ms or envelope.issued_at_ms
+        domain, clique = domain or self.domain, clique or self.clique
+        return self.append(IndexClaimed(envelope, domain, clique, node, address, created_ms, uid, wish))
+
+    def release(
+        self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, statement: bool = False
+    ) -> Outcome:
+        envelope = self._envelope(said_ms, statement=statement)
+        return self.append(IndexReleased(envelope, self.domain, clique or self.clique, node, 0, uid))
+
+    def resize(self, capacity: int, clique: str = "") -> Outcome:
+        envelope = self._envelope(None, statement=False)
+        return self.append(CapacitySet(envelope, self.domain, clique or self.clique, capacity))
+
+    def ready(self, node: str, ready: bool = True, uid: str = "", said_ms: int | None = None) -> Outcome:
+        envelope = self._envelope(said_ms, statement=True)
+        return self.append(DaemonReady(envelope, self.domain, self.clique, node, uid, ready))
+
+    def hear(self, node: str, session: str, uid: str = "", said_ms: int | None = None) -> Outcome:
+        envelope = self._envelope(said_ms, statement=True)
+        return self.append(SessionOpened(envelope, self.domain, self.clique, node, uid, session, "edge-1"))
+
+    def lose(self, node: str, session: str) -> Outcome:
+        envelope = self._envelope(None, statement=True)
+        return self.append(NotHeard(envelope, self.domain, self.clique, node, session))
+
+    def view(self, clique: str = "", domain: str = "") -> CliqueView:
+        found = show(self.state, domain or self.domain, clique or self.clique)
+        assert found is not None
+        return found
+
+    def indices(self, clique: str = "", domain: str = "") -> dict[str, int]:
+        """Node to index."""
+        return {member.node: member.index for member in self.view(clique, domain).members}
+
+    def line(self, clique: str = "") -> list[str]:
+        return [waiter.node for waiter in self.view(clique).waiting]
+
+    def slots(self, clique: str = "") -> tuple[str, ...]:
+        return slots(self.state, self.domain, clique or self.clique)
+
+    def fill(self, count: int = 18) -> None:
+        for number in range(count):
+            assert self.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}").index == number
+
+    def _envelope(self, said_ms: int | None, *, statement: bool) -> Envelope:
+        command_id = "" if statement else f"id-{len(self.events)}"
+        return Envelope(command_id, clique_key(self.domain, self.clique), "test", said_ms or self.now_ms + 1)
+
+
+def rows_of(state: CliqueState) -> bytes:
+    """Everything that would be saved, in one canonical encoding."""
+    return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
+
+
+def reloaded(state: CliqueState) -> CliqueState:
+    """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
+    copy = CliqueState()
+    for table, source in zip(copy.tables, state.tables, strict=True):
+        for key, row in source.rows.items():
+            table.load([(key, msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=table.row_type))])
+    copy.rederive()
+    return copy
+
+
+def check_invariants(state: CliqueState) -> None:
+    """Told from the rows alone: one node per index, one index per node, dense only if need be, no idle line."""
+    held: dict[tuple[str, int], str] = {}
+    homes: dict[tuple[str, str], str] = {}
+    addresses: set[tuple[str, str]] = set()
+    waiting: dict[str, int] = {}
+    for key, row in state.members.rows.items():
+        domain, clique, node = key.split("/", 2)
+        if row.standing == "left":
+            assert not row.address and not row.ready
+            continue
+        assert homes.setdefault((domain, node), clique) == clique
+        if row.address:
+            assert (domain, row.address) not in addresses
+            addresses.add((domain, row.address))
+        if row.standing == "waits":
+            assert not row.ready
+            waiting[f"{domain}/{clique}"] = waiting.get(f"{domain}/{clique}", 0) + 1
+        else:
+            assert held.setdefault((f"{domain}/{clique}", row.last), node) == node
+            capacity = state.capacities.rows.get(f"{domain}/{clique}")
+            assert 0 <= row.last < (capacity.capacity if capacity else 18)
+    for key in waiting:
+        found = state.capacities.rows.get(key)
+        assert sum(1 for clique, _ in held if clique == key) == (found.capacity if found else 18)
