@@ -1,0 +1,151 @@
+"""Covers against Python's ipaddress: whole and step by step, both families."""
+
+from __future__ import annotations
+
+import random
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from projections.prefixes import (
+    SIZE4,
+    SIZE6,
+    WIDTH4,
+    WIDTH6,
+    Cover,
+    Keys,
+    Net,
+    cover4,
+    cover6,
+    diff,
+    networks,
+    pack,
+    pack_ints,
+    unpack,
+)
+
+TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
+
+
+def near(base: int, top: int) -> st.SearchStrategy[int]:
+    """Addresses that merge often: close to one another, or close to the ends of the space."""
+    return st.one_of(
+        st.integers(0, 70).map(lambda i: base + i),
+        st.integers(0, 20),
+        st.integers(0, 20).map(lambda i: top - i),
+        st.integers(0, top),
+    )
+
+
+BASE6 = 0x20010DB8 << 96 | ((1 << 64) - 30)
+addresses4 = st.lists(near(10 << 24, TOP4), max_size=80)
+addresses6 = st.lists(near(BASE6, TOP6), max_size=80)
+
+
+def whole4(addresses: list[int]) -> Keys:
+    return cover4(np.array(addresses, dtype=np.uint32))
+
+
+def whole6(addresses: list[int]) -> Keys:
+    high = np.array([a >> 64 for a in addresses], dtype=np.uint64)
+    return cover6(high, np.array([a & ((1 << 64) - 1) for a in addresses], dtype=np.uint64))
+
+
+def oracle4(addresses: set[int]) -> list[IPv4Network]:
+    return list(collapse_addresses([IPv4Network(IPv4Address(a)) for a in addresses]))
+
+
+def oracle6(addresses: set[int]) -> list[IPv6Network]:
+    return list(collapse_addresses([IPv6Network(IPv6Address(a)) for a in addresses]))
+
+
+@given(addresses4)
+@example([])
+@example([0])
+@example([TOP4])
+def test_the_whole_cover_of_ipv4_is_that_of_ipaddress(addresses: list[int]) -> None:
+    assert list(networks(pack(whole4(addresses)), b"")) == oracle4(set(addresses))
+
+
+@given(addresses6)
+@example([])
+@example([0, 1])
+@example([TOP6])
+def test_the_whole_cover_of_ipv6_is_that_of_ipaddress(addresses: list[int]) -> None:
+    assert list(networks(b"", pack(whole6(addresses)))) == oracle6(set(addresses))
+
+
+@pytest.mark.parametrize("bits", [9, 16])
+def test_blocks_merge_across_whole_levels(bits: int) -> None:
+    start = 10 << 24
+    assert list(networks(pack(cover4(np.arange(start, start + (1 << bits), dtype=np.uint32))), b"")) == [
+        IPv4Network((start, 32 - bits))
+    ]
+    low = np.arange(1 << bits, dtype=np.uint64)
+    across = cover6(np.full(1 << bits, 5, np.uint64), low)
+    assert list(networks(b"", pack(across))) == [IPv6Network((5 << 64, 128 - bits))]
+
+
+@pytest.mark.parametrize(("width", "size"), [(WIDTH4, SIZE4), (WIDTH6, SIZE6)])
+@given(data=st.data())
+def test_single_changes_keep_the_cover_that_the_whole_way_computes(width: int, size: int, data: st.DataObject) -> None:
+    choices = near(10 << 24, TOP4) if width == WIDTH4 else near(BASE6, TOP6)
+    toggles = data.draw(st.lists(choices, max_size=120))
+    cover, present = Cover(width), set[int]()
+    before, net = set[int](), Net()
+    for address in toggles:
+        if address in present:
+            present.remove(address)
+            cover.remove(address, net)
+        else:
+            present.add(address)
+            cover.add(address, net)
+    whole = whole4(list(present)) if width == WIDTH4 else whole6(list(present))
+    assert pack_ints(sorted(cover.keys), size) == pack(whole)
+    assert net.added == cover.keys - before
+    assert net.removed == before - cover.keys
+
+
+def test_a_removal_from_a_full_block_splits_it_all_the_way() -> None:
+    cover, net = Cover(WIDTH4, [10 << 32 | 8]), Net()
+    cover.remove((10 << 24) + 77, net)
+    assert net.removed == {10 << 32 | 8}
+    assert len(net.added) == 24
+    cover.add((10 << 24) + 77, net)
+    assert (net.added, net.removed) == (set(), set())
+
+
+def test_removing_what_is_not_covered_is_a_bug_that_shows() -> None:
+    with pytest.raises(AssertionError, match="not covered"):
+        Cover(WIDTH4).remove(7, Net())
+
+
+@given(addresses4, addresses4)
+def test_a_difference_of_covers_leads_from_one_to_the_other(old: list[int], new: list[int]) -> None:
+    before, after = whole4(old), whole4(new)
+    added, removed = diff(before, after)
+    assert (set(before.tolist()) - set(removed.tolist())) | set(added.tolist()) == set(after.tolist())
+    assert not set(added.tolist()) & set(before.tolist())
+
+
+@given(addresses6, addresses6)
+def test_a_difference_of_ipv6_covers_leads_from_one_to_the_other(old: list[int], new: list[int]) -> None:
+    before, after = whole6(old), whole6(new)
+    added, removed = (set(unpack(pack(keys), SIZE6)) for keys in diff(before, after))
+    was, is_now = (set(unpack(pack(keys), SIZE6)) for keys in (before, after))
+    assert (added, removed) == (is_now - was, was - is_now)
+
+
+@given(st.lists(st.tuples(st.integers(0, TOP6), st.integers(0, 128))))
+def test_packing_loses_nothing(prefixes: list[tuple[int, int]]) -> None:
+    keys = [address << 8 | length for address, length in prefixes]
+    assert unpack(pack_ints(keys, SIZE6), SIZE6) == keys
+
+
+def test_large_random_sets_agree_with_ipaddress() -> None:
+    rng = random.Random(7)
+    addresses = {(10 << 24) + i for i in range(20_000) if rng.random() < 0.8}
+    assert list(networks(pack(whole4(list(addresses))), b"")) == oracle4(addresses)
