@@ -1,0 +1,256 @@
+"""The agent link over WebSocket (aiohttp): the relay's listener and the agent's dialer.
+
+A server's WebSocket frames are not masked, so one message has the same bytes for every client. The listener frames a
+message once and hands those bytes to each connection's transport, which takes them without waiting and tells how much
+of them is still there: no task, no queue and no copy per agent. (aiohttp's own sending waits for slow peers.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from ssl import SSLContext
+
+from aiohttp import (
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ClientWebSocketResponse,
+    ClientWSTimeout,
+    TCPConnector,
+    WSMessage,
+    WSMsgType,
+    WSServerHandshakeError,
+    web,
+)
+
+from drivers.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
+from drivers.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
+
+log = logging.getLogger(__name__)
+
+PATH = "/agent"
+DIAL_S = 5.0
+CLOSE_S = 1.0
+AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
+
+Serve = Callable[[Link], Awaitable[None]]
+
+
+def framed(message: bytes) -> bytes:
+    """An unmasked, unfragmented binary WebSocket frame (RFC 6455, section 5.2)."""
+    size = len(message)
+    if size < 126:
+        return bytes((0x82, size)) + message
+    if size < 1 << 16:
+        return b"\x82\x7e" + size.to_bytes(2) + message
+    return b"\x82\x7f" + size.to_bytes(8) + message
+
+
+class _LastFramed:
+    """Frames messages, and remembers the last: a fan-out sends one message object to everybody."""
+
+    def __init__(self) -> None:
+        self._message = b""
+        self._framed = framed(b"")
+
+    def __call__(self, message: bytes) -> bytes:
+        if message is not self._message:
+            self._message, self._framed = message, framed(message)
+        return self._framed
+
+
+class _ServerLink:
+    """The relay's end of one connection."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, transport: asyncio.WriteTransport, peer: str, frame: _LastFramed
+    ) -> None:
+        self.peer = peer
+        self._socket = socket
+        self._transport = transport
+        self._frame = frame
+
+    @property
+    def backlog(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def send(self, message: bytes) -> None:
+        if self._transport.is_closing() or self._socket.closed:
+            raise LinkClosed(f"the link to {self.peer} is closed")
+        if self.backlog > BACKLOG_BYTES_MAX:
+            self.abort()
+            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
+        self._transport.write(self._frame(message))
+
+    async def receive(self) -> bytes:
+        return _binary(await self._socket.receive(), self.peer)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(2 * CLOSE_S):
+                await self._socket.close()
+        except TimeoutError:
+            self.abort()
+
+
+class AgentListener:
+    """Listens for agents, and answers GET requests of other processes beside them."""
+
+    def __init__(
+        self,
+        serve: Serve,
+        admit: Callable[[], float],
+        *,
+        host: str,
+        port: int,
+        ssl: SSLContext | None = None,
+        pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
+    ) -> None:
+        self.port = port
+        self._serve = serve
+        self._admit = admit
+        self._host = host
+        self._ssl = ssl
+        self._frame = _LastFramed()
+        application = web.Application()
+        application.router.add_get(PATH, self._accept)
+        for path, page in (pages or {}).items():
+            application.router.add_get(path, page)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=2 * CLOSE_S)
+
+    async def __aenter__(self) -> AgentListener:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self.port, ssl_context=self._ssl, backlog=4096)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._runner.cleanup()
+
+    async def _accept(self, request: web.Request) -> web.StreamResponse:
+        if wait_s := self._admit():
+            reason = "the relay takes no more new agents just now"
+            return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
+        socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S)
+        await socket.prepare(request)
+        transport = request.transport
+        if transport is not None:
+            await self._serve(_ServerLink(socket, transport, str(request.remote), self._frame))
+        return socket
+
+
+class _ClientLink:
+    """The agent's end of one connection. Its messages are masked one by one, so a task of its own sends them."""
+
+    def __init__(self, socket: ClientWebSocketResponse, peer: str) -> None:
+        self.peer = peer
+        self.backlog = 0
+        self._socket = socket
+        self._outbox: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._sender = asyncio.create_task(self._send_all())
+        self._closer: asyncio.Task[bool] | None = None
+
+    def send(self, message: bytes) -> None:
+        if self._socket.closed or self._sender.done():
+            raise LinkClosed(f"the link to {self.peer} is closed")
+        if self.backlog > AGENT_BACKLOG_BYTES_MAX:
+            self.abort()
+            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
+        self._outbox.append(message)
+        self.backlog += len(message)
+        self._wake.set()
+
+    async def _send_all(self) -> None:
+        try:
+            while True:
+                while self._outbox:
+                    await self._socket.send_bytes(self._outbox[0])
+                    self.backlog -= len(self._outbox.popleft())
+                self._wake.clear()
+                await self._wake.wait()
+        except (ClientError, OSError) as error:
+            log.info("link to %s broke: %s", self.peer, error)
+
+    async def receive(self) -> bytes:
+        return _binary(await self._socket.receive(), self.peer)
+
+    def abort(self) -> None:
+        self._sender.cancel()
+        if self._closer is None:
+            self._closer = asyncio.create_task(self._socket.close())
+
+    async def close(self) -> None:
+        """Sends what waits, for a moment, and says goodbye."""
+        try:
+            async with asyncio.timeout(2 * CLOSE_S):
+                self._sender.cancel()
+                while self._outbox and not self._socket.closed:
+                    await self._socket.send_bytes(self._outbox.popleft())
+                await self._socket.close()
+        except (TimeoutError, ClientError, OSError):
+            self.abort()
+
+
+class Dialer:
+    """Opens links to relays; `dial` is a `links.Dial`."""
+
+    def __init__(self, ssl: SSLContext | None = None) -> None:
+        self._ssl = ssl
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Dialer:
+        timeouts = ClientTimeout(total=None, connect=DIAL_S)
+        self._session = ClientSession(connector=TCPConnector(limit=0), timeout=timeouts)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def dial(self, address: str) -> Link:
+        assert self._session is not None, "used outside its `async with`"
+        scheme = "ws" if self._ssl is None else "wss"
+        try:
+            async with asyncio.timeout(DIAL_S):
+                socket = await self._session.ws_connect(
+                    f"{scheme}://{address}{PATH}",
+                    max_msg_size=MAX_DOWN_BYTES,
+                    timeout=ClientWSTimeout(ws_close=CLOSE_S),
+                    ssl=self._ssl or True,
+                )
+        except WSServerHandshakeError as error:
+            if error.status == 503:
+                raise Busy(f"{address} is busy", _seconds(error)) from error
+            raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
+        except (ClientError, OSError, TimeoutError) as error:
+            raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
+        return _ClientLink(socket, address)
+
+
+def _seconds(error: WSServerHandshakeError) -> float:
+    """How long a busy relay wants us to stay away; a minute at most, whatever it says."""
+    try:
+        advice = float(error.headers["Retry-After"]) if error.headers else 1.0
+    except (KeyError, ValueError):
+        return 1.0
+    return min(60.0, max(0.0, advice))
+
+
+def _binary(message: WSMessage, peer: str) -> bytes:
+    """The bytes of a WebSocket message; anything else ends the link."""
+    if message.type is WSMsgType.BINARY:
+        data: bytes = message.data
+        return data
+    if message.type is WSMsgType.TEXT:
+        raise ProtocolError("message: must be a binary WebSocket message, and is text")
+    if message.type is WSMsgType.ERROR:
+        raise LinkClosed(f"the link to {peer} broke: {message.data}")
+    raise LinkClosed(f"{peer} closed the link")
