@@ -1,0 +1,75 @@
+"""What an embedded log holds after its process was killed, or its disk took no more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from eventstore.embedded import EmbeddedLog
+from eventstore.log import ZONES
+from tests.contract.engine import read_to_end
+from tests.support.embedded import Clock
+from tests.support.endless_appender import PARTITIONS, value_of
+
+KILLS = 15
+
+Acknowledged = set[tuple[int, int, int]]
+
+
+async def killed_while_appending(path: Path, round_: int, wait_s: float) -> Acknowledged:
+    """Start an appender, kill it some time after its first acknowledgement, and return what it was told is durable."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.endless_appender", str(path), str(round_), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    async with asyncio.timeout(30):
+        first = await child.stdout.readline()
+    await asyncio.sleep(wait_s)
+    child.kill()
+    lines = (first + await child.stdout.read()).splitlines(keepends=True)
+    assert await child.wait() != 0
+    return {(a, b, c) for a, b, c in (map(int, line.split()) for line in lines if line.endswith(b"\n"))}
+
+
+async def stored(path: Path) -> list[tuple[int, int, int]]:
+    """What the log holds, each value checked to be whole; offsets are dense."""
+    found: list[tuple[int, int, int]] = []
+    async with EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=Clock()) as log:
+        everything = await read_to_end(log, dict.fromkeys(log.partitions(ZONES), 0))
+    for records in everything.values():
+        assert [record.offset for record in records] == list(range(len(records)))
+        for record in records:
+            round_, appender, number = map(int, record.value[: record.value.index(b";")].split(b"-"))
+            assert record.value == value_of(round_, appender, number)
+            assert record.key == b"%d" % appender
+            found.append((round_, appender, number))
+    return found
+
+
+async def test_kill_9_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Path) -> None:
+    rng = random.Random(20_240_817)
+    acknowledged: Acknowledged = set()
+    for round_ in range(KILLS):
+        acknowledged |= await killed_while_appending(tmp_path / "log", round_, rng.uniform(0, 0.2))
+        found = await stored(tmp_path / "log")
+        assert acknowledged <= set(found)
+        by_appender: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for r, appender, number in found:
+            by_appender[r, appender].append(number)
+        assert all(numbers == list(range(len(numbers))) for numbers in by_appender.values())
+    assert len(acknowledged) > KILLS * 20
+
+
+async def test_a_full_disk_stops_appends_only_and_only_while_it_is_full(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.small_disk", str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        output, _ = await child.communicate()
+    seen = json.loads(output)
+    assert 100 < seen.pop("acknowledged") < 200
+    assert seen == dict.fromkeys(("failing", "readable_while_full", "still_failing", "recovered", "nothing_lost"), True)
