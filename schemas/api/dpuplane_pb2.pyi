@@ -68,14 +68,16 @@ class JoinSummary(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class JoinNodesRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "nodes")
+    __slots__ = ("command_id", "zone", "nodes", "columns")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     nodes: _containers.RepeatedCompositeFieldContainer[NodeSpec]
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ...) -> None: ...
+    columns: NodeColumns
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ..., columns: _Optional[_Union[NodeColumns, _Mapping]] = ...) -> None: ...
 
 class NodeSpec(_message.Message):
     __slots__ = ("name", "addresses", "labels", "created_ms", "uid")
@@ -97,6 +99,37 @@ class NodeSpec(_message.Message):
     created_ms: int
     uid: str
     def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class NodeColumns(_message.Message):
+    __slots__ = ("names", "addresses4", "addresses6", "label_sets", "label_index", "created_ms", "uids")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES4_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES6_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SETS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    UIDS_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    addresses4: bytes
+    addresses6: bytes
+    label_sets: _containers.RepeatedCompositeFieldContainer[LabelSet]
+    label_index: _containers.RepeatedScalarFieldContainer[int]
+    created_ms: _containers.RepeatedScalarFieldContainer[int]
+    uids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., addresses4: _Optional[bytes] = ..., addresses6: _Optional[bytes] = ..., label_sets: _Optional[_Iterable[_Union[LabelSet, _Mapping]]] = ..., label_index: _Optional[_Iterable[int]] = ..., created_ms: _Optional[_Iterable[int]] = ..., uids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LabelSet(_message.Message):
+    __slots__ = ("labels",)
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ChangeNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes")
@@ -623,30 +656,34 @@ class Clique(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[Waiting, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("index", "node", "ready", "address", "uid")
+    __slots__ = ("index", "node", "ready", "address", "uid", "created_ms", "heard")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
     index: int
     node: str
     ready: bool
     address: str
     uid: str
-    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+    created_ms: int
+    heard: bool
+    def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., heard: _Optional[bool] = ...) -> None: ...
 
 class Waiting(_message.Message):
-    __slots__ = ("place", "node", "address", "uid")
+    __slots__ = ("place", "node", "uid", "created_ms")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     place: int
     node: str
-    address: str
     uid: str
-    def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+    created_ms: int
+    def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class ShowCliqueRequest(_message.Message):
     __slots__ = ("min_position", "domain", "clique")

@@ -1,0 +1,162 @@
+"""What every method of the API needs alike, done once around each: who calls, by when, how much, and how faults read.
+
+Handlers are built from the service descriptors rather than by the generated `add_..._to_server`, so that a request
+that is no protobuf at all is refused by name like any other bad shape, and so that no interceptor is on the path of a
+unary call (grpc.aio charges about a tenth of a call for one).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from commands.limits import Admission, Limits, OverLimit
+from eventstore.errors import PermanentError, TransientError
+from projections import names
+
+PRINCIPAL_KEY = "x-dpuplane-as"
+_LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
+_ANSWER_MARGIN_S = 0.1
+"""Kept back from a caller's deadline (at most a tenth of it), so that `unknown` still reaches it as an answer."""
+
+logger = logging.getLogger(__name__)
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+class Call(NamedTuple):
+    """Who calls, and how long the answer may take."""
+
+    principal: str
+    timeout_s: float
+
+
+class NotFound(PermanentError):
+    """What a query names is not there."""
+
+
+class Forbidden(PermanentError):
+    """The caller may not do this."""
+
+
+class Malformed(NamedTuple):
+    """Stands for a request that could not be decoded."""
+
+    size: int
+    kind: str
+
+    @property
+    def fault(self) -> str:
+        return f"request: {self.size} bytes must be a {self.kind}, and are not"
+
+
+class Guard:
+    """Turns methods that take (request, Call) into gRPC handlers."""
+
+    def __init__(self, limits: Limits, admission: Admission) -> None:
+        self._limits = limits
+        self._admission = admission
+
+    def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
+        """Handlers of every method of a service; the servicer has one of the same name in snake case for each."""
+        methods = {
+            method.name: self._handler(method, getattr(servicer, _snake_case(method.name)))
+            for method in service.methods
+        }
+        return grpc.method_handlers_generic_handler(service.full_name, methods)
+
+    def _handler(self, method: MethodDescriptor, serve: Callable[..., Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        decode, encode = _decoder(method), GetMessageClass(method.output_type).SerializeToString
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._streaming(serve), decode, encode)
+        if method.client_streaming:
+            return grpc.stream_unary_rpc_method_handler(self._unary(serve), decode, encode)
+        return grpc.unary_unary_rpc_method_handler(self._unary(serve), decode, encode)
+
+    def _unary(self, serve: Callable[[Any, Call], Awaitable[Message]]) -> Callable[[Any, Context], Awaitable[Message]]:
+        async def answer(request: Any, context: Context) -> Message:
+            try:
+                call = self._call(context)
+                with self._admission.admit(call.principal):
+                    return await serve(_well_formed(request), call)
+            except (PermanentError, TransientError, OverLimit) as error:
+                await context.abort(_status(error), str(error))
+
+        return answer
+
+    def _streaming(
+        self, serve: Callable[[Any, Call], AsyncIterator[Message]]
+    ) -> Callable[[Any, Context], AsyncIterator[Message]]:
+        async def answer(request: Any, context: Context) -> AsyncIterator[Message]:
+            try:
+                call = self._call(context)
+                with self._admission.admit(call.principal):
+                    async for message in serve(_well_formed(request), call):
+                        yield message
+            except (PermanentError, TransientError, OverLimit) as error:
+                await context.abort(_status(error), str(error))
+
+        return answer
+
+    def _call(self, context: Context) -> Call:
+        remaining_s = context.time_remaining()
+        if remaining_s is None:
+            timeout_s = self._limits.deadline_s_default
+        else:
+            timeout_s = min(remaining_s - min(_ANSWER_MARGIN_S, remaining_s / 10), self._limits.deadline_s_max)
+        return Call(principal_of(context.invocation_metadata() or (), context.peer), timeout_s)
+
+
+def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
+    """The principal of a call; `?` marks that nobody has proved it. Raises Forbidden or PermanentError."""
+    for key, value in metadata:
+        if key == PRINCIPAL_KEY:
+            if not peer().startswith(_LOOPBACK):
+                raise Forbidden(f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback only")
+            fault = names.check_clique(PRINCIPAL_KEY, str(value))
+            if fault is not None:
+                raise PermanentError(fault)
+            return f"?{value}"
+    return "?anonymous"
+
+
+def _snake_case(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Malformed]:
+    parse = GetMessageClass(method.input_type).FromString
+    kind = method.input_type.name
+
+    def decode(raw: bytes) -> Message | Malformed:
+        try:
+            return parse(raw)
+        except DecodeError:
+            return Malformed(len(raw), kind)
+
+    return decode
+
+
+def _well_formed(request: Any) -> Any:
+    if type(request) is Malformed:
+        raise PermanentError(request.fault)
+    return request
+
+
+_STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
+    NotFound: grpc.StatusCode.NOT_FOUND,
+    Forbidden: grpc.StatusCode.PERMISSION_DENIED,
+    OverLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+def _status(error: Exception) -> grpc.StatusCode:
+    if isinstance(error, TransientError):
+        return grpc.StatusCode.UNAVAILABLE
+    return _STATUSES.get(type(error), grpc.StatusCode.INVALID_ARGUMENT)

@@ -1,0 +1,71 @@
+"""Requests about cliques, as statements. Their key is the domain: a domain is decided in one partition."""
+
+from __future__ import annotations
+
+from commands.shapes import Enveloping, Statement, require, require_incarnation, require_range
+from eventstore.log import CLIQUES
+from projections import names
+from projections.clique_state import MAX_CAPACITY
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import CapacitySet, DaemonReady, IndexClaimed, IndexReleased, SessionOpened
+
+
+def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
+    subject = _subject(request.domain, request.clique, request.node)
+    require_incarnation(request.created_ms, request.uid)
+    wish = request.wish if request.HasField("wish") else -1
+    require_range("wish", wish, -1, MAX_CAPACITY - 1)
+    address = str(names.parse_address("address", request.address)) if request.address else ""
+    event = IndexClaimed(
+        envelope=envelope(subject),
+        domain=request.domain,
+        clique=request.clique,
+        node=request.node,
+        address=address,
+        created_ms=request.created_ms,
+        uid=request.uid,
+        wish=wish,
+    )
+    return Statement(CLIQUES, request.domain, event)
+
+
+def release(request: pb.ReleaseIndexRequest, envelope: Enveloping) -> Statement:
+    subject = _subject(request.domain, request.clique, request.node)
+    require_incarnation(request.created_ms, request.uid)
+    event = IndexReleased(
+        envelope(subject), request.domain, request.clique, request.node, request.created_ms, request.uid
+    )
+    return Statement(CLIQUES, request.domain, event)
+
+
+def capacity(request: pb.SetCapacityRequest, envelope: Enveloping) -> Statement:
+    subject = _subject(request.domain, request.clique, None)
+    require_range("capacity", request.capacity, 1, MAX_CAPACITY)
+    event = CapacitySet(envelope(subject), request.domain, request.clique, request.capacity)
+    return Statement(CLIQUES, request.domain, event)
+
+
+def ready(request: pb.ReportReadyRequest, envelope: Enveloping) -> Statement:
+    subject = _subject(request.domain, request.clique, request.node)
+    require(names.check_text("uid", request.uid))
+    event = DaemonReady(envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready)
+    return Statement(CLIQUES, request.domain, event)
+
+
+def session(request: pb.OpenSessionRequest, envelope: Enveloping, edge: str) -> Statement:
+    """`edge` is this replica: who speaks for the session from now on."""
+    subject = _subject(request.domain, request.clique, request.node)
+    require(names.check_text("uid", request.uid))
+    require(names.check_clique("session", request.session))
+    event = SessionOpened(
+        envelope(subject), request.domain, request.clique, request.node, request.uid, request.session, edge
+    )
+    return Statement(CLIQUES, request.domain, event)
+
+
+def _subject(domain: str, clique: str, node: str | None) -> str:
+    require(names.check_clique("domain", domain))
+    require(names.check_clique("clique", clique))
+    if node is not None:
+        require(names.check_name("node", node))
+    return f"{domain}/{clique}"

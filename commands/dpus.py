@@ -1,0 +1,45 @@
+"""Requests about DPUs, as statements. Their key is the zone, as for its nodes: one partition decides both."""
+
+from __future__ import annotations
+
+from commands.shapes import BadRequest, Enveloping, Statement, require
+from eventstore.log import ZONES
+from projections import names
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import DpuRegistered, LifecycleRequested
+
+
+def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
+    require(names.check_zone("zone", request.zone))
+    require(names.check_name("dpu", request.dpu))
+    if request.node:
+        require(names.check_name("node", request.node))
+    require(names.check_text("serial", request.serial))
+    require(names.check_text("bmc_address", request.bmc_address))
+    event = DpuRegistered(
+        envelope=envelope(request.dpu),
+        zone=request.zone,
+        dpu=request.dpu,
+        node=request.node,
+        serial=request.serial,
+        bmc_address=request.bmc_address,
+    )
+    return Statement(ZONES, request.zone, event)
+
+
+def lifecycle(request: pb.RequestLifecycleRequest, envelope: Enveloping, zone: str) -> Statement:
+    """`zone` is the request's, or where the DPU was found."""
+    verb = _verb(request)
+    require(names.check_zone("zone", zone))
+    require(names.check_name("dpu", request.dpu))
+    require(names.check_text("image", request.image))
+    if request.image and verb != "provision":
+        raise BadRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
+    return Statement(ZONES, zone, LifecycleRequested(envelope(request.dpu), zone, request.dpu, verb, request.image))
+
+
+def _verb(request: pb.RequestLifecycleRequest) -> str:
+    verbs = pb.RequestLifecycleRequest.Verb
+    if request.request == verbs.unspecified or request.request not in verbs.values():
+        raise BadRequest(f"request: {int(request.request)} must be one of {', '.join(verbs.keys()[1:])}")
+    return verbs.Name(request.request)

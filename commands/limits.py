@@ -1,0 +1,117 @@
+"""How much one principal may ask of one server: a rate, a number of calls at once, a size.
+
+A token bucket per principal keeps one caller's loop from starving the others; it is filled by the clock that is passed
+in. What is refused here was not looked at, so the caller may simply come again later.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+class OverLimit(Exception):
+    """This principal asks for more than its share; the message says which share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one server; each protects the process from one kind of caller."""
+
+    rate_per_s: float = 50_000.0
+    """Calls (and messages of streams) a second of one principal, on average."""
+
+    burst: float = 50_000.0
+    """Calls that one principal may make at once after a pause."""
+
+    concurrent_calls: int = 5_000
+    """Calls of one principal under way at once."""
+
+    deadline_s_max: float = 30.0
+    """Longest time that a call may wait for the log, whatever its own deadline says."""
+
+    deadline_s_default: float = 10.0
+    """The deadline of a call that has none."""
+
+    message_bytes_max: int = 1024 * 1024
+    """Size of a request."""
+
+    metadata_bytes_max: int = 8 * 1024
+    """Size of a call's metadata."""
+
+    streams_per_connection: int = 100
+    """Calls under way on one connection; further ones wait in the transport."""
+
+    stream_in_flight: int = 32
+    """Requests of one stream of joins under way at once; reading the stream pauses at that."""
+
+    principals_max: int = 10_000
+    """Principals remembered; the one not seen for longest is forgotten first."""
+
+
+class _Share:
+    """What is left to one principal."""
+
+    __slots__ = ("calls", "filled_at_s", "tokens")
+
+    def __init__(self, tokens: float, now_s: float) -> None:
+        self.tokens = tokens
+        self.filled_at_s = now_s
+        self.calls = 0
+
+
+class Admission:
+    """Admits calls by principal. `now_s` is a monotonic clock."""
+
+    def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now_s = now_s
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+        self.refused = 0
+
+    @contextmanager
+    def admit(self, principal: str) -> Iterator[None]:
+        """Take a place and a token for the time of a call. Raises OverLimit."""
+        share = self._share(principal)
+        if share.calls >= self._limits.concurrent_calls:
+            self.refused += 1
+            raise OverLimit(f"principal {principal!r}: {share.calls} calls under way are the most allowed at once")
+        self._take(share, principal)
+        share.calls += 1
+        try:
+            yield
+        finally:
+            share.calls -= 1
+
+    def take(self, principal: str) -> None:
+        """Take a token for one more message of a call under way. Raises OverLimit."""
+        self._take(self._share(principal), principal)
+
+    def _share(self, principal: str) -> _Share:
+        share = self._shares.get(principal)
+        if share is None:
+            share = self._shares[principal] = _Share(self._limits.burst, self._now_s())
+            self._forget_one()
+        else:
+            self._shares.move_to_end(principal)
+        return share
+
+    def _forget_one(self) -> None:
+        if len(self._shares) > self._limits.principals_max:
+            idle = next((name for name, share in self._shares.items() if share.calls == 0), None)
+            if idle is not None:
+                del self._shares[idle]
+
+    def _take(self, share: _Share, principal: str) -> None:
+        now_s = self._now_s()
+        filled = share.tokens + (now_s - share.filled_at_s) * self._limits.rate_per_s
+        share.tokens = min(filled, self._limits.burst)
+        share.filled_at_s = now_s
+        if share.tokens < 1.0:
+            self.refused += 1
+            raise OverLimit(
+                f"principal {principal!r}: more than {self._limits.rate_per_s:g} calls a second are refused"
+            )
+        share.tokens -= 1.0

@@ -1,0 +1,141 @@
+"""Requests that the whole fleet must agree on, as statements: policies, holds, budgets, freezes, what a zone is."""
+
+from __future__ import annotations
+
+from commands.shapes import MAX_PRIORITY, BadRequest, Enveloping, Statement, require, require_one_of, require_range
+from eventstore.log import FLEET
+from projections import names
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import (
+    BudgetSet,
+    Frozen,
+    HoldApproved,
+    HoldRejected,
+    PolicyDeleted,
+    PolicySet,
+    Thawed,
+    ZoneDescribed,
+)
+
+MAX_PORT_RANGES = 64
+MAX_LIMIT = 100_000
+MAX_AT_LEAST = 2_000_000_000
+EVERY_ZONE = "*"
+"""The subject of a freeze of all zones; no zone can be called so."""
+
+
+def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
+    policy = request.policy
+    require(names.check_zone("name", policy.name))
+    require_range("priority", policy.priority, -MAX_PRIORITY, MAX_PRIORITY)
+    require_one_of("action", policy.action, ("allow", "drop"))
+    protocol = policy.protocol or "any"
+    require_one_of("protocol", protocol, ("any", "tcp", "udp", "icmp"))
+    sources, zones = dict(policy.sources), dict(policy.zones)
+    require(names.check_labels("sources", sources))
+    require(names.check_labels("zones", zones))
+    event = PolicySet(
+        envelope=envelope(policy.name),
+        name=policy.name,
+        priority=policy.priority,
+        action=policy.action,
+        protocol=protocol,
+        ports=_ports(policy, protocol),
+        sources=sources,
+        zones=zones,
+    )
+    return Statement(FLEET, policy.name, event)
+
+
+def _ports(policy: pb.PolicySpec, protocol: str) -> list[int]:
+    ranges = policy.ports
+    if ranges and protocol not in ("tcp", "udp"):
+        raise BadRequest(f"ports: {len(ranges)} ranges need protocol tcp or udp, not {protocol!r}")
+    if len(ranges) > MAX_PORT_RANGES:
+        raise BadRequest(f"ports: {len(ranges)} ranges are more than the {MAX_PORT_RANGES} allowed")
+    flat: list[int] = []
+    for ports in ranges:
+        if not 0 <= ports.first <= ports.last <= 65_535:
+            raise BadRequest(f"ports: {ports.first}-{ports.last} must be FIRST-LAST, each from 0 to 65535, in order")
+        flat += (ports.first, ports.last)
+    return flat
+
+
+def delete_policy(request: pb.DeletePolicyRequest, envelope: Enveloping) -> Statement:
+    require(names.check_zone("name", request.name))
+    return Statement(FLEET, request.name, PolicyDeleted(envelope(request.name), request.name))
+
+
+def approve_hold(request: pb.ApproveHoldRequest, envelope: Enveloping) -> Statement:
+    subject = _hold(request.hold)
+    try:
+        seen = bytes.fromhex(request.hash)
+    except ValueError:
+        seen = b""
+    if not seen:
+        raise BadRequest(f"hash: {names.shown(request.hash)} must be the hold's hash, in hexadecimal, as it was shown")
+    return Statement(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
+
+
+def reject_hold(request: pb.RejectHoldRequest, envelope: Enveloping) -> Statement:
+    subject = _hold(request.hold)
+    return Statement(FLEET, subject, HoldRejected(envelope(subject), request.hold))
+
+
+def _hold(hold: int) -> str:
+    require_range("hold", hold, 0, 1 << 53)
+    return str(hold)
+
+
+def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
+    require_one_of("kind", request.kind, ("inferred", "stated"))
+    require_range("permille", request.permille, 0, 1_000)
+    require_range("at_least", request.at_least, 0, MAX_AT_LEAST)
+    event = BudgetSet(envelope(request.kind), request.kind, request.permille, request.at_least)
+    return Statement(FLEET, request.kind, event)
+
+
+def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Statement:
+    require(names.check_zone("zone", request.zone))
+    labels = dict(request.labels)
+    require(names.check_labels("labels", labels))
+    if labels and not request.set_labels:
+        raise BadRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")
+    parallel_installs = _limit(request, "parallel_installs")
+    unavailable_nodes = _limit(request, "unavailable_nodes")
+    if not request.set_labels and parallel_installs == unavailable_nodes == -1:
+        raise BadRequest("request: '' must give labels or a limit to change")
+    event = ZoneDescribed(
+        envelope=envelope(request.zone),
+        zone=request.zone,
+        set_labels=request.set_labels,
+        labels=labels,
+        parallel_installs=parallel_installs,
+        unavailable_nodes=unavailable_nodes,
+    )
+    return Statement(FLEET, request.zone, event)
+
+
+def _limit(request: pb.DescribeZoneRequest, field: str) -> int:
+    if not request.HasField(field):
+        return -1
+    value: int = getattr(request, field)
+    require_range(field, value, 0, MAX_LIMIT)
+    return value
+
+
+def freeze(request: pb.FreezeRequest, envelope: Enveloping) -> Statement:
+    _zone_or_all(request.zone)
+    subject = request.zone or EVERY_ZONE
+    return Statement(FLEET, subject, Frozen(envelope(subject), request.zone))
+
+
+def thaw(request: pb.ThawRequest, envelope: Enveloping) -> Statement:
+    _zone_or_all(request.zone)
+    subject = request.zone or EVERY_ZONE
+    return Statement(FLEET, subject, Thawed(envelope(subject), request.zone))
+
+
+def _zone_or_all(zone: str) -> None:
+    if zone:
+        require(names.check_zone("zone", zone))

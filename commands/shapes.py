@@ -1,0 +1,62 @@
+"""The shape of a request: what can be said to be wrong with it without knowing any state.
+
+An edge refuses a bad shape before anything is appended, so nothing of the request takes effect and the log holds no
+record of it. Everything that depends on state (an unknown node, a full clique) is decided by a fold instead. A shape
+becomes a `Statement`: the one record to append, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from eventstore.errors import PermanentError
+from projections import names
+from schemas.events import MAX_ITEMS, Envelope, Event
+
+
+class BadRequest(PermanentError):
+    """A request with a bad shape; the message names the field, the value and the rule."""
+
+
+class Statement(NamedTuple):
+    """One record to append to the topic's partition for this key."""
+
+    topic: str
+    key: str
+    event: Event
+
+
+Enveloping: TypeAlias = Callable[[str], Envelope]
+"""The envelope of a command about a subject: its id and its principal are known by then."""
+
+MAX_PRIORITY = 1_000_000
+MAX_MS = 1 << 53
+"""Latest time that a caller may state: what a JSON number holds exactly."""
+
+
+def require(fault: str | None) -> None:
+    """Raise BadRequest if there is a fault."""
+    if fault is not None:
+        raise BadRequest(fault)
+
+
+def require_range(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise BadRequest(f"{field}: {value} must be from {low} to {high}")
+
+
+def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise BadRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
+
+
+def require_count(field: str, count: int) -> None:
+    """At least one item, and no more than one record may hold."""
+    if not 1 <= count <= MAX_ITEMS:
+        raise BadRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
+
+
+def require_incarnation(created_ms: int, uid: str) -> None:
+    require_range("created_ms", created_ms, 0, MAX_MS)
+    require(names.check_text("uid", uid))

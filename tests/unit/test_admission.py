@@ -1,0 +1,76 @@
+"""Limits per principal: one caller's loop is refused, the others are not, and time gives it back."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from commands.limits import Admission, Limits, OverLimit
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def admitted(admission: Admission, principal: str, tries: int) -> int:
+    done = 0
+    for _ in range(tries):
+        try:
+            with admission.admit(principal):
+                done += 1
+        except OverLimit:
+            pass
+    return done
+
+
+def test_a_bucket_holds_a_burst_and_fills_with_time() -> None:
+    clock = Clock()
+    admission = Admission(Limits(rate_per_s=10.0, burst=20.0), clock)
+    assert admitted(admission, "greedy", 50) == 20
+    assert admitted(admission, "modest", 5) == 5
+    clock.now_s += 1.0
+    assert admitted(admission, "greedy", 50) == 10
+    clock.now_s += 3_600.0
+    assert admitted(admission, "greedy", 50) == 20
+    assert admission.refused == 30 + 40 + 30
+
+
+def test_calls_at_once_are_bounded_and_given_back() -> None:
+    admission = Admission(Limits(concurrent_calls=2), Clock())
+    with ExitStack() as calls:
+        for _ in range(2):
+            calls.enter_context(admission.admit("greedy"))
+        with pytest.raises(OverLimit, match=r"'greedy': 2 calls"):
+            calls.enter_context(admission.admit("greedy"))
+        calls.enter_context(admission.admit("modest"))
+    with admission.admit("greedy"):
+        pass
+
+
+def test_a_failing_call_gives_its_place_back() -> None:
+    admission = Admission(Limits(concurrent_calls=1), Clock())
+    for _ in range(3):
+        with pytest.raises(ValueError, match="inside"), admission.admit("one"):
+            raise ValueError("inside")
+
+
+def test_messages_of_a_stream_count() -> None:
+    admission = Admission(Limits(rate_per_s=1.0, burst=3.0), Clock())
+    with admission.admit("one"):
+        admission.take("one")
+        admission.take("one")
+        with pytest.raises(OverLimit, match="calls a second"):
+            admission.take("one")
+
+
+def test_the_principal_longest_unseen_is_forgotten() -> None:
+    clock = Clock()
+    admission = Admission(Limits(rate_per_s=0.0, burst=1.0, principals_max=2), clock)
+    assert [admitted(admission, name, 1) for name in ("a", "b", "c")] == [1, 1, 1]
+    assert admitted(admission, "b", 1) == 0, "still remembered"
+    assert admitted(admission, "a", 1) == 1, "forgotten, so it begins anew"

@@ -1,0 +1,202 @@
+"""Bad requests: each refused in one sentence that names the field, the value and the rule, before there is a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands import cliques, dpus, nodes, policies
+from commands.shapes import Statement
+from eventstore.errors import PermanentError
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Envelope, NodesJoined
+
+ID = "0197b2a4-7c00-7000-8000-000000000001"
+
+
+def envelope(subject: str) -> Envelope:
+    return Envelope(ID, subject, "?test", 1)
+
+
+def join(*specs: pb.NodeSpec, zone: str = "z1") -> pb.JoinNodesRequest:
+    return pb.JoinNodesRequest(zone=zone, nodes=specs)
+
+
+def columns(**given_columns: Any) -> pb.JoinNodesRequest:
+    return pb.JoinNodesRequest(zone="z1", columns=pb.NodeColumns(**given_columns))
+
+
+def node(name: str = "n1", *addresses: str, **more: Any) -> pb.NodeSpec:
+    return pb.NodeSpec(name=name, addresses=addresses, **more)
+
+
+def policy(**fields: Any) -> pb.SetPolicyRequest:
+    return pb.SetPolicyRequest(policy=pb.PolicySpec(**{"name": "web", "action": "allow", **fields}))
+
+
+Shape = Callable[[Any, Callable[[str], Envelope]], Statement]
+leave: Shape = partial(nodes.leave, zone="z1")
+lifecycle: Shape = partial(dpus.lifecycle, zone="z1")
+
+BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
+    ("no zone", nodes.join, join(node(), zone=""), ("zone", "''", "1 to 63")),
+    ("bad zone", nodes.join, join(node(), zone="a/b"), ("zone", "'a/b'", "1 to 63")),
+    ("no nodes", nodes.join, join(), ("nodes", "0", "1 to 1000")),
+    ("too many nodes", nodes.join, join(*(node(f"n{i}") for i in range(1_001))), ("nodes", "1001", "1 to 1000")),
+    ("bad name", nodes.join, join(node("-n")), ("name", "'-n'", "must be")),
+    ("name with newline", nodes.join, join(node("a\nb")), ("name", r"'a\nb'", "must be")),
+    ("name twice", nodes.join, join(node("n1"), node("n1")), ("name", "'n1'", "once")),
+    ("bad address", nodes.join, join(node("n1", "10.0.0")), ("address", "'10.0.0'", "IPv4 or IPv6")),
+    ("loopback", nodes.join, join(node("n1", "127.0.0.1")), ("address", "'127.0.0.1'", "host's address")),
+    ("address twice", nodes.join, join(node("a", "10.0.0.1"), node("b", "10.0.0.1")), ("10.0.0.1", "'a'", "'b'")),
+    ("address6 twice", nodes.join, join(node("a", "fd00::1"), node("b", "fd00:0::1")), ("fd00::1", "'a'", "'b'")),
+    ("two of a family", nodes.join, join(node("a", "10.0.0.1", "10.0.0.2")), ("10.0.0.2", "at most one")),
+    ("bad label key", nodes.join, join(node(labels={"a b": "c"})), ("labels", "'a b'", "must be")),
+    ("long label", nodes.join, join(node(labels={"a": "x" * 254})), ("labels[a]", "254 characters", "at most 253")),
+    ("negative time", nodes.join, join(node(created_ms=-1, uid="u")), ("created_ms", "-1", "from 0")),
+    ("half an incarnation", nodes.join, join(node(created_ms=5)), ("uid", "''", "created_ms")),
+    (
+        "an incarnation for some",
+        nodes.join,
+        join(node("a", created_ms=5, uid="u"), node("b")),
+        ("created_ms", "0", "all"),
+    ),
+    ("both forms", nodes.join, pb.JoinNodesRequest(zone="z", nodes=[node()], columns={}), ("columns", "1", "one form")),
+    (
+        "short column",
+        nodes.join,
+        columns(names=["a", "b"], addresses4=b"\x0a\0\0\1"),
+        ("addresses4", "4 bytes", "2 names", "4 a name"),
+    ),
+    ("bad label number", nodes.join, columns(names=["a"], label_index=[3]), ("label_index", "3", "0 label sets")),
+    ("labels of nobody", nodes.join, columns(names=["a"], label_sets=[{}]), ("label_index", "0", "1 label sets")),
+    ("column of multicast", nodes.join, columns(names=["a"], addresses4=b"\xe0\0\0\1"), ("224.0.0.1", "host's")),
+    ("column of mapped", nodes.join, columns(names=["a"], addresses6=bytes(10) + b"\xff\xff\x0a\0\0\1"), ("IPv4",)),
+    ("uids alone", nodes.join, columns(names=["a"], uids=["u"]), ("uids", "1", "created_ms")),
+    ("leave of nobody", leave, pb.LeaveNodesRequest(), ("names", "0", "1 to 1000")),
+    ("leave twice", leave, pb.LeaveNodesRequest(names=["a", "a"]), ("names", "'a'", "once")),
+    ("no such verb", lifecycle, pb.RequestLifecycleRequest(dpu="d"), ("request", "0", "provision, pause")),
+    (
+        "image of a pause",
+        lifecycle,
+        pb.RequestLifecycleRequest(dpu="d", request="pause", image="i"),
+        ("image", "'i'", "provision only"),
+    ),
+    ("DPU without a name", dpus.register, pb.RegisterDpuRequest(zone="z1"), ("dpu", "''", "must be")),
+    ("claim without node", cliques.claim, pb.ClaimIndexRequest(domain="d", clique="c"), ("node", "''", "must be")),
+    (
+        "bad wish",
+        cliques.claim,
+        pb.ClaimIndexRequest(domain="d", clique="c", node="n", wish=-2),
+        ("wish", "-2", "from -1"),
+    ),
+    ("no capacity", cliques.capacity, pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1")),
+    (
+        "huge capacity",
+        cliques.capacity,
+        pb.SetCapacityRequest(domain="d", clique="c", capacity=1 << 30),
+        ("capacity", str(1 << 30), "from 1"),
+    ),
+    ("slash in a domain", cliques.capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
+    ("bad action", policies.set_policy, policy(action="permit"), ("action", "'permit'", "allow, drop")),
+    ("bad protocol", policies.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
+    ("ports of any", policies.set_policy, policy(ports=[{"first": 1, "last": 2}]), ("ports", "1 ranges", "tcp or udp")),
+    (
+        "ports in no order",
+        policies.set_policy,
+        policy(protocol="tcp", ports=[{"first": 9, "last": 2}]),
+        ("ports", "9-2", "in order"),
+    ),
+    ("bad priority", policies.set_policy, policy(priority=2_000_000), ("priority", "2000000", "from -1000000")),
+    ("approval unseen", policies.approve_hold, pb.ApproveHoldRequest(hold=3), ("hash", "''", "hexadecimal")),
+    ("bad budget", policies.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred, stated")),
+    (
+        "bad share",
+        policies.set_budget,
+        pb.SetBudgetRequest(kind="stated", permille=1_001),
+        ("permille", "1001", "0 to 1000"),
+    ),
+    ("empty description", policies.describe_zone, pb.DescribeZoneRequest(zone="z"), ("request", "labels or a limit")),
+    (
+        "bad limit",
+        policies.describe_zone,
+        pb.DescribeZoneRequest(zone="z", parallel_installs=-1),
+        ("parallel_installs", "-1", "from 0"),
+    ),
+    ("bad freeze", policies.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
+]
+
+
+@pytest.mark.parametrize(("shape", "request_", "said"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+def test_bad_shape_is_refused_in_one_sentence(shape: Shape, request_: Any, said: tuple[str, ...]) -> None:
+    with pytest.raises(PermanentError) as caught:
+        shape(request_, envelope)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.partition(":")[0].split("[")[0].split(" ")[0].isidentifier()
+    for part in said:
+        assert part in sentence
+
+
+addresses4 = st.integers(0x0A000000, 0x0AFFFFFF)
+labels = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y", ""]), max_size=2)
+fleets = st.dictionaries(
+    st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True), st.tuples(addresses4, labels), min_size=1
+)
+
+
+@given(fleets)
+def test_nodes_become_the_columns_that_say_the_same(fleet: dict[str, tuple[int, dict[str, str]]]) -> None:
+    addresses = [address for address, _ in fleet.values()]
+    specs = [
+        node(name, ".".join(str(byte) for byte in address.to_bytes(4, "big")), labels=given_labels)
+        for name, (address, given_labels) in fleet.items()
+    ]
+    if len(set(addresses)) != len(addresses):
+        with pytest.raises(PermanentError, match="both"):
+            nodes.join(join(*specs), envelope)
+        return
+    event = nodes.join(join(*specs), envelope).event
+    assert isinstance(event, NodesJoined)
+    assert event.names == list(fleet)
+    assert event.addresses4 == b"".join(address.to_bytes(4, "big") for address in addresses)
+    index = event.label_index * len(fleet) if len(event.label_index) == 1 else event.label_index
+    said = [event.label_sets[number] for number in index] if index else [{} for _ in fleet]
+    assert said == [given_labels for _, given_labels in fleet.values()]
+    assert len(event.label_sets) == len({tuple(sorted(one.items())) for one in event.label_sets})
+
+
+def test_columns_pass_through_as_they_came() -> None:
+    event = nodes.join(
+        columns(
+            names=["a", "source/b"],
+            addresses4=b"\x0a\0\0\1\0\0\0\0",
+            addresses6=bytes(16) + b"\xfd" + bytes(14) + b"\1",
+            label_sets=[{"labels": {"k": "v"}}],
+            label_index=[0],
+            created_ms=[5],
+            uids=["u1", "u2"],
+        ),
+        envelope,
+    ).event
+    assert event == NodesJoined(
+        envelope("z1"),
+        "z1",
+        ["a", "source/b"],
+        [5],
+        ["u1", "u2"],
+        b"\x0a\0\0\1\0\0\0\0",
+        bytes(16) + b"\xfd" + bytes(14) + b"\1",
+        [{"k": "v"}],
+        [0],
+    )
+
+
+def test_absent_and_zero_limits_differ() -> None:
+    event: Any = policies.describe_zone(pb.DescribeZoneRequest(zone="z", parallel_installs=0), envelope).event
+    assert (event.parallel_installs, event.unavailable_nodes, event.set_labels) == (0, -1, False)
