@@ -1,0 +1,146 @@
+"""Events to bytes and back: Avro in the Confluent wire format (0x00, schema id in 4 bytes, body).
+
+Any Kafka tool reads the topics, given the schemas. Reading is bounded by the bytes at hand, whatever lengths they
+claim, and ends in an event or in Undecodable, on every replica alike. Writing is deterministic: equal events are equal
+bytes, so the bytes of a command stand for its content.
+
+Decoding is most of what folding costs, hence the shortcuts: one lookup by the first five bytes, and Structs built by
+position (a test holds that their fields are those of the schemas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
+from typing import Any, NamedTuple, get_args
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from msgspec.structs import asdict
+
+from eventstore.errors import Undecodable
+from eventstore.released import Schema, released
+from schemas.events import Envelope, Event
+from schemas.upcasts import UPCASTS, Upcast
+
+HEADER_BYTES = 5
+
+
+class _Reader(NamedTuple):
+    schema: Any
+    upcasts: tuple[Upcast, ...]
+    make: type[Any]
+
+
+class _Writer(NamedTuple):
+    schema: Any
+    header: bytes
+    maps: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+
+class Codec:
+    """Writes the newest version of each event type and reads every version there ever was."""
+
+    def __init__(self, schemas: Iterable[Schema], events: Iterable[type[Any]], upcasts: Mapping[str, Upcast]) -> None:
+        versions = {(schema.name, schema.version): schema for schema in schemas}
+        structs = {event.__name__: event for event in events}
+        self._headers = {schema.label: _header(schema.id) for schema in versions.values()}
+        self._readers: dict[bytes, _Reader] = {}
+        self._writers: dict[type[Any], _Writer] = {}
+        for schema in versions.values():
+            make, parsed, header = structs[schema.name], parse_schema(schema.document), _header(schema.id)
+            newest = max(version for name, version in versions if name == schema.name)
+            chain = tuple(upcasts[f"{schema.name}.v{version}"] for version in range(schema.version, newest))
+            self._readers[header] = _Reader(parsed, chain, make)
+            if schema.version == newest:
+                self._writers[make] = _Writer(parsed, header, _maps(schema.document))
+
+    def encode(self, event: Any) -> bytes:
+        """The record value of an event."""
+        schema, header, maps = self._writers[type(event)]
+        fields = asdict(event)
+        fields["envelope"] = asdict(event.envelope)
+        for field, in_order in maps:
+            fields[field] = in_order(fields[field])
+        out = BytesIO()
+        out.write(header)
+        schemaless_writer(out, schema, fields)
+        return out.getvalue()
+
+    def decode(self, value: bytes) -> Any:
+        """The event of a record value. Raises Undecodable."""
+        reader = self._readers.get(value[:HEADER_BYTES])
+        if reader is None:
+            raise Undecodable(_no_reader(value))
+        body = BytesIO(value)
+        body.seek(HEADER_BYTES)
+        try:
+            fields: Any = schemaless_reader(body, reader.schema, None)
+        except Exception as error:  # what fastavro raises on bad bytes is not documented
+            raise Undecodable(f"body: {error!r} at byte {body.tell()} of {reader.make.__name__}") from error
+        if body.tell() != len(value):
+            raise Undecodable(f"body: {len(value) - body.tell()} bytes are left over after {reader.make.__name__}")
+        for upcast in reader.upcasts:
+            fields = upcast(fields)
+        envelope, *rest = fields.values()
+        return reader.make(Envelope(*envelope.values()), *rest)
+
+    def accepting(self, names: Iterable[str]) -> frozenset[bytes]:
+        """The first bytes of every record that these names admit.
+
+        `Name.v2` admits the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
+        ids that it accepts: a later schema is let in by a later fold version, on every replica at the same record.
+        """
+        admitted: set[bytes] = set()
+        for name in names:
+            base, _, version = name.partition(".v")
+            admitted.update(self._headers[f"{base}.v{older}"] for older in range(1, int(version or 1) + 1))
+        return frozenset(admitted)
+
+
+def _header(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def _no_reader(value: bytes) -> str:
+    if len(value) < HEADER_BYTES or value[0]:
+        return f"value: {len(value)} bytes that do not begin with 0x00 and a schema id"
+    return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is none of ours"
+
+
+def _maps(document: Mapping[str, Any]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """The fields that hold maps, each with the function that puts their keys in order."""
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    for field in document["fields"]:
+        match field["type"]:
+            case {"type": "map"}:
+                found.append((field["name"], _sorted_map))
+            case {"type": "array", "items": {"type": "map"}}:
+                found.append((field["name"], _sorted_maps))
+    return tuple(found)
+
+
+def _sorted_map(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(sorted(value.items())) if len(value) > 1 else value
+
+
+def _sorted_maps(values: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [_sorted_map(value) for value in values]
+
+
+_CODEC = Codec(released(), get_args(Event), UPCASTS)
+
+
+def encode(event: Event) -> bytes:
+    """The record value of an event."""
+    return _CODEC.encode(event)
+
+
+def decode(value: bytes) -> Event:
+    """The event of a record value, brought up to its newest version. Raises Undecodable."""
+    event: Event = _CODEC.decode(value)
+    return event
+
+
+def accepting(names: Iterable[str]) -> frozenset[bytes]:
+    """The first HEADER_BYTES bytes of every record that a fold with these `accepts` takes."""
+    return _CODEC.accepting(names)

@@ -1,0 +1,45 @@
+"""Command ids and envelopes. An id is a UUIDv7, so it carries the time at which its command was issued.
+
+That time is the only one a command has: a retry repeats the id and with it the time, so nothing can make an old command
+look fresh. Ids compare as text in the order of their times.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from eventstore.errors import PermanentError
+from schemas.events import Envelope
+
+_UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
+
+
+class BadCommandId(PermanentError):
+    """Text that is no UUIDv7 in canonical form."""
+
+
+def uuid7(now_ms: int, rng: Random) -> str:
+    """A fresh id issued at `now_ms` (RFC 9562, section 5.7), in canonical text."""
+    chance = rng.getrandbits(74)
+    number = (now_ms & (1 << 48) - 1) << 80 | 7 << 76 | (chance >> 62) << 64 | 2 << 62 | chance & (1 << 62) - 1
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def issued_at_ms(command_id: str) -> int:
+    """The time inside an id. Raises BadCommandId."""
+    match = _UUID7(command_id)
+    if match is None:
+        raise BadCommandId(f"command id: {command_id[:40]!r} is not a UUIDv7 in lower case with hyphens")
+    return int(match[1] + match[2], 16)
+
+
+def envelope(subject: str, actor: str, command_id: str) -> Envelope:
+    """The envelope of a command. Raises BadCommandId."""
+    return Envelope(command_id, subject, actor, issued_at_ms(command_id))
+
+
+def statement(subject: str, actor: str, now_ms: int) -> Envelope:
+    """The envelope of a statement of the plane itself, which is idempotent by what it says and has no id."""
+    return Envelope("", subject, actor, now_ms)
