@@ -9,7 +9,7 @@ from typing import NamedTuple
 from eventstore.errors import PermanentError
 from eventstore.log import FOLDED_TOPICS, Partition
 
-_PART = re.compile(r"([a-z]+)/(\d{1,6})=(\d{1,18})")
+_PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
 _MAX_TOKEN = 4_096
 
 

@@ -43,6 +43,10 @@ class LogUnderTest(ABC):
     async def aclose(self) -> None:
         """Close and remove everything."""
 
+    async def settle(self, log: EventLog) -> None:
+        """Wait until nothing is under way that could still land. Most engines leave nothing under way."""
+        await asyncio.sleep(0)
+
     async def tick(self) -> None:
         """Let time pass in which the next append is stamped later."""
         await asyncio.sleep(0.003)
@@ -72,9 +76,11 @@ async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = 
                 await asyncio.sleep(0.01)
 
 
-async def read_to_end(log: EventLog, positions: Mapping[Partition, int]) -> dict[Partition, list[Record]]:
-    """The records of these partitions from these positions to what is the end now."""
-    ends = {partition: await log.end(partition) for partition in positions}
+async def read_to_end(
+    log: EventLog, positions: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
+) -> dict[Partition, list[Record]]:
+    """The records of these partitions from these positions to these ends, or to what is the end now."""
+    ends = ends or {partition: await log.end(partition) for partition in positions}
     found: dict[Partition, list[Record]] = {partition: [] for partition in positions}
     missing = {partition for partition, position in positions.items() if position < ends[partition]}
     async with aclosing(log.read(positions)) as batches:

@@ -1,0 +1,51 @@
+"""Position tokens: what goes out comes back, and what is not ours is refused in one sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.log import FOLDED_TOPICS, Partition
+from eventstore.position import BadPosition, Position, from_token, to_token
+
+LOG = "0198c5a2"
+
+partitions = st.builds(Partition, st.sampled_from(FOLDED_TOPICS), st.integers(0, 999_999))
+offsets = st.dictionaries(partitions, st.integers(0, 10**18 - 1), max_size=40)
+
+
+@given(offsets)
+def test_a_token_comes_back_as_the_position_it_was(positions: dict[Partition, int]) -> None:
+    assert from_token(to_token(Position(LOG, positions)), LOG) == Position(LOG, positions)
+
+
+@given(offsets)
+def test_equal_positions_have_equal_tokens(positions: dict[Partition, int]) -> None:
+    assert to_token(Position(LOG, positions)) == to_token(Position(LOG, dict(reversed(positions.items()))))
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_position_or_refused(text: str) -> None:
+    try:
+        position = from_token(f"{LOG}:{text}", LOG)
+    except BadPosition as refusal:
+        assert str(refusal).startswith("position: ")
+    else:
+        assert from_token(to_token(position), LOG) == position
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("", "'' is not this log"),
+        ("other:zones/3=15", "'other' is not this log"),
+        (f"{LOG}:zones/3", "TOPIC/PARTITION=OFFSET"),
+        (f"{LOG}:zones/3=-1", "TOPIC/PARTITION=OFFSET"),
+        (f"{LOG}:zones/3=1 ", "TOPIC/PARTITION=OFFSET"),
+        (f"{LOG}:replicas/0=1", "'replicas/0=1'"),
+        (f"{LOG}:zones/٣=1", "TOPIC/PARTITION=OFFSET"),
+        (f"{LOG}:" + "zones/1=1," * 1_000, "more than the 4096"),
+    ],
+)
+def test_what_is_not_ours_is_refused_with_the_reason(token: str, reason: str) -> None:
+    with pytest.raises(BadPosition, match=reason):
+        from_token(token, LOG)
