@@ -1,0 +1,88 @@
+"""The command line: `dpuplane`.
+
+Subcommands are imported when they are used, so that `dpuplane --help` and a script's hundredth `nodes show` do not pay
+for a Kafka client. Exit status: 0 done (waiting and held too, which the output says), 1 refused, 2 wrong usage, 3
+unknown or unreachable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NamedTuple
+
+import click
+
+
+class Subcommand(NamedTuple):
+    """Where a subcommand is, and its line in the list of commands."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+SUBCOMMANDS = {
+    "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, with a fleet that joins it."),
+    "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
+    "simulator": Subcommand("deploy.cli.simulate", "simulator", "Run simulated DPUs against relays."),
+    "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the settings we advise."),
+    "import": Subcommand("deploy.cli.inventory", "import_file", "Join the nodes of an inventory file."),
+    "nodes": Subcommand("deploy.cli.nodes", "nodes", "List, show, join and remove nodes."),
+    "zones": Subcommand("deploy.cli.zones", "zones", "List, show, label and limit zones."),
+    "rules": Subcommand("deploy.cli.rules", "rules", "Show the rule table of a zone."),
+    "cliques": Subcommand("deploy.cli.cliques", "cliques", "Claim and release clique indices; show the tables."),
+    "dpus": Subcommand("deploy.cli.dpus", "dpus", "Register DPUs and drive their lifecycle."),
+    "policies": Subcommand("deploy.cli.policies", "policies", "List, apply and delete rule policies."),
+    "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject withdrawals over their budget."),
+    "budgets": Subcommand("deploy.cli.budgets", "budgets", "How much may be withdrawn before it is held."),
+    "freeze": Subcommand("deploy.cli.freezes", "freeze", "Stop every write to devices of a zone, or of all."),
+    "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
+    "commands": Subcommand("deploy.cli.commands", "commands", "Ask what became of a command."),
+    "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
+    "replay": Subcommand("deploy.cli.replay", "replay", "Fold the log afresh, up to any position or time."),
+    "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
+    "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand when it is called, and lists them all without importing any."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = SUBCOMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(found.module), found.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, found.summary) for name, found in SUBCOMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: dpuplane serve --data ./plane & dpuplane nodes list",
+)
+@click.version_option(package_name="dpuplane")
+def cli() -> None:
+    """Event-sourced control plane for fleets of DPUs.
+
+    Exit status: 0 done, waiting or held; 1 refused; 2 wrong usage; 3 unknown or unreachable.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        cli(prog_name="dpuplane")
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,90 @@
+"""Answers of the plane to commands: printed, merged, and turned into the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from deploy.cli.failures import REFUSED, UNKNOWN
+from deploy.cli.output import print_value, to_plain
+from schemas.api import dpuplane_pb2 as pb
+
+_DECISIVE = (pb.Answer.unknown, pb.Answer.refused, pb.Answer.held, pb.Answer.waiting, pb.Answer.done)
+"""The outcome of several commands is the first of these that one of them has."""
+
+
+def finish(answer: pb.Answer, output: str) -> None:
+    """Print an answer and end with its exit status."""
+    if output == "table":
+        _print(answer)
+    else:
+        print_value(to_plain(answer), output)
+        if exit_status(answer):
+            click.echo(sentence(answer), err=True)
+    click.get_current_context().exit(exit_status(answer))
+
+
+def exit_status(answer: pb.Answer) -> int:
+    outcomes = {answer.outcome, *(item.outcome for item in answer.items)}
+    if pb.Answer.unknown in outcomes:
+        return UNKNOWN
+    return REFUSED if pb.Answer.refused in outcomes else 0
+
+
+def sentence(answer: pb.Answer) -> str:
+    """An answer in one line."""
+    said = [pb.Answer.Outcome.Name(answer.outcome)]
+    if answer.HasField("index"):
+        said.append(f"index {answer.index}")
+    if answer.HasField("place"):
+        said.append(f"place {answer.place} in line")
+    if answer.HasField("hold"):
+        said.append(f"hold {answer.hold}")
+    line = ", ".join(said)
+    if answer.reason:
+        line += f": {answer.reason}"
+    if answer.outcome == pb.Answer.unknown:
+        line += f"; ask again with `dpuplane commands show {answer.command_id}`"
+    return line
+
+
+def _print(answer: pb.Answer) -> None:
+    click.echo(sentence(answer), err=exit_status(answer) != 0)
+    for item in answer.items:
+        outcome = pb.Answer.Outcome.Name(item.outcome)
+        click.echo(f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}", err=exit_status(answer) != 0)
+
+
+def merged(answers: Sequence[tuple[Sequence[str], pb.Answer]]) -> pb.Answer:
+    """Answers to several commands as one: each with the names of the items that it was about."""
+    if len(answers) == 1:
+        return answers[0][1]
+    outcomes = [answer.outcome for _, answer in answers]
+    whole = pb.Answer(
+        command_id=answers[0][1].command_id,
+        outcome=next(outcome for outcome in _DECISIVE if outcome in outcomes),
+        position=merged_position([answer.position for _, answer in answers]),
+    )
+    for names, answer in answers:
+        whole.reason = whole.reason or (answer.reason if answer.outcome == whole.outcome else "")
+        differing = {item.name for item in answer.items}
+        whole.items.extend(answer.items)
+        whole.items.extend(
+            pb.ItemAnswer(name=name, outcome=answer.outcome, reason=answer.reason)
+            for name in names
+            if name not in differing and answer.outcome != whole.outcome
+        )
+    return whole
+
+
+def merged_position(tokens: Sequence[str]) -> str:
+    """The later position of each partition, of tokens of one log."""
+    later: dict[str, int] = {}
+    log_id = ""
+    for token in filter(None, tokens):
+        log_id, _, parts = token.partition(":")
+        for part in filter(None, parts.split(",")):
+            partition, _, offset = part.partition("=")
+            later[partition] = max(later.get(partition, 0), int(offset))
+    return f"{log_id}:" + ",".join(f"{partition}={offset}" for partition, offset in later.items()) if log_id else ""

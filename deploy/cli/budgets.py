@@ -1,0 +1,46 @@
+"""`dpuplane budgets`: how much may be withdrawn from a zone's table before it is held."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.options import commands, queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.group()
+def budgets() -> None:
+    """Budgets: a share of a table, and at least a count, per 10 minutes.
+
+    Example: dpuplane budgets set stated --permille 100 --at-least 1000
+    """
+
+
+@budgets.command("list")
+@queries
+def list_budgets(*, client: Client, output: str) -> None:
+    """List the budgets.
+
+    Example: dpuplane budgets list
+    """
+    found: pb.BudgetList = client.query("ListBudgets", pb.ListBudgetsRequest())
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(("kind", "permille", "at least"), ((b.kind, b.permille, b.at_least) for b in found.budgets))
+
+
+@budgets.command("set")
+@click.argument("kind", type=click.Choice(["inferred", "stated"]))
+@click.option("--permille", type=int, required=True, help="Share of a table, in thousandths.")
+@click.option("--at-least", type=int, required=True, help="And at least so many addresses.")
+@commands
+def set_budget(*, client: Client, output: str, kind: str, permille: int, at_least: int) -> None:
+    """Set a budget: `inferred` for what nobody asked for, `stated` for leaves that somebody did.
+
+    Example: dpuplane budgets set inferred --permille 10 --at-least 100
+    """
+    finish(client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, at_least=at_least)), output)

@@ -1,0 +1,143 @@
+"""The plane as a client command sees it: one call that finds a server that answers.
+
+A command's id is made here, not by the server: when one server does not answer, the next is sent the same command
+under the same id, and it takes effect at most once whatever became of the first try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import click
+import grpc
+from google.protobuf.message import Message
+
+from deploy.cli.failures import Refused, Unreachable
+from eventstore.errors import PermanentError
+from eventstore.ids import issued_at_ms, uuid7
+from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+
+M = TypeVar("M", bound=Message)
+
+_COMMANDS: Callable[[grpc.Channel], Any] = CommandsStub
+_QUERIES: Callable[[grpc.Channel], Any] = QueriesStub
+_NEXT_SERVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_UNREACHABLE = (*_NEXT_SERVER, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
+_OPTIONS = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.enable_retries", 0))
+
+
+class Client:
+    """Calls the first of some servers that answers; it stays with that one."""
+
+    def __init__(
+        self,
+        *,
+        servers: Sequence[str],
+        principal: str,
+        timeout_s: float,
+        command_id: str,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        min_position: str = "",
+    ) -> None:
+        if not servers:
+            raise Unreachable("server: '' must be HOST:PORT,...; set --server or DPUPLANE_SERVER")
+        self._servers = list(servers)
+        self._metadata = [("x-dpuplane-as", principal)] if principal else []
+        self._timeout_s = timeout_s
+        self._min_position = min_position
+        self._command_id = command_id
+        self._made = 0
+        self._now_ms = now_ms
+        self._rng = rng
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    @property
+    def server(self) -> str:
+        """The server that answers, or the first to try."""
+        return self._servers[0]
+
+    def next_command_id(self) -> str:
+        """The given id, then ids that follow from it; so that repeating a command of several parts repeats each."""
+        if not self._command_id:
+            return uuid7(self._now_ms(), self._rng)
+        try:
+            issued_at_ms(self._command_id)
+        except PermanentError as error:
+            raise click.BadParameter(str(error), param_hint="--command-id") from error
+        number, self._made = self._made, self._made + 1
+        return derived(self._command_id, number) if number else self._command_id
+
+    def command(self, method: str, request: Message) -> Any:
+        """Call a method of Commands that takes one request; its command id is filled in."""
+        if not request.command_id:  # type: ignore[attr-defined]
+            request.command_id = self.next_command_id()  # type: ignore[attr-defined]
+        return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
+
+    def query(self, method: str, request: Message) -> Any:
+        """Call a method of Queries; the minimum position is filled in."""
+        if self._min_position and "min_position" in request.DESCRIPTOR.fields_by_name:
+            request.min_position = self._min_position  # type: ignore[attr-defined]
+        return self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+
+    def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
+        """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
+        try:
+            return getattr(_COMMANDS(self._channel(self.server)), method)(
+                requests, timeout=timeout_s, metadata=self._metadata
+            )
+        except grpc.RpcError as error:
+            raise self._failure(error, self.server) from error
+
+    def _first_answer(self, bind: Callable[[grpc.Channel], Callable[..., Any]], request: Message) -> Any:
+        tried: list[grpc.RpcError] = []
+        for server in list(self._servers):
+            try:
+                call = bind(self._channel(server))(request, timeout=self._timeout_s, metadata=self._metadata)
+                answer = list(call) if isinstance(call, Iterator) else call
+            except grpc.RpcError as error:
+                if error.code() not in _NEXT_SERVER:
+                    raise self._failure(error, server) from error
+                tried.append(error)
+                continue
+            self._servers.remove(server)
+            self._servers.insert(0, server)
+            return answer
+        raise self._failure(tried[-1], ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
+
+    def _channel(self, server: str) -> grpc.Channel:
+        if server not in self._channels:
+            self._channels[server] = grpc.insecure_channel(server, options=_OPTIONS)
+        return self._channels[server]
+
+    def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> Refused | Unreachable:
+        if error.code() not in _UNREACHABLE:
+            return Refused(error.details() or "")
+        if command_id:
+            again = f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
+        else:
+            again = "see that `dpuplane serve` runs there, or name another with --server"
+        return Unreachable(f"{server} did not answer ({_first_line(error)}): {again}")
+
+
+def _first_line(error: grpc.RpcError) -> str:
+    code = error.code().name.lower().replace("_", " ")
+    details = (error.details() or "").partition("\n")[0]
+    return f"{code}, {details[:200]}" if details else code
+
+
+def derived(command_id: str, number: int) -> str:
+    """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same."""
+    chance = random.Random(hashlib.sha256(f"{command_id}/{number}".encode()).digest())
+    return uuid7(issued_at_ms(command_id), chance)

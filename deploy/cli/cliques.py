@@ -1,0 +1,150 @@
+"""`dpuplane cliques`: dense indices for the nodes of a clique."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.options import commands, paged, queries
+from schemas.api import dpuplane_pb2 as pb
+
+_DOMAIN = click.argument("domain")
+_CLIQUE = click.argument("clique")
+_NODE = click.argument("node")
+_UID = click.option("--uid", default="", help="The incarnation (pod uid) that it is about.")
+
+
+@click.group()
+def cliques() -> None:
+    """Cliques: each has indices 0 to capacity-1, each held by at most one node.
+
+    Example: dpuplane cliques claim domain-1 clique-a node-3
+    """
+
+
+@cliques.command("list")
+@click.option("--domain", default="", help="Of this domain only.")
+@queries
+def list_cliques(*, client: Client, output: str, domain: str) -> None:
+    """List cliques.
+
+    Example: dpuplane cliques list --domain domain-1
+    """
+    found = paged(client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques")
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(
+        ("domain", "clique", "capacity", "members", "ready", "waiting"),
+        (
+            (c.domain, c.clique, c.capacity, len(c.members), sum(m.ready for m in c.members), len(c.waiting))
+            for c in found.cliques
+        ),
+    )
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@queries
+def show(*, client: Client, output: str, domain: str, clique: str) -> None:
+    """Show the index table of a clique, and who waits.
+
+    Example: dpuplane cliques show domain-1 clique-a --output json
+    """
+    found: pb.Clique = client.query("ShowClique", pb.ShowCliqueRequest(domain=domain, clique=clique))
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    click.echo(f"{found.domain}/{found.clique}: {len(found.members)} of {found.capacity} indices taken")
+    rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
+    waiting = [(f"line {w.place}", w.node, "waiting", "") for w in found.waiting]
+    out.print_table(("index", "node", "state", "address"), [*rows, *waiting])
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@click.option("--file", "part", type=click.Choice(["both", "peers", "hosts"]), default="both", show_default=True)
+@queries
+def config(*, client: Client, output: str, domain: str, clique: str, part: str) -> None:
+    """Print the peers file and the hosts mapping of a clique.
+
+    Example: dpuplane cliques config domain-1 clique-a --file hosts
+    """
+    found: pb.CliqueConfig = client.query("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=domain, clique=clique))
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+    elif part == "both":
+        click.echo(f"# peers file\n{found.peers}\n# hosts mapping\n{found.hosts}", nl=not found.hosts.endswith("\n"))
+    else:
+        click.echo(getattr(found, part), nl=False)
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@_NODE
+@click.option("--address", default="", help="Address of its daemon, for the peers file.")
+@_UID
+@click.option("--created-ms", type=int, default=0, help="When that incarnation was made; goes with --uid.")
+@commands
+def claim(
+    *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
+) -> None:
+    """Claim an index for a node. A claim does not ask whether the node has joined.
+
+    Example: dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
+    """
+    request = pb.ClaimIndexRequest(
+        domain=domain, clique=clique, node=node, address=address, uid=uid, created_ms=created_ms
+    )
+    finish(client.command("ClaimIndex", request), output)
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@_NODE
+@_UID
+@click.option("--created-ms", type=int, default=0, help="When that incarnation was made; goes with --uid.")
+@commands
+def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created_ms: int) -> None:
+    """Give a node's index, or its place in line, back.
+
+    Example: dpuplane cliques release domain-1 clique-a node-3
+    """
+    request = pb.ReleaseIndexRequest(domain=domain, clique=clique, node=node, uid=uid, created_ms=created_ms)
+    finish(client.command("ReleaseIndex", request), output)
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@click.argument("capacity", type=int)
+@commands
+def capacity(*, client: Client, output: str, domain: str, clique: str, capacity: int) -> None:
+    """Set how many indices a clique has.
+
+    Example: dpuplane cliques capacity domain-1 clique-a 36
+    """
+    request = pb.SetCapacityRequest(domain=domain, clique=clique, capacity=capacity)
+    finish(client.command("SetCapacity", request), output)
+
+
+@cliques.command()
+@_DOMAIN
+@_CLIQUE
+@_NODE
+@click.option("--not", "not_ready", is_flag=True, help="Say that it is not ready.")
+@_UID
+@commands
+def ready(*, client: Client, output: str, domain: str, clique: str, node: str, not_ready: bool, uid: str) -> None:
+    """Say whether the daemon of a member is ready.
+
+    Example: dpuplane cliques ready domain-1 clique-a node-3
+    """
+    request = pb.ReportReadyRequest(domain=domain, clique=clique, node=node, uid=uid, ready=not not_ready)
+    finish(client.command("ReportReady", request), output)

@@ -1,0 +1,29 @@
+"""`dpuplane commands`: what became of a command whose answer was lost."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.group()
+def commands() -> None:
+    """Commands: each has an id, and takes effect at most once under it.
+
+    Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
+    """
+
+
+@commands.command()
+@click.argument("command_id")
+@queries
+def show(*, client: Client, output: str, command_id: str) -> None:
+    """Show what became of a command. Unknown becomes definite by itself, within minutes.
+
+    Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
+    """
+    finish(client.query("ShowCommand", pb.ShowCommandRequest(command_id=command_id)), output)

@@ -1,0 +1,118 @@
+"""`dpuplane dpus`: DPUs, and the phases of their lifecycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.options import commands, paged, queries
+from schemas.api import dpuplane_pb2 as pb
+
+_VERBS = {
+    "pause": "Stop a DPU after its running step.",
+    "resume": "Go on with a paused DPU.",
+    "retry": "Try a failed DPU's step again.",
+    "skip": "Take a DPU's step as done.",
+    "abort": "Give up what a DPU is being taken through.",
+    "delete": "Take a DPU out of the plane.",
+}
+
+
+@click.group()
+def dpus() -> None:
+    """DPUs: register them, and provision, pause, retry, abort or delete.
+
+    Example: dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+    """
+
+
+@dpus.command("list")
+@click.option("--zone", default="", help="Of this zone only.")
+@click.option("--phase", default="", help="In this phase only.")
+@queries
+def list_dpus(*, client: Client, output: str, zone: str, phase: str) -> None:
+    """List DPUs.
+
+    Example: dpuplane dpus list --zone rack7 --phase Ready
+    """
+    found = paged(client, "ListDpus", pb.ListDpusRequest(zone=zone, phase=phase), pb.DpuList, "dpus")
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(
+        ("dpu", "zone", "node", "phase", "attempt", "image", "message"),
+        (
+            (d.dpu, d.zone, d.node, f"{d.phase} (paused)" if d.paused else d.phase, d.attempt, d.image, d.message)
+            for d in found.dpus
+        ),
+    )
+
+
+@dpus.command()
+@click.argument("dpu")
+@click.option("--zone", default="", help="Its zone; looked up if not given.")
+@queries
+def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
+    """Show one DPU.
+
+    Example: dpuplane dpus show rack7-d3
+    """
+    found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=dpu, zone=zone))
+    plain = out.to_plain(found)
+    if output != "table":
+        out.print_value(plain, output)
+        return
+    out.print_fields((name, value) for name, value in plain.items() if name != "position")
+
+
+@dpus.command()
+@click.argument("dpu")
+@click.option("--zone", required=True, help="The zone (rack) it is in.")
+@click.option("--node", default="", help="The node it sits in.")
+@click.option("--serial", default="", help="Its serial number, which tells a swapped card from the old one.")
+@click.option("--bmc-address", default="", help="Where its BMC is.")
+@commands
+def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
+    """Make a DPU known to the plane.
+
+    Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address 10.9.0.3
+    """
+    request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
+    finish(client.command("RegisterDpu", request), output)
+
+
+@dpus.command()
+@click.argument("dpu")
+@click.option("--zone", default="", help="Its zone; looked up if not given.")
+@click.option("--image", default="", help="The image to install.")
+@commands
+def provision(*, client: Client, output: str, dpu: str, zone: str, image: str) -> None:
+    """Take a DPU through its phases until it is ready.
+
+    Example: dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+    """
+    _finish(client, output, pb.RequestLifecycleRequest(dpu=dpu, zone=zone, request="provision", image=image))
+
+
+def _finish(client: Client, output: str, wanted: pb.RequestLifecycleRequest) -> None:
+    finish(client.command("RequestLifecycle", wanted), output)
+
+
+def _verb_command(verb: str, summary: str) -> Callable[..., Any]:
+    @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-d3")
+    @click.argument("dpu")
+    @click.option("--zone", default="", help="Its zone; looked up if not given.")
+    @commands
+    def run(*, client: Client, output: str, dpu: str, zone: str) -> None:
+        _finish(client, output, pb.RequestLifecycleRequest(dpu=dpu, zone=zone, request=verb))
+
+    return run
+
+
+for _verb, _summary in _VERBS.items():
+    _verb_command(_verb, _summary)

@@ -1,0 +1,20 @@
+"""How a client command ends badly: a sentence on stderr, and an exit status that says which kind."""
+
+from __future__ import annotations
+
+import click
+
+REFUSED = 1
+UNKNOWN = 3
+
+
+class Refused(click.ClickException):
+    """The plane (or the file given) said no; nothing took effect."""
+
+    exit_code = REFUSED
+
+
+class Unreachable(click.ClickException):
+    """Nobody answered, or what was done is not known; the sentence says what to try next."""
+
+    exit_code = UNKNOWN

@@ -1,0 +1,65 @@
+"""`dpuplane holds`: withdrawals over their budget, which wait for two principals."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.failures import Refused
+from deploy.cli.options import commands, queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.group()
+def holds() -> None:
+    """Holds: a change that would deny too many addresses at once is kept from the devices until two people agree.
+
+    Example: dpuplane holds list
+    """
+
+
+@holds.command("list")
+@queries
+def list_holds(*, client: Client, output: str) -> None:
+    """List what is held.
+
+    Example: dpuplane holds list --output json
+    """
+    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(
+        ("hold", "kind", "nodes", "addresses", "approved by", "hash", "reason"),
+        ((h.hold, h.kind, h.node_count, h.addresses, ",".join(h.approved_by), h.hash, h.reason) for h in found.holds),
+    )
+
+
+@holds.command()
+@click.argument("hold", type=int)
+@click.option("--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.")
+@commands
+def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
+    """Let a held withdrawal go. It takes two principals: see --as.
+
+    Example: dpuplane holds approve 31 --as alice
+    """
+    if not seen:
+        found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+        seen = next((h.hash for h in found.holds if h.hold == hold), "")
+    if not seen:
+        raise Refused(f"hold: {hold} is not open; see `dpuplane holds list`")
+    finish(client.command("ApproveHold", pb.ApproveHoldRequest(hold=hold, hash=seen)), output)
+
+
+@holds.command()
+@click.argument("hold", type=int)
+@commands
+def reject(*, client: Client, output: str, hold: int) -> None:
+    """Refuse a held withdrawal: what it would have taken away stays.
+
+    Example: dpuplane holds reject 31 --as alice
+    """
+    finish(client.command("RejectHold", pb.RejectHoldRequest(hold=hold)), output)

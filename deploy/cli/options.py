@@ -1,0 +1,116 @@
+"""The options that every client command takes, after the subcommand, as scripts write them."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from google.protobuf.message import Message
+
+from deploy.cli.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Message)
+
+_SERVER = click.option(
+    "--server",
+    metavar="HOST:PORT,...",
+    envvar="DPUPLANE_SERVER",
+    default="127.0.0.1:7080",
+    show_default=True,
+    show_envvar=True,
+    help="Where the plane listens; several are tried in order.",
+)
+_OUTPUT = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed.",
+)
+_AS = click.option(
+    "--as", "principal", metavar="NAME", default="", help="Your name in the log (unauthenticated; loopback only)."
+)
+_TIMEOUT = click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 30.0),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for an answer.",
+)
+_MIN_POSITION = click.option(
+    "--min-position",
+    metavar="TOKEN",
+    default="",
+    help="Wait until what is read is at least as new as this `position` of an earlier answer.",
+)
+_COMMAND_ID = click.option(
+    "--command-id",
+    metavar="UUIDv7",
+    default="",
+    help="Id of the command: the same one again takes effect at most once. Made if not given.",
+)
+
+
+def _client(server: str, principal: str, timeout: float, command_id: str = "", min_position: str = "") -> Client:
+    return Client(
+        servers=[part.strip() for part in server.split(",") if part.strip()],
+        principal=principal,
+        timeout_s=timeout,
+        command_id=command_id,
+        min_position=min_position,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        rng=random.Random(),
+    )
+
+
+def queries(function: F) -> F:
+    """Gives a command `client` and `output`, and their options."""
+
+    @functools.wraps(function)
+    def run(*, server: str, principal: str, timeout: float, output: str, min_position: str, **given: Any) -> None:
+        with _client(server, principal, timeout, min_position=min_position) as client:
+            function(client=client, output=output, **given)
+
+    return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]
+
+
+def commands(function: F) -> F:
+    """As `queries`, and `--command-id`; for what changes something."""
+
+    @functools.wraps(function)
+    def run(*, server: str, principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
+        with _client(server, principal, timeout, command_id=command_id) as client:
+            function(client=client, output=output, **given)
+
+    return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]
+
+
+def key_values(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Callback of repeatable K=V options and arguments."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r} must be KEY=VALUE")
+        if key in found:
+            raise click.BadParameter(f"{key!r} is given twice")
+        found[key] = value
+    return found
+
+
+def paged(client: Client, method: str, request: Any, kind: type[M], field: str) -> M:
+    """Every page of a list, as one message."""
+    whole = kind()
+    while True:
+        page = client.query(method, request)
+        getattr(whole, field).extend(getattr(page, field))
+        whole.position = page.position  # type: ignore[attr-defined]
+        if not page.next_page_token:
+            return whole
+        request.page_token = page.next_page_token

@@ -1,0 +1,80 @@
+"""What goes to stdout: one value, as JSON, YAML or a table for the eye.
+
+JSON and YAML are the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit
+integers are numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that
+compares two versions must not compare text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+from google.protobuf.message import Message
+
+Plain = dict[str, Any]
+
+
+def to_plain(message: Message) -> Plain:
+    """A message as plain data, with every field that is set or has a default."""
+    return {
+        field.name: _value(message, field)
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _value(message: Message, field: Any) -> Any:
+    value = getattr(message, field.name)
+    if _is_map(field):
+        return {str(key): value[key] for key in sorted(value)}
+    if field.is_repeated:
+        return [_single(item, field) for item in value]
+    return _single(value, field)
+
+
+def _single(value: Any, field: Any) -> Any:
+    if field.message_type is not None:
+        return to_plain(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else value
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def print_value(value: Plain, output: str) -> None:
+    """Print the one value of a command as JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under heads, columns aligned; the last column is not padded."""
+    text = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *text, strict=True)]
+    for row in [[head.upper() for head in heads], *text]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print one thing, a field a line."""
+    pairs = [(name, str(value)) for name, value in fields]
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        click.echo(f"{name.ljust(width)}  {value}".rstrip())
+
+
+def pairs(labels: Mapping[str, str]) -> str:
+    """Labels on one line."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

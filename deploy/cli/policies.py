@@ -1,0 +1,141 @@
+"""`dpuplane policies`: which nodes may, or may not, reach the DPUs of which zones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish, merged
+from deploy.cli.client import Client
+from deploy.cli.failures import Refused
+from deploy.cli.options import commands, queries
+from deploy.cli.rules import ports_text
+from schemas.api import dpuplane_pb2 as pb
+
+_MAX_DOCUMENTS = 1_000
+
+
+def _port_range(value: object) -> object:
+    """`443` or `"8000-8080"` as a pair."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value, value)
+    if isinstance(value, str):
+        first, dash, last = value.partition("-")
+        if first.isdigit() and (last.isdigit() or not dash):
+            return (int(first), int(last or first))
+    if isinstance(value, Mapping) and set(value) == {"first", "last"}:
+        return (value["first"], value["last"])
+    raise ValueError("must be a port, or FIRST-LAST")
+
+
+class PolicyDocument(BaseModel):
+    """One policy in a file: the fields of PolicySpec, with ports as people write them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    action: Literal["allow", "drop"]
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
+    protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
+    ports: list[Annotated[tuple[int, int], BeforeValidator(_port_range)]] = Field(default_factory=list)
+    sources: dict[str, str] = Field(default_factory=dict)
+    zones: dict[str, str] = Field(default_factory=dict)
+
+    def message(self) -> pb.PolicySpec:
+        ports = [pb.PortRange(first=first, last=last) for first, last in self.ports]
+        return pb.PolicySpec(**{**self.model_dump(), "ports": ports})
+
+
+@click.group()
+def policies() -> None:
+    """Policies: who may reach which zones' DPUs. `default` (everyone, everywhere) exists from the start.
+
+    Example: dpuplane policies apply policy.yaml
+    """
+
+
+@policies.command("list")
+@queries
+def list_policies(*, client: Client, output: str) -> None:
+    """List policies, in the order in which they apply.
+
+    Example: dpuplane policies list
+    """
+    found: pb.PolicyList = client.query("ListPolicies", pb.ListPoliciesRequest())
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(
+        ("name", "priority", "action", "protocol", "ports", "sources", "zones"),
+        (
+            (p.name, p.priority, p.action, p.protocol, ports_text(p.ports), out.pairs(p.sources), out.pairs(p.zones))
+            for p in found.policies
+        ),
+    )
+
+
+@policies.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@commands
+def apply(*, client: Client, output: str, file: Path) -> None:
+    """Set the policies of a YAML or JSON file: one or several documents, each one policy or a list of them.
+
+    \b
+    A policy: {name: web, action: allow, priority: 10, protocol: tcp, ports: [443, 8000-8080],
+               sources: {tier: web}, zones: {row: "7"}}
+
+    Example: dpuplane policies apply policy.yaml
+    """
+    documents = read_policies(click.open_file(str(file), encoding="utf-8").read(), str(file))
+    answers = [
+        ([document.name], client.command("SetPolicy", pb.SetPolicyRequest(policy=document.message())))
+        for document in documents
+    ]
+    finish(merged(answers), output)
+
+
+@policies.command()
+@click.argument("name")
+@commands
+def delete(*, client: Client, output: str, name: str) -> None:
+    """Delete a policy. Deleting `default` brings the built-in one back.
+
+    Example: dpuplane policies delete web
+    """
+    finish(client.command("DeletePolicy", pb.DeletePolicyRequest(name=name)), output)
+
+
+def read_policies(text: str, file: str) -> list[PolicyDocument]:
+    """The policies of a file. Raises Refused, so that nothing is applied of a file with a fault."""
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise Refused(f"{file}: must be YAML or JSON: {' '.join(str(error).split())}") from error
+    raw = [item for document in documents for item in (document if isinstance(document, list) else [document])]
+    raw = [item for item in raw if item is not None]
+    if not 1 <= len(raw) <= _MAX_DOCUMENTS:
+        raise Refused(f"{file}: {len(raw)} policies must be from 1 to {_MAX_DOCUMENTS}")
+    found = [_policy(item, number, file) for number, item in enumerate(raw, 1)]
+    names = [policy.name for policy in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise Refused(f"{file}: name: {name!r} is given {names.count(name)} times; a file sets a policy once")
+    return found
+
+
+def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
+    if not isinstance(raw, Mapping):
+        raise Refused(f"{file}: policy {number}: {str(raw)[:60]!r} must be a mapping of fields")
+    try:
+        return PolicyDocument.model_validate(dict(raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "policy"
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise Refused(f"{file}: policy {number}: {field}: {str(first['input'])[:60]!r}: {message}") from error

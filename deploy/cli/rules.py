@@ -1,0 +1,51 @@
+"""`dpuplane rules`: the rule table of a zone, as every DPU of it must hold it."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.group()
+def rules() -> None:
+    """Rules: which addresses may reach the DPUs of a zone.
+
+    Example: dpuplane rules show rack7
+    """
+
+
+@rules.command()
+@click.argument("zone")
+@queries
+def show(*, client: Client, output: str, zone: str) -> None:
+    """Show the rule table of a zone, in the order in which its rules apply.
+
+    Example: dpuplane rules show rack7 --output json
+    """
+    pages: list[pb.Rules] = client.query("ShowRules", pb.ShowRulesRequest(zone=zone))
+    whole = pages[0]
+    for page in pages[1:]:
+        whole.rules.extend(page.rules)
+    if output != "table":
+        out.print_value(out.to_plain(whole), output)
+        return
+    click.echo(f"zone {whole.zone}, version {whole.version}, digest {whole.digest}, {len(whole.rules)} rules")
+    out.print_table(
+        ("prefix", "action", "priority", "protocol", "ports", "policy"),
+        (
+            (rule.prefix, rule.action, rule.priority, rule.protocol, ports_text(rule.ports), rule.policy)
+            for rule in whole.rules
+        ),
+    )
+
+
+def ports_text(ports: object) -> str:
+    """Port ranges on one line."""
+    return ",".join(
+        str(r.first) if r.first == r.last else f"{r.first}-{r.last}"
+        for r in ports  # type: ignore[attr-defined]
+    )

@@ -1,0 +1,47 @@
+"""`dpuplane status`: who is there, how far everyone is, and what needs a human."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.command()
+@queries
+def status(*, client: Client, output: str) -> None:
+    """Show replicas with role, position, lag and fold version; halted partitions; holds.
+
+    Example: dpuplane status --output json
+    """
+    found: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_fields(
+        (
+            ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
+            ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
+            ("frozen", ", ".join(found.frozen) or "nothing"),
+            *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
+        )
+    )
+    for replica in found.replicas:
+        addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
+        click.echo(f"\n{replica.name}: {', '.join(replica.roles)}; {addresses}")
+        out.print_table(
+            ("partition", "position", "lag", "fold", "quarantined", "digest"),
+            (
+                (p.partition, p.position, p.lag_records, p.fold_version, p.quarantined, p.halted or p.digest)
+                for p in replica.partitions
+            ),
+        )
+
+
+def _location(log: pb.LogLocation) -> str:
+    if log.engine == "kafka":
+        return f"on Kafka at {','.join(log.bootstrap)}, topics {log.topic_prefix}.*"
+    return f"{log.engine}, in {log.data}"

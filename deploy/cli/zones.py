@@ -1,0 +1,115 @@
+"""`dpuplane zones`: the racks that nodes and DPUs are in."""
+
+from __future__ import annotations
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import finish
+from deploy.cli.client import Client
+from deploy.cli.options import commands, paged, queries
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.group()
+def zones() -> None:
+    """Zones: racks, each with its nodes, its DPUs and one rule table. A zone exists from its first node or DPU on.
+
+    Example: dpuplane zones show rack7
+    """
+
+
+@zones.command("list")
+@queries
+def list_zones(*, client: Client, output: str) -> None:
+    """List zones.
+
+    Example: dpuplane zones list
+    """
+    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones")
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_table(
+        ("zone", "nodes", "dpus", "rules", "version", "frozen", "labels"),
+        (
+            (z.zone, z.nodes, z.dpus, z.rules, z.version, "frozen" if z.frozen else "", out.pairs(z.labels))
+            for z in found.zones
+        ),
+    )
+
+
+@zones.command()
+@click.argument("zone")
+@queries
+def show(*, client: Client, output: str, zone: str) -> None:
+    """Show one zone: counts, limits, and how far its latest rule tables have come.
+
+    Example: dpuplane zones show rack7 --output yaml
+    """
+    found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    out.print_fields(
+        (
+            ("zone", found.zone),
+            ("labels", out.pairs(found.labels)),
+            ("nodes", found.nodes),
+            ("dpus", found.dpus),
+            ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
+            ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
+            ("frozen", "yes" if found.frozen else "no"),
+            *((f"version {i.version}", _progress(i)) for i in found.installs),
+            ("lagging", ", ".join(found.lagging) or "none"),
+        )
+    )
+
+
+def _progress(install: pb.Install) -> str:
+    levels = f"received {install.received}, applied {install.applied}, in hardware {install.in_hardware}"
+    reached = ", ".join(f"{m.permille / 10:g} % {m.level} after {m.after_ms} ms" for m in install.milestones)
+    return f"{levels} of {install.dpus}" + (f"; {reached}" if reached else "")
+
+
+@zones.command()
+@click.argument("zone")
+@click.argument("labels", nargs=-1, required=True, metavar="K=V|K-...")
+@click.option("--replace", is_flag=True, help="Drop every label that is not given.")
+@commands
+def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], replace: bool) -> None:
+    """Set labels of a zone with K=V and remove them with K-. Others stay, unless --replace.
+
+    Example: dpuplane zones label rack7 tier=gpu old-tier-
+    """
+    wanted = {} if replace else dict(client.query("ShowZone", pb.ShowZoneRequest(zone=zone)).labels)
+    for text in labels:
+        key, equals, value = text.partition("=")
+        if equals and key:
+            wanted[key] = value
+        elif not equals and text.endswith("-") and len(text) > 1:
+            wanted.pop(text[:-1], None)
+        else:
+            raise click.BadParameter(f"{text!r} must be KEY=VALUE, or KEY- to remove it")
+    request = pb.DescribeZoneRequest(zone=zone, set_labels=True, labels=wanted)
+    finish(client.command("DescribeZone", request), output)
+
+
+@zones.command()
+@click.argument("zone")
+@click.option("--parallel-installs", type=int, help="DPUs installed at one time; 0 for the default.")
+@click.option("--unavailable-nodes", type=int, help="Nodes unavailable at one time; 0 for the default.")
+@commands
+def limit(
+    *, client: Client, output: str, zone: str, parallel_installs: int | None, unavailable_nodes: int | None
+) -> None:
+    """Limit how much of a zone is worked on at one time.
+
+    Example: dpuplane zones limit rack7 --parallel-installs 4
+    """
+    if parallel_installs is None and unavailable_nodes is None:
+        raise click.UsageError("give --parallel-installs, --unavailable-nodes or both")
+    request = pb.DescribeZoneRequest(
+        zone=zone, parallel_installs=parallel_installs, unavailable_nodes=unavailable_nodes
+    )
+    finish(client.command("DescribeZone", request), output)

@@ -1,0 +1,62 @@
+"""Lists in pages: by partition, then by key, so that a page looks at the keys of one partition, not of the whole plane.
+
+A page token says after which key of which partition the next page begins. What joins or leaves between two pages is
+seen or not, and everything else is seen once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from eventstore.errors import PermanentError
+
+MAX_PAGE = 1_000
+DEFAULT_PAGE = 200
+
+_TOKEN = re.compile(r"(\d{1,6}):(.{0,512})", re.DOTALL)
+
+
+class BadPage(PermanentError):
+    """A page size or token that is none of ours."""
+
+
+class Page(NamedTuple):
+    """Keys with the partition that each is in, and the token of the next page (empty at the end)."""
+
+    keys: list[tuple[int, str]]
+    next_token: str
+
+
+def page(partitions: Sequence[int], keys_of: Callable[[int], Iterable[str]], size: int, token: str) -> Page:
+    """The next keys of these partitions (in ascending order) after `token`. Raises BadPage."""
+    wanted = _size(size)
+    first, after = _parse(token)
+    found: list[tuple[int, str]] = []
+    for number in partitions:
+        if number < first:
+            continue
+        last = after if number == first else ""
+        room = wanted + 1 - len(found)
+        found += ((number, key) for key in heapq.nsmallest(room, (key for key in keys_of(number) if key > last)))
+        if len(found) > wanted:
+            number, key = found[wanted - 1]
+            return Page(found[:wanted], f"{number}:{key}")
+    return Page(found, "")
+
+
+def _size(size: int) -> int:
+    if not 0 <= size <= MAX_PAGE:
+        raise BadPage(f"page_size: {size} must be from 0 (the default, {DEFAULT_PAGE}) to {MAX_PAGE}")
+    return size or DEFAULT_PAGE
+
+
+def _parse(token: str) -> tuple[int, str]:
+    if not token:
+        return 0, ""
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise BadPage(f"page_token: {token[:40]!r} must be the next_page_token of the page before")
+    return int(match[1]), match[2]

@@ -1,0 +1,41 @@
+"""Paging sees everything that stays, once, in whatever pages it is asked."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.pages import BadPage, page
+
+keys = st.dictionaries(st.integers(0, 5), st.sets(st.text(max_size=4).filter(bool), max_size=12), max_size=5)
+
+
+def walk(partitions: dict[int, set[str]], size: int) -> list[tuple[int, str]]:
+    token, seen = "", []
+    while True:
+        found, token = page(sorted(partitions), partitions.__getitem__, size, token)
+        assert len(found) <= size
+        seen += found
+        if not token:
+            return seen
+        assert len(found) == size, "only the last page may be short"
+
+
+@given(keys, st.integers(1, 7))
+def test_pages_join_to_the_whole(partitions: dict[int, set[str]], size: int) -> None:
+    assert walk(partitions, size) == sorted((number, key) for number, found in partitions.items() for key in found)
+
+
+def test_what_stays_is_seen_once_while_others_come_and_go() -> None:
+    partitions = {0: {"b", "d", "f"}, 1: {"a"}}
+    first, token = page([0, 1], partitions.__getitem__, 2, "")
+    partitions[0] = {"a", "c", "f"}
+    rest, end = page([0, 1], partitions.__getitem__, 2, token)
+    assert (first, rest, end) == ([(0, "b"), (0, "d")], [(0, "f"), (1, "a")], "")
+
+
+@pytest.mark.parametrize(("size", "token"), [(-1, ""), (1_001, ""), (1, "x"), (1, "1"), (1, "9999999:a")])
+def test_bad_pages_are_refused(size: int, token: str) -> None:
+    with pytest.raises(BadPage, match=r"^page_(size|token): "):
+        page([0], lambda _: ["a"], size, token)
