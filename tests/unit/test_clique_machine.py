@@ -1,0 +1,151 @@
+"""The clique fold against a model that knows nothing of it, at every position of arbitrary logs.
+
+The model keeps a dict per clique and decides as slowly and plainly as it can be said: no bitmap, no derived index, no
+change sets. Small cliques, few nodes and few incarnations, so that every rule meets every other.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.support.cliques import CliqueLog, reloaded, rows_of
+
+NODES = st.sampled_from([f"n{number}" for number in range(6)])
+CLIQUES = st.sampled_from(["c1", "c1", "c1", "c2"])
+AGES = st.sampled_from([1, 2, 2, 3, 3])
+WISHES = st.sampled_from([-1] * 9 + [0, 2, 4])
+
+
+class Model:
+    """One domain: per clique who holds what and who waits; per node its pod; per clique and node what it last held."""
+
+    def __init__(self) -> None:
+        self.capacity = {"c1": 18, "c2": 18}
+        self.held: dict[str, dict[str, int]] = {"c1": {}, "c2": {}}
+        self.line: dict[str, list[str]] = {"c1": [], "c2": []}
+        self.last: dict[tuple[str, str], int] = {}
+        self.newest: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def place(self, node: str) -> str | None:
+        return next((c for c in self.held if node in self.held[c] or node in self.line[c]), None)
+
+    def free(self, clique: str) -> list[int]:
+        return sorted(set(range(self.capacity[clique])) - set(self.held[clique].values()))
+
+    def claim(self, clique: str, node: str, pod: tuple[int, str], wish: int) -> tuple[str, int, int]:
+        """(code, index, place)"""
+        here = self.place(node)
+        known = [self.newest[where, node] for where in {clique, here or clique} if (where, node) in self.newest]
+        if any(pod[1] != other[1] and pod[0] < other[0] for other in known):
+            return "refused", -1, 0
+        is_same = here is not None and self.newest[here, node][1] == pod[1]
+        if is_same and here != clique:
+            return "refused", -1, 0
+        held = self.held[clique].get(node, -1)
+        if wish not in (-1, held) and (is_same or wish not in self.free(clique)):
+            return "refused", -1, 0
+        if here is not None and not is_same:
+            if here != clique:
+                self.leave(here, node)
+            elif held < 0:
+                self.line[clique].remove(node)
+        self.newest[clique, node] = self.newest[clique, node] if is_same else pod
+        if held < 0 or wish not in (-1, held):
+            held = self.choose(clique, node, wish)
+        if held < 0:
+            if node not in self.line[clique]:
+                self.line[clique].append(node)
+            return "waiting", -1, self.line[clique].index(node) + 1
+        self.held[clique][node] = self.last[clique, node] = held
+        return "done", held, 0
+
+    def choose(self, clique: str, node: str, wish: int = -1) -> int:
+        free = self.free(clique)
+        last = self.last.get((clique, node), -1)
+        return wish if wish >= 0 else last if last in free else free[0] if free else -1
+
+    def leave(self, clique: str, node: str) -> None:
+        self.held[clique].pop(node, None)
+        if node in self.line[clique]:
+            self.line[clique].remove(node)
+        self.serve(clique)
+
+    def serve(self, clique: str) -> None:
+        while self.line[clique] and self.free(clique):
+            node = self.line[clique].pop(0)
+            index = self.choose(clique, node)
+            self.held[clique][node] = self.last[clique, node] = index
+
+
+class CliqueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = CliqueLog()
+        self.model = Model()
+        self.ran: dict[tuple[str, str], tuple[str, int]] = {}
+        self.log.clique = "c1"
+        for clique in ("c1", "c2"):
+            self.resize(clique, 3)
+
+    @rule(clique=CLIQUES, node=NODES, age=AGES, wish=WISHES)
+    def claim(self, clique: str, node: str, age: int, wish: int) -> None:
+        outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, wish=wish)
+        assert (outcome.code, outcome.index, outcome.place) == self.model.claim(clique, node, (age, f"u{age}"), wish)
+        assert bool(outcome.reason) == (outcome.code != "done")
+
+    @rule(clique=CLIQUES, node=NODES, age=st.sampled_from([0, 0, 0, 2, 3]))
+    def release(self, clique: str, node: str, age: int) -> None:
+        outcome = self.log.release(node, f"u{age}" if age else "", clique=clique)
+        assert outcome.code == "done"
+        if self.model.place(node) == clique and age in (0, self.model.newest[clique, node][0]):
+            self.model.leave(clique, node)
+
+    @rule(clique=CLIQUES, capacity=st.integers(0, 6))
+    def resize(self, clique: str, capacity: int) -> None:
+        outcome = self.log.resize(capacity, clique)
+        highest = max(self.model.held[clique].values(), default=-1)
+        assert (outcome.code == "done") == (capacity >= 1 and capacity > highest)
+        if outcome.code == "done":
+            self.model.capacity[clique] = capacity
+            self.model.serve(clique)
+
+    @rule(node=NODES, ready=st.booleans())
+    def ready(self, node: str, ready: bool) -> None:
+        outcome = self.log.ready(node, ready)
+        assert (outcome.code == "done") == (node in self.model.held["c1"])
+
+    @rule(node=NODES)
+    def hear(self, node: str) -> None:
+        """A change of a row that must move nobody, in line or out of it."""
+        outcome = self.log.hear(node, f"session-{self.log.now_ms}")
+        assert (outcome.code == "done") == (self.model.place(node) == "c1")
+
+    @rule()
+    def restart(self) -> None:
+        before = rows_of(self.log.state)
+        self.log.state = reloaded(self.log.state)
+        assert rows_of(self.log.state) == before
+
+    @invariant()
+    def equals_the_model(self) -> None:
+        for clique in ("c1", "c2"):
+            view = self.log.view(clique)
+            assert view.capacity == self.model.capacity[clique]
+            assert {member.node: member.index for member in view.members} == self.model.held[clique]
+            assert [waiter.node for waiter in view.waiting] == self.model.line[clique]
+
+    @invariant()
+    def no_index_changes_under_a_running_pod(self) -> None:
+        ran = {}
+        for clique in ("c1", "c2"):
+            for member in self.log.view(clique).members:
+                ran[clique, member.node] = (member.uid, member.index)
+        for place, (uid, index) in ran.items():
+            assert self.ran.get(place, ("", -1))[0] != uid or self.ran[place][1] == index
+        self.ran = ran
+
+
+CliqueMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestCliqueMachine = CliqueMachine.TestCase
