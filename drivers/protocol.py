@@ -11,6 +11,7 @@ cannot go wrong, which a compressed one from a hostile peer can.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from eventstore.errors import PermanentError
@@ -27,8 +28,8 @@ MAX_UP_BYTES = 2 * 1024 * 1024
 MAX_DOWN_BYTES = 64 * 1024 * 1024
 """Size of a message to an agent at most: a snapshot of three million IPv6 prefixes."""
 
-MAX_PARTS = 10_000
-"""Holdings and refusals of one message at most: as many as there can be DPUs."""
+MAX_PARTS = 256
+"""Holdings, and refusals, of one message at most; who has more to say says it in several."""
 
 MAX_REASON = 300
 """Characters of a reason that are kept."""
@@ -64,6 +65,14 @@ def bitmap_of(mask: int) -> bytes:
 def everyone(count: int) -> int:
     """The set of the DPUs 0 to count - 1."""
     return (1 << count) - 1
+
+
+def union(masks: Iterable[int]) -> int:
+    """Everybody who is in one of these sets."""
+    joined = 0
+    for mask in masks:
+        joined |= mask
+    return joined
 
 
 def numbers_of(mask: int) -> list[int]:

@@ -13,6 +13,9 @@ from projections.device_table import Code
 from projections.names import check_name, check_text, check_zone
 from schemas.api import agent_pb2 as pb
 
+NO_DIGEST = bytes(DIGEST_BYTES)
+"""The digest of an empty table."""
+
 KNOWN_CODES = frozenset(map(int, Code))
 
 

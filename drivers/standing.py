@@ -87,6 +87,11 @@ def after_send(standing: Standing, version: int, now: float) -> Standing:
     return standing._replace(sent=version, flying=(*standing.flying, version), sent_at=now, repair=False)
 
 
+def after_wait(standing: Standing, until: float) -> Standing:
+    """It has to wait for what is due to it."""
+    return standing._replace(not_before=until)
+
+
 def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | None) -> Standing:
     """It says what it has now. `epoch` is ours; `known` as in `arrived`."""
     if holding.epoch != epoch:

@@ -1,0 +1,59 @@
+"""Frames as bytes: each one is encoded once, for all zones that share a list and all links that start from one version.
+
+Of delta and snapshot the smaller one is sent. A snapshot is only computed to compare when the delta is large and the
+whole table might not be.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from drivers import protocol_down
+from drivers.rule_source import Current, RuleSource
+from projections.rules import size
+
+SMALL_BYTES = 4_096
+"""A delta up to this size is sent without asking whether a snapshot would be smaller."""
+
+CACHE_BYTES_MAX = 64 * 1024 * 1024
+PREFIX_BYTES = 5
+
+
+class Frame(NamedTuple):
+    """An encoded frame, and the version that it leads to."""
+
+    data: bytes
+    version: int
+    is_snapshot: bool
+
+
+class Frames:
+    """The frames of the current tables, by list and base version."""
+
+    def __init__(self, source: RuleSource) -> None:
+        self.encoded = 0
+        self._source = source
+        self._frames: OrderedDict[tuple[object, int, int], Frame] = OrderedDict()
+        self._bytes = 0
+
+    def frame(self, zone: str, current: Current, since: int) -> Frame:
+        """From version `since` (0: from nothing) to the zone's current one."""
+        key = (current.key, current.version, since)
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = self._encode(zone, current, since)
+            self._frames[key] = frame
+            self._bytes += len(frame.data)
+            while self._bytes > CACHE_BYTES_MAX and len(self._frames) > 1:
+                self._bytes -= len(self._frames.popitem(last=False)[1].data)
+        return frame
+
+    def _encode(self, zone: str, current: Current, since: int) -> Frame:
+        delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
+        large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * current.prefixes)
+        if delta is None or (since and large):
+            return self.frame(zone, current, 0)
+        self.encoded += 1
+        data = protocol_down.encode_frame(self._source.epoch, delta)
+        return Frame(data, delta.to_version, delta.from_version == 0)

@@ -1,0 +1,281 @@
+"""One link as a relay sees it: which DPUs it speaks for, how they stand, and what to send them next.
+
+Everything here runs to its end without waiting: a message comes in, standings change, frames go out. Sending never
+waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged delta.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from drivers import protocol_down, standing
+from drivers.frames import Frames
+from drivers.links import Link
+from drivers.protocol import MAX_LINK_DPUS, Holding, ProtocolError, everyone, numbers_of, union
+from drivers.protocol_down import Heard, Unwelcome, Welcome
+from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.relay_zones import Zone
+from drivers.rule_source import RuleSource
+from drivers.standing import Move, Standings
+
+BACKLOG_BYTES = 1024 * 1024
+"""What a link may leave untaken before it gets no more frames."""
+
+RETRY_UNKNOWN_MS = 2_000
+"""When a DPU that is not registered should ask again."""
+
+
+GROUPS_MAX = 64
+"""Groups of DPUs whose ordinals are kept at hand."""
+
+
+class Held(NamedTuple):
+    """What a DPU has, in its own words."""
+
+    epoch: int
+    version: int
+    digest: bytes
+
+
+class Surroundings(NamedTuple):
+    """What all sessions of a relay share."""
+
+    source: RuleSource
+    frames: Frames
+    now: Callable[[], float]
+    now_ms: Callable[[], int]
+    rng: random.Random
+    heartbeat_s: float
+
+
+class Session:
+    """One link of one zone."""
+
+    def __init__(self, link: Link, zone: Zone, around: Surroundings) -> None:
+        self.link = link
+        self.zone = zone
+        self.heard_at = around.now()
+        self.messages = 0
+        self.sent = 0
+        self._around = around
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._ordinals: list[int] = []
+        self._standings = Standings()
+        self._groups: dict[int, BitMap] = {}
+        zone.sessions.add(self)
+
+    def handle(self, message: FromAgent) -> None:
+        """One message of the agent's. Raises ProtocolError, LinkClosed."""
+        self.heard_at = self._around.now()
+        self.messages += 1
+        match message:
+            case Hello():
+                self.greet(message)
+            case Ack():
+                for holding in message.holdings:
+                    self._acknowledge(holding)
+                for refusal in message.refusals:
+                    self._refuse(refusal)
+            case Heartbeat():
+                for holding in message.holdings:
+                    self._beat(holding)
+                self._drop_unregistered()
+                target = self.zone.target
+                self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
+        self.advance()
+
+    def greet(self, hello: Hello) -> None:
+        """Takes up the DPUs of a Hello, as far as they may be served."""
+        if hello.zone != self.zone.name:
+            raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
+        fresh = [dpu for dpu in hello.dpus if dpu not in self._numbers]
+        if len(self._names) + len(fresh) > MAX_LINK_DPUS:
+            raise ProtocolError(f"hello.dpus: this link would speak for more than the {MAX_LINK_DPUS} DPUs allowed")
+        for dpu in fresh:
+            self._numbers[dpu] = len(self._names)
+            self._names.append(dpu)
+            self._ordinals.append(-1)
+        named = union(1 << self._numbers[dpu] for dpu in hello.dpus)
+        unwelcome = self._take_up(hello.dpus)
+        unwelcome += self._place(named & ~union(part.dpus for part in unwelcome), hello.holdings)
+        self._answer(unwelcome)
+
+    def advance(self) -> None:
+        """Sends what is due to whom it is due."""
+        if self.zone.frozen:
+            return
+        now, target = self._around.now(), self.zone.target
+        for state, dpus in list(self._standings.dpus.items()):
+            due = standing.due(state, target, now)
+            if due == "nothing" or self.link.backlog > BACKLOG_BYTES:
+                continue
+            frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
+            if frame.is_snapshot and state.flying:
+                continue
+            allowed = self._within_budget(dpus, now) if frame.is_snapshot else dpus
+            if allowed:
+                group = b"" if allowed == everyone(len(self._names)) else protocol_down.encode_group(allowed)
+                self.link.send(frame.data + group if group else frame.data)
+                self.sent += 1
+                self._standings.change(allowed, partial(standing.after_send, version=frame.version, now=now))
+
+    def holdings(self) -> dict[str, Held]:
+        """What each DPU of the link has."""
+        return {
+            self._names[number]: Held(state.epoch, state.applied, state.digest)
+            for state, dpus in self._standings.dpus.items()
+            for number in numbers_of(dpus)
+        }
+
+    def forget(self, number: int) -> None:
+        """Another link speaks for this DPU now; this one ends if it has no other."""
+        self._standings.drop(1 << number)
+        self._ordinals[number] = -1
+        self._groups.clear()
+        if not self._standings.dpus:
+            self.link.abort()
+
+    def leave(self) -> None:
+        """The link has ended."""
+        self.zone.sessions.discard(self)
+        for name, held in self.holdings().items():
+            if self.zone.speakers.get(name, (None, 0))[0] is self:
+                del self.zone.speakers[name]
+                self.zone.last_held[name] = (held.epoch, held.version)
+
+    # --- what DPUs say ------------------------------------------------------------------------------------------------
+
+    def _acknowledge(self, holding: Holding) -> None:
+        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
+        self._note(self._standings.change(holding.dpus, lambda s: standing.after_ack(s, holding, epoch, known)))
+
+    def _beat(self, holding: Holding) -> None:
+        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
+        lost_before = float("-inf") if self.link.backlog else self._around.now() - 2 * self._around.heartbeat_s
+        moves = self._standings.change(
+            holding.dpus, lambda s: standing.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
+        )
+        self._note(moves)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        now, jitter = self._around.now(), self._around.rng.uniform(0.5, 1.0)
+        moves = self._standings.change(refusal.holding.dpus, lambda s: standing.after_refusal(s, refusal, now, jitter))
+        self._note(moves)
+        for move in moves:
+            if move.after.failures > move.before.failures:
+                for number in numbers_of(move.dpus):
+                    self.zone.pending.refused[self._names[number]] = f"{refusal.code.name}: {refusal.reason}"
+
+    def _note(self, moves: list[Move]) -> None:
+        for move in moves:
+            before, after = move.before, move.after
+            if before == after:
+                continue
+            self.zone.note(move, self._bitmap(move.dpus), self._around.now_ms())
+            if (after.epoch, after.applied) < (before.epoch, before.applied):
+                for number in numbers_of(move.dpus):
+                    self.zone.pending.went_back[self._names[number]] = after.applied
+
+    # --- who may be served --------------------------------------------------------------------------------------------
+
+    def _take_up(self, dpus: Sequence[str]) -> list[Unwelcome]:
+        """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
+        unknown = []
+        for dpu in dpus:
+            number = self._numbers[dpu]
+            ordinal = self._around.source.ordinal(self.zone.name, dpu)
+            self._ordinals[number] = -1 if ordinal is None else ordinal
+            session, elsewhere = self.zone.speakers.pop(dpu, (self, number))
+            if session is not self:
+                session.forget(elsewhere)
+            if ordinal is None:
+                unknown.append(dpu)
+            else:
+                self.zone.speakers[dpu] = (self, number)
+        self._groups.clear()
+        if not unknown:
+            return []
+        mask = sum(1 << self._numbers[dpu] for dpu in unknown)
+        self._standings.drop(mask)
+        others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        reason = f"dpu: {unknown[0]!r}{others} is not registered in zone {self.zone.name!r}, as far as this relay knows"
+        return [Unwelcome(mask, reason, self._retry_ms())]
+
+    def _place(self, dpus: int, holdings: Sequence[Holding]) -> list[Unwelcome]:
+        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unwelcome."""
+        target, unwelcome, left = self.zone.target, [], dpus
+        nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
+        for holding in (*holdings, nothing):
+            members = holding.dpus & left
+            if not members:
+                continue
+            left &= ~members
+            if holding.epoch > target.epoch:
+                reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
+                self._standings.drop(members)
+                unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
+                continue
+            self._compare(members, (holding.epoch, holding.applied))
+            known = self.zone.digest(holding.applied)
+            self._standings.put(members, standing.arrived(holding, target, known))
+            if holding.epoch == target.epoch and holding.digest == known:
+                levels = (holding.received, holding.applied, holding.in_hardware)
+                self.zone.present(levels, self._bitmap(members), self._around.now_ms())
+        return unwelcome
+
+    def _compare(self, dpus: int, has: tuple[int, int]) -> None:
+        """Notes which of these DPUs come back with less than they had."""
+        had = {
+            number: (state.epoch, state.applied)
+            for state, members in self._standings.dpus.items()
+            for number in numbers_of(members & dpus)
+        }
+        for number in numbers_of(dpus):
+            name = self._names[number]
+            before = self.zone.last_held.pop(name, (0, 0))
+            if has < max(before, had.get(number, (0, 0))):
+                self.zone.pending.went_back[name] = has[1]
+
+    def _drop_unregistered(self) -> None:
+        """DPUs that were deleted from the log meanwhile get nothing more."""
+        gone = [
+            name
+            for name, ordinal in zip(self._names, self._ordinals, strict=True)
+            if ordinal >= 0 and self._around.source.ordinal(self.zone.name, name) != ordinal
+        ]
+        if gone:
+            self._answer(self._take_up(gone))
+
+    def _within_budget(self, dpus: int, now: float) -> int:
+        """Those who may have a snapshot now; the others wait for theirs."""
+        numbers = numbers_of(dpus)
+        waits = self.zone.snapshots.wait_s([self._ordinals[number] for number in numbers], now)
+        for number, wait_s in zip(numbers, waits.tolist(), strict=True):
+            if wait_s:
+                dpus &= ~(1 << number)
+                self._standings.change(1 << number, partial(standing.after_wait, until=now + wait_s))
+        return dpus
+
+    def _answer(self, unwelcome: Sequence[Unwelcome]) -> None:
+        target, beat_ms = self.zone.target, round(self._around.heartbeat_s * 1000)
+        welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unwelcome)
+        self.link.send(protocol_down.encode(welcome))
+
+    def _retry_ms(self) -> int:
+        return round(RETRY_UNKNOWN_MS * self._around.rng.uniform(0.5, 1.5))
+
+    def _bitmap(self, dpus: int) -> BitMap:
+        """The ordinals of these DPUs."""
+        bitmap = self._groups.get(dpus)
+        if bitmap is None:
+            bitmap = BitMap(self._ordinals[number] for number in numbers_of(dpus) if self._ordinals[number] >= 0)
+            if len(self._groups) >= GROUPS_MAX:
+                self._groups.clear()
+            self._groups[dpus] = bitmap
+        return bitmap

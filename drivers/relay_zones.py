@@ -1,0 +1,145 @@
+"""A zone as a relay serves it: what its DPUs should have, what they said, who speaks for whom.
+
+What outlives a link is kept by ordinal in flat arrays: the last version that a DPU had (to notice one that comes back
+with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from drivers.latency import Histogram
+from drivers.protocol_up import NO_DIGEST
+from drivers.reports import Level, Pending
+from drivers.rule_source import Current, RuleSource
+from drivers.standing import Move, Target
+
+if TYPE_CHECKING:
+    from drivers.relay_sessions import Session
+
+log = logging.getLogger(__name__)
+
+VERSIONS_MAX = 1_024
+"""Versions of a zone that are remembered: for digests of what DPUs hold, and for latencies."""
+
+SNAPSHOTS_AT_ONCE = 3.0
+SNAPSHOT_EVERY_S = 60.0
+
+
+class Seen(NamedTuple):
+    """A version of a zone's table that went by here."""
+
+    digest: bytes
+    earliest_ms: int
+
+
+class SnapshotBudget:
+    """Who may have a snapshot now: a few at once, then one a minute per DPU."""
+
+    def __init__(self) -> None:
+        self._tokens: npt.NDArray[np.float64] = np.zeros(0)
+        self._at_s: npt.NDArray[np.float64] = np.zeros(0)
+
+    def wait_s(self, ordinals: Sequence[int], now: float) -> npt.NDArray[np.float64]:
+        """Seconds until each of these may have one; 0 takes it."""
+        index = np.asarray(ordinals)
+        self._grow(int(index.max()) + 1)
+        tokens = np.minimum(SNAPSHOTS_AT_ONCE, self._tokens[index] + (now - self._at_s[index]) / SNAPSHOT_EVERY_S)
+        allowed = tokens >= 1.0
+        self._tokens[index] = tokens - allowed
+        self._at_s[index] = now
+        waits: npt.NDArray[np.float64] = np.where(allowed, 0.0, (1.0 - tokens) * SNAPSHOT_EVERY_S)
+        return waits
+
+    def _grow(self, size: int) -> None:
+        if missing := max(0, size - len(self._tokens)):
+            self._tokens = np.append(self._tokens, np.full(missing, SNAPSHOTS_AT_ONCE))
+            self._at_s = np.append(self._at_s, np.zeros(missing))
+
+
+class Zone:
+    """One served zone."""
+
+    def __init__(self, name: str, source: RuleSource, latency: dict[Level, Histogram]) -> None:
+        self.name = name
+        self.pending = Pending()
+        self.snapshots = SnapshotBudget()
+        self.sessions: set[Session] = set()
+        self.speakers: dict[str, tuple[Session, int]] = {}
+        """Per connected DPU the session that speaks for it, and its number there."""
+        self.last_held: dict[str, tuple[int, int]] = {}
+        """Per DPU that has gone: the (epoch, version) it had."""
+        self._source = source
+        self._latency = latency
+        self._versions: dict[int, Seen] = {}
+        self.current: Current = source.current(name)
+        self.frozen = source.is_frozen(name)
+        self._remember()
+
+    @property
+    def target(self) -> Target:
+        """What its DPUs should have, as far as the log was read."""
+        return Target(self._source.epoch, self.current.version, self.current.digest)
+
+    def refresh(self) -> bool:
+        """Reads its table and freeze anew; whether its DPUs may need something."""
+        before = self.current, self.frozen
+        self.current, self.frozen = self._source.current(self.name), self._source.is_frozen(self.name)
+        if self.frozen is not before[1]:
+            log.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
+        self._remember()
+        return before != (self.current, self.frozen)
+
+    def _remember(self) -> None:
+        if self.current.version and self.current.version not in self._versions:
+            self._versions[self.current.version] = Seen(self.current.digest, self.current.earliest_ms)
+            while len(self._versions) > VERSIONS_MAX:
+                del self._versions[next(iter(self._versions))]
+
+    def digest(self, version: int) -> bytes | None:
+        """The digest that a version has, if it went by here."""
+        if not version:
+            return NO_DIGEST
+        seen = self._versions.get(version)
+        return seen.digest if seen else None
+
+    def note(self, move: Move, ordinals: BitMap, now_ms: int) -> None:
+        """DPUs said that they have something else than before: remember it for the report, and how long it took."""
+        before, after = move.before, move.after
+        if after.repair or after.epoch != self._source.epoch:
+            return
+        levels = (
+            (Level.RECEIVED, before.received, after.received),
+            (Level.APPLIED, before.applied, after.applied),
+            (Level.IN_HARDWARE, before.in_hardware, after.in_hardware),
+        )
+        for level, older, newer in levels:
+            if newer == older or (seen := self._versions.get(newer)) is None:
+                continue
+            self.pending.reach(newer, level, ordinals, seen.earliest_ms, now_ms)
+            if newer > older:
+                self._measure(level, max(older, after.since), newer, len(ordinals), now_ms)
+
+    def present(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
+        """DPUs came that have these versions: say so (whoever saw them get there may not have)."""
+        for level, version in zip(Level, level_versions, strict=True):
+            if (seen := self._versions.get(version)) is not None:
+                self.pending.reach(version, level, ordinals, seen.earliest_ms, now_ms)
+
+    def _measure(self, level: Level, older: int, newer: int, count: int, now_ms: int) -> None:
+        """The change that waited longest of those that these DPUs got with this step."""
+        earliest_ms = None
+        for version in reversed(self._versions):
+            if version <= older:
+                break
+            if version <= newer:
+                seen_ms = self._versions[version].earliest_ms
+                earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
+        if earliest_ms is not None:
+            self._latency[level].add(now_ms - earliest_ms, count)

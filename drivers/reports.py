@@ -1,0 +1,112 @@
+"""What a relay says to the log about a zone's DPUs: on change only, gathered, and never more than once a second.
+
+Per version and level a bitmap of DPU ordinals. The fold joins them by OR, so a report that is written twice, or by two
+relays about one DPU, changes nothing, and one that may not have been written is simply said again. Only what takes
+something back (`went_back`) is said by name.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from pyroaring import BitMap
+
+from eventstore.ids import statement
+from schemas.events import RulesInstalled
+
+V = TypeVar("V")
+
+PROGRESS_S = 1.0
+"""Between reports of a zone while a version is on its way through it."""
+
+EXCEPTIONS_S = 5.0
+"""Between reports that only repeat who refused or went back."""
+
+NAMES_MAX = 100
+"""DPUs named in one report at most: keeps the record small. The others are named in the next one."""
+
+ENTRIES_MAX = 300
+"""Versions times levels in one report at most; the newest, since having one says that one had all before it."""
+
+
+class Level(IntEnum):
+    """How far a version has come on a DPU."""
+
+    RECEIVED = 0
+    APPLIED = 1
+    IN_HARDWARE = 2
+
+
+class Reached(NamedTuple):
+    """These DPUs have a version at a level; the last of them said so at `reached_ms`."""
+
+    ordinals: BitMap
+    appended_ms: int
+    reached_ms: int
+
+
+class Pending:
+    """What is to be said of one zone."""
+
+    def __init__(self) -> None:
+        self.reached: dict[tuple[int, Level], Reached] = {}
+        self.went_back: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self.last_s = float("-inf")
+
+    def reach(self, version: int, level: Level, ordinals: BitMap, appended_ms: int, now_ms: int) -> None:
+        """These DPUs now have this version at this level."""
+        before = self.reached.get((version, level))
+        joined = ordinals if before is None else before.ordinals | ordinals
+        self.reached[version, level] = Reached(joined, appended_ms, now_ms)
+
+    def is_due(self, now: float) -> bool:
+        """Whether something is to be said, and may be by now."""
+        if self.reached:
+            return now >= self.last_s + PROGRESS_S
+        return bool(self.went_back or self.refused) and now >= self.last_s + EXCEPTIONS_S
+
+    def take(self, now: float) -> Pending:
+        """What to say now; the rest, if any, stays."""
+        taken = Pending()
+        newest = sorted(self.reached, reverse=True)[:ENTRIES_MAX]
+        taken.reached = {key: self.reached[key] for key in reversed(newest)}
+        taken.went_back, self.went_back = _split(self.went_back)
+        taken.refused, self.refused = _split(self.refused)
+        self.reached = {}
+        self.last_s = now
+        return taken
+
+    def put_back(self, taken: Pending) -> None:
+        """It may not have been written: say it again, beside what has come since."""
+        for (version, level), reached in taken.reached.items():
+            since = self.reached.get((version, level))
+            reached_ms = max(reached.reached_ms, since.reached_ms if since else 0)
+            self.reach(version, level, reached.ordinals, reached.appended_ms, reached_ms)
+        self.went_back = {**taken.went_back, **self.went_back}
+        self.refused = {**taken.refused, **self.refused}
+
+    def event(self, zone: str, relay: str, epoch: int, dpu_count: int, now_ms: int) -> RulesInstalled:
+        """This, as it goes into the log."""
+        keys = list(self.reached)
+        return RulesInstalled(
+            envelope=statement(zone, f"relay/{relay}", now_ms),
+            zone=zone,
+            relay=relay,
+            epoch=epoch,
+            dpu_count=dpu_count,
+            versions=[version for version, _ in keys],
+            levels=[int(level) for _, level in keys],
+            ordinals=[self.reached[key].ordinals.serialize() for key in keys],
+            appended_ms=[self.reached[key].appended_ms for key in keys],
+            reached_ms=[self.reached[key].reached_ms for key in keys],
+            went_back=self.went_back,
+            refused=self.refused,
+        )
+
+
+def _split(names: dict[str, V]) -> tuple[dict[str, V], dict[str, V]]:
+    """The first few, and the others."""
+    items = list(names.items())
+    return dict(items[:NAMES_MAX]), dict(items[NAMES_MAX:])
