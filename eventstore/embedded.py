@@ -58,13 +58,14 @@ class _Pending(NamedTuple):
 
 
 class EmbeddedLog(FollowedLog):
-    """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened."""
+    """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
+    wait for the next."""
 
     def __init__(self, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]) -> None:
         super().__init__(path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._work = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -159,9 +160,9 @@ class EmbeddedLog(FollowedLog):
 
     def _enqueue(self, pending: _Pending) -> None:
         self._queue.append(pending)
-        self._queued_bytes += pending.cost
+        self.queued_bytes += pending.cost
         self._work.set()
-        if self._queued_bytes >= _QUEUED_BYTES:
+        if self.queued_bytes >= _QUEUED_BYTES:
             self._room.clear()
 
     async def _commit_forever(self) -> None:
@@ -178,13 +179,13 @@ class EmbeddedLog(FollowedLog):
         size = 0
         while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
             pending = self._queue.popleft()
-            self._queued_bytes -= pending.cost
+            self.queued_bytes -= pending.cost
             if not pending.synced.done():
                 batch.append(pending)
                 size += pending.cost
         if not self._queue:
             self._work.clear()
-        if self._queued_bytes < _QUEUED_BYTES:
+        if self.queued_bytes < _QUEUED_BYTES:
             self._room.set()
         return batch
 
@@ -228,7 +229,7 @@ class EmbeddedLog(FollowedLog):
         unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
         self._answer(self._queue, unknown)
         self._queue.clear()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._room.set()
 
     # -- failures, and what is looked after now and then

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+
+import xxhash
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.log import Batch, EventLog, Partition, Record, check_append
@@ -214,4 +215,4 @@ class View:
         return 1 + self._bits(partition, "gap", block) % _RUN
 
     def _bits(self, partition: Partition, purpose: str, number: int) -> int:
-        return zlib.crc32(f"{self._seed}/{partition}/{purpose}/{number}".encode())
+        return xxhash.xxh32_intdigest(f"{self._seed}/{partition}/{purpose}/{number}".encode())

@@ -172,7 +172,7 @@ def open_rocks(path: Path, access: AccessType) -> Rocks:
     except OSError as error:
         raise FatalError(f"log directory {path} cannot be made: {error}") from error
     except RocksError as error:
-        if "lock" in str(error).lower():
+        if "lock hold by" in str(error) or "While lock file" in str(error):
             raise FatalError(
                 f"log directory {path} is in use: one process owns an embedded log, others read beside it"
             ) from error

@@ -1,0 +1,243 @@
+"""What the embedded log does beyond the contract: ownership, group commit, its clock, retention, readers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from eventstore.embedded import KEPT_MS, EmbeddedLog
+from eventstore.errors import AppendRefused, FatalError, LogMismatch
+from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
+from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
+from tests.support.embedded import Clock
+from tests.support.virtual_loop import run_virtual
+
+ZONES_0 = Partition(ZONES, 0)
+ZONES_1 = Partition(ZONES, 1)
+REPLICAS_0 = Partition(REPLICAS, 0)
+INSTALLS_0 = Partition(INSTALLS, 0)
+HOUR_MS = KEPT_MS[REPLICAS]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[EmbeddedLog]:
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+        yield log
+
+
+# -- ownership and damage
+
+
+async def test_a_second_owner_is_refused_by_the_name_of_the_directory(log: EmbeddedLog, tmp_path: Path) -> None:
+    with pytest.raises(FatalError, match=f"{tmp_path / 'log'} is in use"):
+        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()):
+            pass
+    await put(log, ZONES_0, b"v")
+
+
+async def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FatalError, match=f"{tmp_path / 'file'}"):
+        async with EmbeddedLog.open(tmp_path / "file", partition_count=2, now_ms=clock):
+            pass
+
+
+async def test_a_refused_opening_lets_go_of_the_directory(tmp_path: Path, clock: Clock) -> None:
+    for partition_count in (2, 3, 2):
+        try:
+            async with EmbeddedLog.open(tmp_path / "log", partition_count=partition_count, now_ms=clock) as log:
+                await put(log, ZONES_0, b"v")
+        except LogMismatch:
+            assert partition_count == 3
+
+
+async def test_a_missing_record_is_damage_and_not_a_gap(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "log"
+    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+        await put(log, ZONES_0, *numbered("v", 10))
+    db = Rdict(str(path), Options(raw_mode=True))
+    del db[next(key for key in db.keys() if isinstance(key, bytes) and key.endswith(b"\x05"))]  # noqa: SIM118
+    db.close()
+    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+        with pytest.raises(LogMismatch, match="record 5 of zones/0 is missing"):
+            await read_all(log, ZONES_0)
+
+
+async def test_appends_to_a_removed_directory_are_not_acknowledged(log: EmbeddedLog, tmp_path: Path) -> None:
+    await put(log, ZONES_0, b"v")
+    shutil.rmtree(tmp_path / "log")
+    with pytest.raises(LogMismatch, match="removed or re-created"):
+        await log.append(ZONES_0, b"zone", b"lost")
+
+
+# -- appends
+
+
+async def test_appends_that_wait_share_one_sync(log: EmbeddedLog) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for i in range(400):
+            tasks.create_task(log.append(ZONES_0, b"zone", b"%d" % i))
+    assert 1 <= log.batches <= 4
+    assert log.record_count() == 400
+
+
+async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for i in range(80):
+            tasks.create_task(log.append(ZONES_0, b"zone", b"%02d" % i + bytes(900_000), timeout_s=60))
+        await asyncio.sleep(0)
+        assert log.queued_bytes < 34 << 20
+    assert log.record_count() == 80
+    assert log.queued_bytes == 0
+
+
+async def test_append_time_never_goes_back(tmp_path: Path, clock: Clock) -> None:
+    times = (5_000, 4_000, 6_000, 1_000)
+    for ms in times:
+        clock.ms = ms
+        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+            await put(log, ZONES_0, b"v")
+            records = await read_all(log, ZONES_0)
+    assert [record.timestamp_ms for record in records] == [5_000, 5_000, 6_000, 6_000]
+
+
+async def test_sizes_are_those_of_the_log(log: EmbeddedLog) -> None:
+    await put(log, ZONES_0, *[bytes(10_000)] * 20)
+    assert log.record_count() == 20
+    assert 200_000 < log.size_bytes() < 400_000
+
+
+# -- reads
+
+
+async def test_a_long_partition_starves_no_short_one(log: EmbeddedLog) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for i in range(3_000):
+            tasks.create_task(log.append(ZONES_0, b"zone", b"%d" % i))
+        tasks.create_task(log.append(ZONES_1, b"zone", b"short"))
+    async with aclosing(log.read({ZONES_0: 0, ZONES_1: 0})) as batches:
+        first, second = await anext(batches), await anext(batches)
+    assert {first[0], second[0]} == {ZONES_0, ZONES_1}
+    assert max(len(first[1]), len(second[1])) < 1_000
+
+
+async def test_a_batch_is_bounded_in_bytes(log: EmbeddedLog) -> None:
+    await put(log, ZONES_0, *[bytes(200_000)] * 20)
+    async with aclosing(log.read({ZONES_0: 0})) as batches:
+        sizes = [sum(len(record.value) for record in (await anext(batches))[1]) for _ in range(3)]
+    assert max(sizes) <= 1_000_000
+
+
+async def test_a_reader_that_others_wait_for_lets_them_run(log: EmbeddedLog) -> None:
+    await put(log, ZONES_0, *[bytes(100_000)] * 50)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await read_all(log, ZONES_0)
+    task.cancel()
+    assert turns >= 5
+
+
+# -- retention
+
+
+async def _beacons_of_three_hours(path: Path) -> tuple[list[int], int, int]:
+    clock = Clock()
+    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+        start = clock.ms
+        for _ in range(18):
+            for partition in (REPLICAS_0, INSTALLS_0, ZONES_0):
+                await put(log, partition, b"v")
+            clock.ms += HOUR_MS // 6
+            await asyncio.sleep(HOUR_MS / 6_000)
+        await asyncio.sleep(HOUR_MS / 6_000)
+        kept = [record.timestamp_ms - start for record in await read_all(log, REPLICAS_0)]
+        return kept, await log.begin(INSTALLS_0), await log.begin(ZONES_0)
+
+
+def test_beacons_stay_for_an_hour_and_reports_for_longer(tmp_path: Path) -> None:
+    kept, installs, zones = run_virtual(_beacons_of_three_hours(tmp_path / "log"))
+    assert kept == [HOUR_MS // 6 * i for i in range(11, 18)]
+    assert (installs, zones) == (0, 0)
+
+
+async def test_the_last_record_stays_for_it_says_where_the_next_goes(tmp_path: Path, clock: Clock) -> None:
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+        await put(log, REPLICAS_0, *numbered("v", 5))
+        log.expire(REPLICAS_0, 5)
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+        assert (await log.begin(REPLICAS_0), await log.end(REPLICAS_0)) == (4, 5)
+        await put(log, REPLICAS_0, b"next")
+        assert [(r.offset, r.value) for r in await read_all(log, REPLICAS_0)] == [(4, b"v-4"), (5, b"next")]
+
+
+async def test_a_reader_that_retention_overtakes_is_told(log: EmbeddedLog) -> None:
+    await put(log, REPLICAS_0, *numbered("v", 10))
+    async with aclosing(log.read({REPLICAS_0: 0})) as batches:
+        log.expire(REPLICAS_0, 6)
+        with pytest.raises(LogMismatch, match="position 0 of replicas/0"):
+            await anext(batches)
+
+
+# -- beside the owner
+
+
+async def test_a_secondary_reads_what_the_owner_has_and_goes_on_appending(log: EmbeddedLog, tmp_path: Path) -> None:
+    fleet = Partition(FLEET, 0)
+    await put(log, ZONES_0, b"before")
+    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+        assert beside.partition_count == 2
+        assert await read_all(beside, ZONES_0) == await read_all(log, ZONES_0)
+        async with aclosing(beside.read({fleet: 0})) as batches:
+            waiting = asyncio.ensure_future(anext(batches))
+            await put(log, fleet, b"later")
+            async with asyncio.timeout(10):
+                assert first_values((await waiting)[1]) == [b"later"]
+        with pytest.raises(AppendRefused, match="read beside its owner"):
+            await beside.append(ZONES_0, b"zone", b"v")
+    await put(log, ZONES_0, b"after")
+
+
+async def test_a_secondary_follows_over_flushes(log: EmbeddedLog, tmp_path: Path) -> None:
+    values = [b"%03d" % i + i.to_bytes(2, "big") * 150_000 for i in range(100)]
+    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+        reading = asyncio.create_task(read_to_end(beside, {ZONES_0: 0}, {ZONES_0: len(values)}))
+        await put(log, ZONES_0, *values)
+        async with asyncio.timeout(20):
+            assert first_values((await reading)[ZONES_0]) == values
+    assert len(list((tmp_path / "log").glob("*.sst"))) >= 1
+
+
+async def test_a_secondary_notices_a_recreated_directory(log: EmbeddedLog, tmp_path: Path) -> None:
+    await put(log, ZONES_0, b"v")
+    async with EmbeddedLog.secondary(tmp_path / "log") as beside, aclosing(beside.read({ZONES_0: 1})) as batches:
+        await log.close()
+        shutil.rmtree(tmp_path / "log")
+        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()):
+            async with asyncio.timeout(10):
+                with pytest.raises(LogMismatch, match="re-created"):
+                    await anext(batches)
+
+
+async def test_a_secondary_of_nothing_is_refused_and_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FatalError, match="holds no log"):
+        async with EmbeddedLog.secondary(tmp_path / "none"):
+            pass
+    assert not (tmp_path / "none").exists()
