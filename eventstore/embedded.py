@@ -15,19 +15,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from rocksdict import AccessType
 
-from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
+from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.following import FollowedLog
 from eventstore.log import INSTALLS, REPLICAS, Partition, check_append
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
+from eventstore.secondary import SecondaryLog
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,6 @@ _QUEUED_RECORD_BYTES = 256
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
-_CATCH_UP_S = 0.1
 _DAY_MS = 86_400_000
 
 KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS}
@@ -95,26 +94,9 @@ class EmbeddedLog(FollowedLog):
             await log.close()
 
     @staticmethod
-    @asynccontextmanager
-    async def secondary(path: Path) -> AsyncIterator[SecondaryLog]:
+    def secondary(path: Path) -> AbstractAsyncContextManager[SecondaryLog]:
         """Read the log in this directory beside its owner, which may be another process, or none."""
-        if not (path / "CURRENT").exists():
-            raise FatalError(f"log directory {path} holds no log")
-        with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
-            rocks = open_rocks(path, AccessType.secondary(scratch))
-            try:
-                header = rocks.header()
-                if header is None:
-                    raise FatalError(f"log directory {path} holds no log yet")
-                check_header(path, header, header.partition_count)
-                log = SecondaryLog(path, rocks, header.partition_count)
-            except BaseException:
-                rocks.close()
-                raise
-            try:
-                yield log
-            finally:
-                await log.close()
+        return SecondaryLog.open(path)
 
     async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
         check_append(partition, key, value, self._partition_count)
@@ -133,15 +115,15 @@ class EmbeddedLog(FollowedLog):
 
     async def close(self) -> None:
         self._end(LogUnavailable(f"log directory {self._path} is closed"))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
         rocks, self._rocks = self._rocks, None
         if rocks is not None:
             try:
                 rocks.close()
             except RocksError as error:
                 _log.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     def expire(self, partition: Partition, position: int) -> None:
         """Drop the records before `position`, but for the last one: it says where the next one goes."""
@@ -169,8 +151,12 @@ class EmbeddedLog(FollowedLog):
         while True:
             await self._work.wait()
             batch = self._take()
-            if batch:
-                self._commit(batch)
+            try:
+                if batch:
+                    self._commit(batch)
+            except BaseException:
+                self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
+                raise
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
@@ -294,46 +280,6 @@ class EmbeddedLog(FollowedLog):
         except Exception as error:
             self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
             _log.exception("log directory %s: stopped by a bug", self._path)
-
-
-class SecondaryLog(FollowedLog):
-    """The same log as another process sees it: read-only, some tenths of a second behind its owner.
-
-    It may show what the owner has written and not acknowledged yet.
-    """
-
-    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
-        super().__init__(path, rocks, partition_count)
-        self._task = asyncio.create_task(self._catch_up_forever())
-
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        raise AppendRefused(f"log directory {self._path} is read beside its owner: it takes no records from here")
-
-    async def close(self) -> None:
-        self._end(LogUnavailable(f"log directory {self._path} is closed"))
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        rocks, self._rocks = self._rocks, None
-        if rocks is not None:
-            rocks.close()
-
-    async def _catch_up_forever(self) -> None:
-        while self._ended is None:
-            await asyncio.sleep(_CATCH_UP_S)
-            self._check_directory()
-            try:
-                self._catch_up()
-            except LogMismatch as error:
-                self._end(error)
-            except RocksError as error:
-                self._end(LogUnavailable(f"log directory {self._path} cannot be followed: {error}"))
-
-    def _catch_up(self) -> None:
-        assert self._rocks is not None
-        if not self._rocks.catch_up():
-            return
-        self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
-        self._announce()
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
@@ -70,8 +70,12 @@ class FollowedLog:
 
     def size_bytes(self) -> int:
         """What the log takes on disk."""
+        total = 0
         with os.scandir(self._path) as entries:
-            return sum(entry.stat().st_size for entry in entries if entry.is_file())
+            for entry in entries:
+                with suppress(FileNotFoundError):  # RocksDB deletes files that it has replaced
+                    total += entry.stat().st_size
+        return total
 
     def _first_at(self, partition: Partition, time_ms: int) -> int:
         low, high, _ = self._bounds_of(partition)

@@ -12,7 +12,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from eventstore.embedded import KEPT_MS, EmbeddedLog
-from eventstore.errors import AppendRefused, FatalError, LogMismatch
+from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch
 from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
 from tests.support.embedded import Clock
@@ -116,6 +116,20 @@ async def test_sizes_are_those_of_the_log(log: EmbeddedLog) -> None:
     await put(log, ZONES_0, *[bytes(10_000)] * 20)
     assert log.record_count() == 20
     assert 200_000 < log.size_bytes() < 400_000
+
+
+async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_path: Path) -> None:
+    def broken_clock() -> int:
+        raise ZeroDivisionError("no time")
+
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=broken_clock) as log:
+        reading = asyncio.create_task(read_to_end(log, {ZONES_0: 0}, {ZONES_0: 1}))
+        with pytest.raises(AppendUnknown):
+            await log.append(ZONES_0, b"zone", b"v", timeout_s=60)
+        with pytest.raises(FatalError, match="no time"):
+            await reading
+        with pytest.raises(FatalError, match="no time"):
+            await log.append(ZONES_0, b"zone", b"v")
 
 
 # -- reads
@@ -234,6 +248,13 @@ async def test_a_secondary_notices_a_recreated_directory(log: EmbeddedLog, tmp_p
             async with asyncio.timeout(10):
                 with pytest.raises(LogMismatch, match="re-created"):
                     await anext(batches)
+
+
+async def test_a_secondary_needs_no_owner(tmp_path: Path, clock: Clock) -> None:
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=clock) as log:
+        await put(log, ZONES_0, *numbered("v", 5))
+    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+        assert first_values(await read_all(beside, ZONES_0)) == numbered("v", 5)
 
 
 async def test_a_secondary_of_nothing_is_refused_and_makes_nothing(tmp_path: Path) -> None:
