@@ -32,7 +32,7 @@ from eventstore.secondary import SecondaryLog
 _log = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 500
-_BATCH_BYTES = 1 << 20
+_BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
