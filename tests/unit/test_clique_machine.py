@@ -100,6 +100,15 @@ class CliqueMachine(RuleBasedStateMachine):
         for node in nodes:
             self.claim("c1", node, age, -1)
 
+    @rule(nodes=st.permutations([f"n{number}" for number in range(6)]), count=st.integers(2, 6))
+    def storm(self, nodes: list[str], count: int) -> None:
+        """Some leave, and come back in another order."""
+        for node in nodes[:count]:
+            self.release("c1", node, 0)
+            self.no_index_changes_under_a_running_pod()
+        for node in sorted(nodes[:count]):
+            self.claim("c1", node, 3, -1)
+
     @rule(clique=CLIQUES, node=NODES, age=st.sampled_from([0, 0, 0, 2, 3]))
     def release(self, clique: str, node: str, age: int) -> None:
         outcome = self.log.release(node, f"u{age}" if age else "", clique=clique)

@@ -1,0 +1,253 @@
+"""Rules of the clique fold beyond upstream's scenarios: capacity, incarnations, sessions, bounds, bad input."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.clique_state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
+from schemas.events import Envelope, Forwarded
+from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
+
+
+@pytest.fixture
+def log() -> CliqueLog:
+    return CliqueLog()
+
+
+def test_growth_serves_the_line_in_order_and_prefers_the_index_last_held(log: CliqueLog) -> None:
+    log.resize(4)
+    log.fill(4)
+    log.release("n3")
+    log.release("n2")
+    log.resize(2)
+    for node in ("x", "n3", "y"):
+        assert log.claim(node, f"new-{node}").code == "waiting"
+    log.resize(4)
+    assert log.indices() == {"n0": 0, "n1": 1, "x": 2, "n3": 3}
+    assert log.line() == ["y"]
+
+
+def test_a_capacity_below_an_index_in_use_is_refused(log: CliqueLog) -> None:
+    log.fill(5)
+    outcome = log.resize(4)
+    assert outcome.code == "refused"
+    assert outcome.reason == "capacity: 4 is too small for index 4, held by node 'n4'"
+    assert log.view().capacity == 18
+    log.release("n4")
+    assert log.resize(4).code == "done"
+
+
+@pytest.mark.parametrize("capacity", [0, -1, MAX_CAPACITY + 1, 1 << 62])
+def test_a_capacity_out_of_range_is_refused(log: CliqueLog, capacity: int) -> None:
+    assert log.resize(capacity).reason == f"capacity: {capacity} must be from 1 to {MAX_CAPACITY}"
+    assert log.state.cliques == {}
+
+
+def test_a_place_in_line_ends_with_its_pod(log: CliqueLog) -> None:
+    log.resize(1)
+    log.claim("holder", "u")
+    assert [log.claim(node, "u1").place for node in ("a", "b", "c")] == [1, 2, 3]
+    log.release("b", "a-pod-of-before")
+    assert log.line() == ["a", "b", "c"]
+    assert log.claim("a", "u2").place == 3
+    log.release("b", "u1")
+    assert log.line() == ["c", "a"]
+    assert log.claim("c", "u1").place == 1
+
+
+def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
+    log.claim("a", "new", created_ms=START_MS + 5, address="10.0.0.5")
+    before = rows_of(log.state)
+    outcome = log.claim("a", "old", created_ms=START_MS + 4, address="10.0.0.4")
+    assert outcome.code == "refused"
+    assert outcome.reason == "uid: 'old' is older than 'new', the newest known of node 'a'"
+    assert log.release("a", "old").code == "done"
+    assert log.ready("a", uid="old").code == "refused"
+    assert log.hear("a", "s", uid="old").code == "refused"
+    assert rows_of(log.state) == before
+    log.release("a", "new")
+    assert log.claim("a", "old", created_ms=START_MS + 4).code == "refused"
+
+
+def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliqueLog) -> None:
+    """Kubernetes' creation times have whole seconds, and uids no order."""
+    log.claim("a", "z", created_ms=START_MS)
+    log.claim("a", "b", created_ms=START_MS)
+    assert log.view().members[0].uid == "b"
+    assert log.claim("a", "z", created_ms=START_MS, statement=True, said_ms=START_MS).code == "refused"
+    assert log.view().members[0].uid == "b"
+
+
+def test_a_claim_without_a_uid_is_its_own_incarnation(log: CliqueLog) -> None:
+    assert log.claim("a").index == 0
+    first = log.view().members[0].uid
+    assert first == "id-0"
+    assert log.claim("a").index == 0
+    assert log.view().members[0].uid == "id-1"
+
+
+def test_an_incarnation_from_the_future_is_refused(log: CliqueLog) -> None:
+    outcome = log.claim("a", "u", created_ms=START_MS + 3_600_000)
+    assert outcome.code == "refused"
+    assert outcome.reason.startswith(f"created_ms: {START_MS + 3_600_000} must not be more than a minute after")
+
+
+def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: CliqueLog) -> None:
+    log.resize(1, "c")
+    log.claim("a", "u1", address="10.0.0.1")
+    log.claim("b", "v1", address="10.0.0.2")
+    log.claim("other", "w", clique="c2")
+    assert log.claim("a", "u2", clique="c2", wish=0).code == "refused"
+    assert log.indices() == {"a": 0}
+    assert log.claim("a", "u2", clique="c2", address="10.0.0.2").index == 1
+    assert log.indices() == {"b": 0}
+    assert log.view().members[0].address == ""
+    assert log.view("c2").members[1].address == "10.0.0.2"
+
+
+def test_an_address_is_kept_unless_another_is_given(log: CliqueLog) -> None:
+    log.claim("a", "u", address="2001:db8::1")
+    log.ready("a")
+    log.claim("a", "u", address="2001:DB8:0::1")
+    assert (log.view().members[0].address, log.view().members[0].ready) == ("2001:db8::1", True)
+    log.claim("a", "u")
+    assert log.view().members[0].address == "2001:db8::1"
+    log.claim("a", "u", address="10.0.0.1")
+    assert (log.view().members[0].address, log.view().members[0].ready) == ("10.0.0.1", False)
+
+
+def test_a_session_that_is_not_the_newest_is_ignored(log: CliqueLog) -> None:
+    log.claim("a", "u")
+    log.hear("a", "s1", said_ms=START_MS + 10)
+    log.now_ms = START_MS + 100
+    log.hear("a", "s2", said_ms=START_MS + 20)
+    log.ready("a")
+    log.lose("a", "s1")
+    assert log.view().members[0].heard and log.view().members[0].ready
+    log.hear("a", "s1", said_ms=START_MS + 10)
+    log.lose("a", "s2")
+    log.hear("a", "s2", said_ms=START_MS + 20)
+    assert not log.view().members[0].heard
+    assert not log.view().members[0].ready
+
+
+def test_a_late_copy_of_readiness_is_ignored(log: CliqueLog) -> None:
+    log.claim("a", "u")
+    log.now_ms += 100
+    log.ready("a", True, said_ms=START_MS + 50)
+    log.ready("a", False, said_ms=START_MS + 60)
+    assert log.ready("a", True, said_ms=START_MS + 50).code == "refused"
+    assert not log.view().members[0].ready
+
+
+def test_a_fast_clock_does_not_silence_others(log: CliqueLog) -> None:
+    log.claim("a", "u")
+    log.ready("a", True, said_ms=START_MS + 3_600_000)
+    assert log.ready("a", False).code == "done"
+    assert not log.view().members[0].ready
+
+
+def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> None:
+    log.resize(1)
+    log.claim("a", "u")
+    log.claim("b", "v")
+    assert log.ready("b").reason == "node: 'b' waits for an index, so its daemon cannot be ready or not"
+    log.hear("b", "s")
+    log.release("a")
+    assert log.view().members[0].heard
+
+
+def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:
+    assert log.release("ghost").code == "done"
+    for outcome in (log.ready("ghost"), log.hear("ghost", "s"), log.lose("ghost", "s")):
+        assert outcome.reason == "node: 'ghost' has no index and no place in line of clique 'c'"
+    assert rows_of(log.state) == rows_of(CliqueLog().state)
+
+
+@pytest.mark.parametrize(
+    ("domain", "clique", "node", "address"),
+    [
+        ("a/b", "c", "n", ""),
+        ("", "c", "n", ""),
+        ("d", "c" * 129, "n", ""),
+        ("d", "c", "", ""),
+        ("d", "c", "a/b/c", ""),
+        ("d", "c", "n", "127.0.0.2"),
+        ("d", "c", "n", "nonsense"),
+    ],
+)
+def test_malformed_claims_are_refused(domain: str, clique: str, node: str, address: str) -> None:
+    log = CliqueLog(domain, clique)
+    outcome = log.claim(node, "u", address=address)
+    assert outcome.code == "refused"
+    assert " must be " in outcome.reason
+    assert log.state.cliques == {}
+
+
+def test_a_slash_cannot_reach_into_another_domain() -> None:
+    log = CliqueLog("d", "c")
+    log.claim("source/n", "u")
+    log.domain, log.clique = "d/c", "source"
+    log.release("n")
+    assert log.ready("n").code == "refused"
+    log.domain, log.clique = "d", "c"
+    assert log.indices() == {"source/n": 0}
+
+
+def test_an_event_of_another_topic_is_refused(log: CliqueLog) -> None:
+    assert log.append(Forwarded(Envelope("", "", "", 0), 1)).code == "refused"
+
+
+def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
+    log = CliqueLog(checked=False)
+    for number in range(MAX_LEFT + 2):
+        log.domain = f"domain-{number}"
+        log.claim("n", "u")
+        log.release("n")
+    assert len(log.state.members.rows) == len(log.state.cliques) == len(log.state.domains) == MAX_LEFT
+    assert "domain-1/c" not in log.state.cliques
+    assert "domain-2/c" in log.state.cliques
+
+
+def test_who_left_is_forgotten_oldest_first() -> None:
+    log = CliqueLog(checked=False)
+    log.resize(MAX_CAPACITY)
+    for number in range(MAX_LEFT_PER_CLIQUE + 2):
+        log.claim(f"n{number}", f"u{number}")
+        log.release(f"n{number}")
+    assert len(log.state.members.rows) == MAX_LEFT_PER_CLIQUE
+    assert "d/c/n1" not in log.state.members.rows
+    assert "d/c/n2" in log.state.members.rows
+    assert rows_of(reloaded(log.state)) == rows_of(log.state)
+
+
+def test_the_line_is_bounded() -> None:
+    log = CliqueLog(checked=False)
+    log.fill(18)
+    for number in range(MAX_LINE):
+        assert log.claim(f"w{number}", "u").code == "waiting"
+    outcome = log.claim("one-more", "u")
+    assert outcome.reason == f"clique: 'c' has {MAX_LINE} nodes in line, the most there may be"
+    assert log.claim("w7", "u").place == 8
+    log.release("n0")
+    assert log.claim("one-more", "u").code == "waiting"
+
+
+def test_the_largest_clique_fills_and_restarts() -> None:
+    log = CliqueLog(checked=False)
+    log.resize(MAX_CAPACITY)
+    for number in range(MAX_CAPACITY):
+        assert log.claim(f"n{number}", "u").index == number
+    assert log.claim("late", "u").place == 1
+    log.release("n2048")
+    check_invariants(log.state)
+    log.state = reloaded(log.state)
+    assert log.indices()["late"] == 2048
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_lowest_free(used: set[int]) -> None:
+    bitmap = sum(1 << index for index in used)
+    assert lowest_free(bitmap) == next(index for index in range(300) if index not in used)
