@@ -1,0 +1,58 @@
+"""What the demo found out, for a reader and for a script."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds from a join's append to the log until a DPU had applied its rule, over every DPU and change."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The result of a demo. `converged`: every DPU equals the log, which was folded afresh to know."""
+
+    nodes: int
+    zones: int
+    dpus: int
+    cliques: int
+    rules_per_zone: int
+    join_to_applied_ms: Latency
+    joins_per_second: float
+    log_records: int
+    log_bytes: int
+    replay_seconds: float
+    replay_records_per_second: float
+    converged: bool
+    digests_match: bool
+
+    @property
+    def is_good(self) -> bool:
+        return self.converged and self.digests_match
+
+    def as_json(self) -> dict[str, object]:
+        return dataclasses.asdict(self)
+
+    def as_text(self) -> str:
+        latency = self.join_to_applied_ms
+        rows = (
+            ("nodes", f"{self.nodes:,} in {self.zones:,} zones"),
+            ("DPUs", f"{self.dpus:,}, each with a rule for every node"),
+            ("cliques", f"{self.cliques:,}, their indices dense and unique"),
+            ("rules per zone", f"{self.rules_per_zone:,} prefixes, which cover exactly the nodes' addresses"),
+            ("join to applied", f"p50 {latency.p50:,.0f} ms, p99 {latency.p99:,.0f} ms, max {latency.max:,.0f} ms"),
+            ("joins per second", f"{self.joins_per_second:,.0f}"),
+            ("log", f"{self.log_records:,} records, {self.log_bytes / 1e6:,.1f} MB"),
+            ("replay", f"{self.replay_seconds:.2f} s, {self.replay_records_per_second:,.0f} records/s"),
+            ("every DPU equals the log", "yes" if self.converged else "no"),
+            ("folded afresh, same state", "yes" if self.digests_match else "no"),
+        )
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"  {name:<{width}}   {value}" for name, value in rows)
