@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hypothesis import given
@@ -58,7 +59,8 @@ def test_merging_replaces_what_upstream_wrote() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4_000), SLOTS), max_size=40))
 def test_signals_keep_apart_and_the_last_state_is_signalled(steps: list[tuple[int, tuple[str, ...]]]) -> None:
-    state, now_ms, sent, current = Reload(), 0, [], (FREE,) * 3
+    state, now_ms, sent = Reload(), 0, list[int]()
+    current: tuple[str, ...] = (FREE,) * 3
     for pause_ms, following in steps:
         due = now_ms + pause_ms
         if state.wake_ms is not None and state.wake_ms <= due:
@@ -73,7 +75,7 @@ def test_signals_keep_apart_and_the_last_state_is_signalled(steps: list[tuple[in
         assert is_due
     assert state.wake_ms is None
     assert all(now in (FREE, then) for now, then in zip(current, (*state.resolved, FREE, FREE, FREE), strict=False))
-    assert all(later - earlier >= WINDOW_MS for earlier, later in zip(sent, sent[1:], strict=False))
+    assert all(later - earlier >= WINDOW_MS for earlier, later in itertools.pairwise(sent))
 
 
 def test_a_peer_that_comes_back_at_its_address_needs_no_signal_until_names_were_read_without_it() -> None:
