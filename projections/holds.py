@@ -1,0 +1,159 @@
+"""Holds: what was over its budget and waits, and what becomes of it.
+
+A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a policy or of
+a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then),
+when one rejects it, or when a newer edit of the same thing takes its place. An approval quotes the hash of what was
+seen. Whoever asked for an edit may not approve it: it takes two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from eventstore.fold import DONE, At, Decision, Outcome, refused
+from projections.effects import hold_key
+from projections.fleet_state import ANY_ZONE, FleetState
+from projections.moves import Move, Weighed, weigh
+from projections.replanning import Edit, Proposal, losses, propose
+from projections.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of
+from schemas.events import HoldApproved, HoldRejected
+
+
+class Edited(NamedTuple):
+    """An edit is made: what it takes away, and the holds that it ends."""
+
+    proposal: Proposal
+    lost: Mapping[tuple[int, int], int]
+    ends: tuple[int, ...]
+
+
+class EditHeld(NamedTuple):
+    """An edit waits, instead of older ones of the same thing."""
+
+    hold: Hold
+    ends: tuple[int, ...]
+
+
+class HoldChanged(NamedTuple):
+    """A hold has a new row: approved once, or rejected."""
+
+    hold: Hold
+
+
+class HoldDropped(NamedTuple):
+    """An edit that waited will not be made."""
+
+    hold: int
+
+
+class Released(NamedTuple):
+    """What a hold of members kept may go."""
+
+    hold: int
+    weighed: Weighed
+
+
+def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold | None:
+    """The hold that weighed moves need, if anything of them is held that was not held before."""
+    fresh = any(part.hold < 0 and part.slot in weighed.retained for move in weighed.moves for part in move.outs)
+    if not fresh and not weighed.withheld:
+        return None
+    kind = next(kind for kind in KINDS if any(found == kind for found, _ in weighed.held))
+    lists = {number for _, number in weighed.held}
+    zones = sorted(name for name in state.zones.rows if state.list_number(name) in lists)
+    count = max(weighed.held.values())
+    reason = f"nodes: {count} addresses would be withdrawn at once, over the {kind} budget; what was allowed stays"
+    return Hold(
+        id=at.offset,
+        kind=kind,
+        subject="members",
+        reason=reason,
+        addresses=count,
+        nodes=0,
+        zones=tuple(zones[:MAX_SHOWN_ZONES]),
+        hash=bytes(16),
+        requested_by=actor,
+        since_ms=at.append_ms,
+    )
+
+
+def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edited | EditHeld, Outcome]:
+    """Make an edit within the budget; hold one that is over it."""
+    proposal = propose(state, edit, at.offset + 1)
+    lost = losses(state, proposal)
+    ends = tuple(_of_the_same(state, edit))
+    over = {pair: count for pair, count in lost.items() if state.exceeds("inferred", pair[0], count, at.time_ms)}
+    if not over:
+        return Edited(proposal, lost, ends), DONE
+    zones = sorted(name for name, pair in proposal.moves.items() if pair in over and name != ANY_ZONE)
+    what = f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
+    hold = Hold(
+        id=at.offset,
+        kind="inferred",
+        subject="policy" if edit.policy else "zone",
+        reason=f"{what} would withdraw {max(over.values())} addresses at once, over the inferred budget; it waits",
+        addresses=max(over.values()),
+        nodes=0,
+        zones=tuple(zones[:MAX_SHOWN_ZONES]),
+        hash=hash_of("edit", at.offset, *edit),
+        requested_by=actor,
+        since_ms=at.append_ms,
+        policy=edit.policy,
+        policy_after=edit.policy_after,
+        zone=edit.zone,
+        labels_after=edit.labels_after,
+    )
+    return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
+
+
+def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
+    """Holds of earlier edits of the same thing."""
+    for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id):
+        if hold.subject != "members" and (hold.policy, hold.zone) == (edit.policy, edit.zone):
+            yield hold.id
+
+
+def waiting_for(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) -> tuple[int, ...]:
+    """Holds of edits of a policy, or of a zone's labels."""
+    return tuple(_of_the_same(state, Edit(policy=policy, zone=zone)))
+
+
+def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
+    hold = state.holds.rows.get(hold_key(event.hold))
+    actor = event.envelope.actor
+    if hold is None:
+        return Decision(None, refused(f"hold: {event.hold} is not a hold that is open"))
+    if event.hold_hash != hold.hash:
+        return Decision(None, refused(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}"))
+    if hold.subject != "members" and actor == hold.requested_by:
+        return Decision(None, refused(f"principal: {actor!r} asked for this change, so others must approve it"))
+    approvals = tuple(dict.fromkeys((*hold.approvals, actor)))
+    if len(approvals) < APPROVALS:
+        reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
+        return Decision(HoldChanged(replace(hold, approvals=approvals, rejected_by="")), Outcome("done", reason))
+    if hold.subject == "members":
+        moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
+        return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True)), DONE)
+    edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
+    return Decision(Edited(propose(state, edit, at.offset + 1), {}, (hold.id,)), DONE)
+
+
+def _release(state: FleetState, name: str, hold: int) -> Move:
+    """Let go of what a hold keeps of a node, and take the state that it withholds."""
+    before, parts = state.members.rows[name], state.parts(name)
+    outs = tuple(part for part in parts if part.hold == hold)
+    stays = tuple(part for part in parts if part.hold != hold)
+    kind: Kind = "inferred"
+    return Move(name, kind, before, None if before.held else before, outs, stays, arrives=before.withheld == hold)
+
+
+def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
+    hold = state.holds.rows.get(hold_key(event.hold))
+    if hold is None:
+        return Decision(None, refused(f"hold: {event.hold} is not a hold that is open"))
+    if hold.subject == "members":
+        return Decision(HoldChanged(replace(hold, approvals=(), rejected_by=event.envelope.actor)), DONE)
+    return Decision(HoldDropped(hold.id), DONE)

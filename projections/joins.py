@@ -1,0 +1,207 @@
+"""MembershipChanged, decided and applied: the hot path of the fleet.
+
+A record counts only if it begins at fleet's mark for its zones partition, so whatever a forwarder says twice, or a
+zombie says late, drops out. Nearly all records of a burst hold only new names with new addresses: nothing can be lost
+by those, and they are taken in a few passes over whole columns. Any other record goes node by node (projections/moves).
+
+A node that shows up in two zones belongs to its newest incarnation, or to the one heard of last if they are equal; the
+other zone is told by what is handed down. Statements about an older incarnation do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+from eventstore.fold import DONE, At, Decision, Outcome, refused
+from projections.effects import note
+from projections.fleet_state import FleetState
+from projections.holds import member_hold
+from projections.membership import LEFT, PRESENT, Items, Member, Part, read_items
+from projections.moves import Move, Weighed, weigh
+from projections.roster import Address
+from projections.withdrawals import Hold, Kind
+from schemas.events import MembershipChanged
+
+
+class Source(NamedTuple):
+    """Where a record's changes come from: a zones partition, up to an offset, the earliest appended at a time."""
+
+    partition: int
+    to_offset: int
+    earliest_ms: int
+
+
+class Superseded(NamedTuple):
+    """An incarnation of a node that has a newer one elsewhere."""
+
+    zone: str
+    name: str
+    created_ms: int
+    uid: str
+
+
+class Joined(NamedTuple):
+    """Only new nodes, with addresses that nobody holds."""
+
+    source: Source
+    items: Items
+
+
+class Moved(NamedTuple):
+    """Anything else, weighed."""
+
+    source: Source
+    weighed: Weighed
+    superseded: Sequence[Superseded]
+    hold: Hold | None
+
+
+def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> Decision:
+    partition = event.cause_partition
+    mark = state.marks.get(partition, 0)
+    if not 0 <= partition < state.partition_count:
+        return _refused(f"cause_partition: {partition} must be one of the {state.partition_count} partitions")
+    if event.from_offset != mark:
+        return _refused(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
+    if event.to_offset <= event.from_offset:
+        return _refused(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
+    items = read_items(event)
+    if isinstance(items, str):
+        return _refused(items)
+    source = Source(partition, event.to_offset, event.earliest_ms)
+    if _all_new(state, items):
+        return Decision(Joined(source, items), DONE)
+    moves, superseded = _moves(state, items)
+    weighed = weigh(state, moves, at.time_ms)
+    hold = member_hold(state, weighed, event.envelope.actor, at)
+    outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
+    return Decision(Moved(source, weighed, superseded, hold), outcome)
+
+
+def _refused(reason: str) -> Decision:
+    return Decision(None, refused(reason))
+
+
+def _all_new(state: FleetState, items: Items) -> bool:
+    """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
+    if any(items.states) or not state.members.rows.keys().isdisjoint(items.names):
+        return False
+    for column in (items.addresses4, items.addresses6):
+        if column.given and (state.roster.holds_any(column.values) or _repeats(column.values)):
+            return False
+    return True
+
+
+def _repeats(values: Sequence[Address]) -> bool:
+    given = [value for value in values if value]
+    return len(set(given)) != len(given)
+
+
+def _moves(state: FleetState, items: Items) -> tuple[list[Move], list[Superseded]]:
+    moves: list[Move] = []
+    superseded: list[Superseded] = []
+    labels = [dict(sorted(found.items())) for found in items.label_sets]
+    for i, name in enumerate(items.names):
+        before = state.members.rows.get(name)
+        incarnation = (items.created_ms[i], items.uids[i])
+        if items.states[i] != PRESENT:
+            kind: Kind = "stated" if items.states[i] == LEFT else "inferred"
+            if before is not None and _is_about(before, items.zones[i], incarnation):
+                moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
+            continue
+        after = Member(
+            items.zones[i],
+            *incarnation,
+            items.addresses4.values[i],  # type: ignore[arg-type]
+            items.addresses6.values[i],  # type: ignore[arg-type]
+            labels[items.label_index[i]],
+            -1,
+            held=False,
+            withheld=-1,
+        )
+        if before is not None and not before.held and before.zone != after.zone:
+            newer = incarnation >= (before.created_ms, before.uid)
+            loser = before if newer else after
+            superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
+            if not newer:
+                continue
+        moves += _arrival(state, name, before, after)
+    return moves, superseded
+
+
+def _is_about(member: Member, zone: str, incarnation: tuple[int, str]) -> bool:
+    """Whether a leave means this member, and not one that went before or lives elsewhere."""
+    whichever = incarnation == (0, "")
+    newer = incarnation >= (member.created_ms, member.uid)
+    return not member.held and member.zone == zone and (newer or whichever)
+
+
+def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]:
+    """All that makes a node reachable now."""
+    parts = state.parts(name)
+    if member.slot < 0:
+        return parts
+    return (Part(-1, member.slot, member.address4, member.address6, member.labels), *parts)
+
+
+def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[Move]:
+    if before is None or before.held:
+        yield Move(name, "inferred", before, after, state.parts(name), (), arrives=True)
+        return
+    if (before.address4, before.address6, before.labels) != (after.address4, after.address6, after.labels):
+        yield Move(name, "inferred", before, after, _effective(state, name, before), (), arrives=True)
+        return
+    same = Member(
+        after.zone,
+        after.created_ms,
+        after.uid,
+        before.address4,
+        before.address6,
+        before.labels,
+        before.slot,
+        held=False,
+        withheld=before.withheld,
+    )
+    if same != before:
+        yield Move(name, "inferred", before, same, (), state.parts(name), arrives=False)
+
+
+def join(state: FleetState, change: Joined, at: At) -> None:
+    """Take new nodes, all at once."""
+    items = change.items
+    names, labels = items.names, state.labels
+    numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
+    label = [numbers[i] for i in items.label_index]
+    slots = state.roster.extend(names, items.addresses4, items.addresses6, label)
+    rows = map(
+        Member,
+        items.zones,
+        items.created_ms,
+        items.uids,
+        items.addresses4.values,
+        items.addresses6.values,
+        [labels.sets[number] for number in label],
+        slots,
+        repeat(False),
+        repeat(-1),
+    )
+    state.members.put_all(dict(zip(names, rows, strict=False)))
+    state.hear_of(items.zones)
+    _note_joined(state, change, label, at.offset + 1)
+
+
+def _note_joined(state: FleetState, change: Joined, label: list[int], version: int) -> None:
+    bits = state.labels.bits
+    columns = [column.values for column in (change.items.addresses4, change.items.addresses6) if column.given]
+    by_bits: dict[int, list[Address]] = {}
+    distinct = {bits[number] for number in set(label)}
+    for values in columns:
+        if len(distinct) == 1:
+            by_bits.setdefault(min(distinct), []).extend(filter(None, values))
+            continue
+        for address, number in zip(values, label, strict=True):
+            if address:
+                by_bits.setdefault(bits[number], []).append(address)
+    note(state, by_bits, {}, version, change.source.earliest_ms)

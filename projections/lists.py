@@ -1,0 +1,140 @@
+"""From policies to lists: what is in a zone's table, by content.
+
+A **set** is a rule and who its sources are; a **list** is the sets of a zone in order of precedence, and both are known
+by what they say, not by the policies that said it: zones with equal lists share everything, and policies of one zone
+with the same rule make one set (a device holds one set of prefixes per rule, and could not tell them apart).
+
+A `Plan` is everything that follows from the policies and the labels of zones alone. It gives each list a number and
+each set a bit: the sets that hold an address are an integer, and each list's verdict on that integer is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from projections.policies import Policy, Selector, matches, selector
+from projections.rules import Rule, precedence
+from projections.traffic import Traffic, allowed
+
+
+class SetKey(NamedTuple):
+    """A rule and its sources: whoever matches any of the selectors."""
+
+    rule: Rule
+    sources: tuple[Selector, ...]
+
+
+ListKey: TypeAlias = tuple[SetKey, ...]
+"""Sets in order of precedence, no two with the same rule."""
+
+Judge: TypeAlias = tuple[tuple[int, bool, int], ...]
+"""A list's sets in order: bit, whether it allows, classes of traffic it speaks of."""
+
+
+def text_of(key: SetKey) -> str:
+    """A set's key as the key of its saved row."""
+    return msgspec.json.encode(key).decode()
+
+
+def id_of(key: ListKey) -> str:
+    """A short name for a list, equal on every replica."""
+    return blake2b(msgspec.json.encode(key), digest_size=16).hexdigest()
+
+
+def list_of(policies: Iterable[Policy], zone_labels: Mapping[str, str]) -> ListKey:
+    """The list of a zone with these labels."""
+    sources: dict[Rule, set[Selector]] = {}
+    for policy in policies:
+        if matches(policy.zones, zone_labels):
+            sources.setdefault(policy.rule, set()).add(selector(policy.sources))
+    return tuple(SetKey(rule, _fewest(sources[rule])) for rule in sorted(sources, key=precedence))
+
+
+def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
+    return ((),) if () in selectors else tuple(sorted(selectors))
+
+
+class Plan:
+    """All lists under some policies, for zones with some labels (and for zones without any)."""
+
+    def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector]) -> None:
+        self.policies = tuple(policies)
+        found = {labels: list_of(self.policies, dict(labels)) for labels in sorted({(), *zone_labels})}
+        self.lists = tuple(dict.fromkeys(found.values()))
+        self.ids = tuple(id_of(key) for key in self.lists)
+        self.keys = tuple(dict.fromkeys(key for keys in self.lists for key in keys))
+        numbers = {key: number for number, key in enumerate(self.lists)}
+        self._number = {labels: numbers[key] for labels, key in found.items()}
+        bits = {key: bit for bit, key in enumerate(self.keys)}
+        self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
+        self._judges = self.judges(Traffic(key.rule for key in self.keys))
+        self._verdicts: tuple[dict[int, int], ...] = tuple({} for _ in self.lists)
+        self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def number_of(self, zone_labels: Mapping[str, str]) -> int:
+        """The number of the list of a zone with these labels, which the plan must have been made for."""
+        return self._number[selector(zone_labels)]
+
+    def set_bits(self, number: int) -> tuple[int, ...]:
+        """The sets of a list, as places in `keys`, in order of precedence."""
+        return self._bits[number]
+
+    def bits_of(self, labels: Mapping[str, str]) -> int:
+        """The sets, a bit each, that a node with these labels is in."""
+        bits = 0
+        for bit, key in enumerate(self.keys):
+            if any(matches(wanted, labels) for wanted in key.sources):
+                bits |= 1 << bit
+        return bits
+
+    def allows(self, number: int, bits: int) -> int:
+        """The classes of traffic that a list allows an address in these sets."""
+        verdicts = self._verdicts[number]
+        verdict = verdicts.get(bits)
+        if verdict is None:
+            verdict = verdicts[bits] = _verdict(self._judges[number], bits)
+        return verdict
+
+    def lost(self, before: int, after: int) -> tuple[int, ...]:
+        """The lists in which an address that moves between these sets loses something that was allowed."""
+        lists = self._lost.get((before, after))
+        if lists is None:
+            lists = tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
+            self._lost[before, after] = lists
+        return lists
+
+    def judges(self, traffic: Traffic) -> tuple[Judge, ...]:
+        """Each list as what a verdict needs of it."""
+        return tuple(
+            tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
+            for bits, keys in zip(self._bits, self.lists, strict=True)
+        )
+
+
+def _verdict(judge: Judge, bits: int) -> int:
+    return allowed((allows, mask) for bit, allows, mask in judge if bits & bit)
+
+
+def turned(
+    old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
+) -> dict[tuple[int, int], int]:
+    """How many addresses lose something in each move of zones from an old plan's list to a new plan's.
+
+    `held` counts addresses by the sets that hold them under the old and under the new plan.
+    """
+    traffic = Traffic(key.rule for key in (*old.keys, *new.keys))
+    olds, news = old.judges(traffic), new.judges(traffic)
+    counts: dict[tuple[int, int], int] = {}
+    for was, becomes in sorted(set(moves)):
+        if old.lists[was] == new.lists[becomes]:
+            continue
+        counts[was, becomes] = sum(
+            count
+            for (before, after), count in held.items()
+            if _verdict(olds[was], before) & ~_verdict(news[becomes], after)
+        )
+    return counts

@@ -1,0 +1,151 @@
+"""Members of the fleet, as rows, and MembershipChanged read into columns.
+
+A member's row is what its zone last said of it. What it makes reachable is kept apart, by slot (projections/roster.py):
+a member has a slot, unless a hold withholds its newest state; and former states that a hold keeps reachable, `Part`s,
+have slots of their own. A node that left but is kept stays a row, marked `held`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from projections.roster import Address, Column
+from projections.withdrawals import hash_of
+from schemas.events import MAX_ITEMS, MembershipChanged
+
+PRESENT, LEFT = 0, 1
+"""States of an item; 2 (inferred) and 3 (superseded) are leaves that nobody asked for."""
+
+_ZERO6 = bytes(16)
+
+
+class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node as its zone last described it.
+
+    `slot` is -1 if this state is not effective: because it left (`held`), or because taking it would withdraw more than
+    the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none.
+    """
+
+    zone: str
+    created_ms: int
+    uid: str
+    address4: int
+    address6: bytes
+    labels: dict[str, str]
+    slot: int
+    held: bool
+    withheld: int
+
+
+class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A former state of a node that stays reachable because of a hold (-1: the node's own present state)."""
+
+    hold: int
+    slot: int
+    address4: int
+    address6: bytes
+    labels: dict[str, str]
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """All former states of one node that are kept."""
+
+    parts: tuple[Part, ...]
+
+
+def held_items(name: str, member: Member | None, parts: Iterable[Part]) -> dict[int, bytes]:
+    """The holds that a node is in, each with a hash of what approving it would do to the node."""
+    items: dict[int, list[object]] = {}
+    for part in parts:
+        items.setdefault(part.hold, []).append((part.address4, part.address6, sorted(part.labels.items())))
+    if member is not None and member.withheld >= 0:
+        newest = ("becomes", member.address4, member.address6, sorted(member.labels.items()))
+        items.setdefault(member.withheld, []).append(newest)
+    return {hold: hash_of(name, item) for hold, item in items.items()}
+
+
+class Items(NamedTuple):
+    """A MembershipChanged, every column at full length."""
+
+    zones: Sequence[str]
+    names: list[str]
+    states: Sequence[int]
+    created_ms: Sequence[int]
+    uids: Sequence[str]
+    addresses4: Column
+    addresses6: Column
+    label_sets: list[dict[str, str]]
+    label_index: Sequence[int]
+
+
+T = TypeVar("T")
+
+
+def read_items(event: MembershipChanged) -> Items | str:
+    """The items of a record, or what is wrong with it, in one sentence."""
+    count = len(event.names)
+    fault = _fault(event, count)
+    if fault is not None:
+        return fault
+    return Items(
+        _full(event.zones, count),
+        event.names,
+        _full(event.states, count),
+        _full(event.created_ms or [0], count),
+        _full(event.uids or [""], count),
+        _column4(event.addresses4, count),
+        _column6(event.addresses6, count),
+        event.label_sets or [{}],
+        _full(event.label_index or [0], count),
+    )
+
+
+def _fault(event: MembershipChanged, count: int) -> str | None:
+    if count > MAX_ITEMS:
+        return f"names: {count} items are more than the {MAX_ITEMS} allowed"
+    if len(set(event.names)) != count:
+        return f"names: {count} items name {len(set(event.names))} nodes; a record names a node once"
+    for field in ("zones", "states", "created_ms", "uids", "label_index"):
+        length = len(getattr(event, field))
+        if length not in (1, count) and (length or field in ("zones", "states")):
+            return f"{field}: {length} entries for {count} names must be one for all or one each"
+    for field, width in (("addresses4", 4), ("addresses6", 16)):
+        length = len(getattr(event, field))
+        if length not in (0, width * count):
+            return f"{field}: {length} bytes for {count} names must be none or {width} a name"
+    if count and not 0 <= min(event.states) <= max(event.states) <= 3:
+        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to 3"
+    return _label_fault(event)
+
+
+def _label_fault(event: MembershipChanged) -> str | None:
+    sets = len(event.label_sets)
+    if event.label_index and not 0 <= min(event.label_index) <= max(event.label_index) < max(sets, 1):
+        return f"label_index: {max(event.label_index)} must be the number of one of the {sets} label sets"
+    if sets > 1 and not event.label_index:
+        return f"label_index: 0 entries for {sets} label sets; give each name its set"
+    return None
+
+
+def _full(column: Sequence[T], count: int) -> Sequence[T]:
+    return column if len(column) == count else list(repeat(column[0], count))
+
+
+def _column4(packed: bytes, count: int) -> Column:
+    if not packed:
+        return Column(list(repeat(0, count)), bytes(4 * count), given=False)
+    return Column(np.frombuffer(packed, ">u4").tolist(), packed, given=True)
+
+
+def _column6(packed: bytes, count: int) -> Column:
+    if not packed:
+        return Column(list(repeat(b"", count)), bytes(16 * count), given=False)
+    values: list[Address] = [packed[i : i + 16] for i in range(0, 16 * count, 16)]
+    if _ZERO6 in values:
+        values = [b"" if value == _ZERO6 else value for value in values]
+    return Column(values, packed, given=True)

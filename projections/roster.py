@@ -1,0 +1,209 @@
+"""Who holds which address: dense numbers for members, columns over them, and the holders of each address.
+
+Whoever makes an address reachable has a slot: a member, or the former state of one that a hold keeps. Slots are dense,
+the lowest free one goes first, and they never leave the fold. Columns over slots (addresses, label set) are plain
+arrays, which numpy reads in place, so a set's addresses are picked whole in milliseconds.
+
+An address is counted per holder and leaves with its last one. Nearly always it has one, so `_first` maps addresses to
+slots and `shared` lists all holders of the few that have several.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from projections.labels import Labels
+
+Address: TypeAlias = int | bytes
+"""IPv4 as an integer, IPv6 as 16 bytes."""
+
+
+def as_int(address: Address) -> int:
+    """An address as a number; 0 for none."""
+    return address if isinstance(address, int) else int.from_bytes(address, "big")
+
+
+class Column(NamedTuple):
+    """Addresses of one family, one per item (0 or b"" for none), and packed as they stand in a record."""
+
+    values: Sequence[Address]
+    packed: bytes
+    given: bool
+
+
+class Roster:
+    """Slots, columns and holders."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.names: list[str] = []
+        self.shared: dict[Address, tuple[int, ...]] = {}
+        self.label = array("i")
+        self._four = array("I")
+        self._six = array("Q")
+        self._first: dict[Address, int] = {}
+        self._free = BitMap()
+
+    def holds_any(self, addresses: Collection[Address]) -> bool:
+        """Whether anybody holds any of these."""
+        return not self._first.keys().isdisjoint(addresses)
+
+    def holders(self, address: Address) -> tuple[int, ...]:
+        """The slots that hold an address, in no particular order."""
+        several = self.shared.get(address)
+        if several is not None:
+            return several
+        first = self._first.get(address)
+        return () if first is None else (first,)
+
+    def bits(self, address: Address) -> int:
+        """The sets that an address is in."""
+        bits = 0
+        for slot in self.holders(address):
+            bits |= self.labels.bits[self.label[slot]]
+        return bits
+
+    def extend(self, names: Sequence[str], fours: Column, sixes: Column, labels: Sequence[int]) -> Sequence[int]:
+        """Slots for new members, none of whose addresses anybody holds."""
+        if self._free:
+            return [
+                self.put(name, four, six, label)
+                for name, four, six, label in zip(names, fours.values, sixes.values, labels, strict=True)
+            ]
+        slots = range(len(self.names), len(self.names) + len(names))
+        self.names += names
+        self.label.extend(labels)
+        self._four.frombytes(np.frombuffer(fours.packed, ">u4").astype(np.uint32).tobytes())
+        self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
+        for column in (fours, sixes):
+            if column.given:
+                self._first.update(zip(column.values, slots, strict=True))
+        self._first.pop(0, None)
+        self._first.pop(b"", None)
+        for label, count in Counter(labels).items():
+            self.labels.use(label, count)
+        return slots
+
+    def put(self, name: str, address4: Address, address6: Address, label: int) -> int:
+        """The lowest free slot, taken by somebody with these addresses and labels."""
+        if self._free:
+            slot = self._free.min()
+            self._free.remove(slot)
+        else:
+            slot = self._grow()
+        self.place(slot, name, address4, address6, label)
+        return slot
+
+    def place(self, slot: int, name: str, address4: Address, address6: Address, label: int) -> None:
+        """Fill a slot that is empty."""
+        self.names[slot] = name
+        self.label[slot] = label
+        self._four[slot] = as_int(address4)
+        self._six[2 * slot], self._six[2 * slot + 1] = divmod(as_int(address6), 1 << 64)
+        self.labels.use(label, 1)
+        for address in (address4, address6):
+            if address:
+                self._hold(address, slot)
+
+    def drop(self, slot: int, address4: int, address6: bytes) -> None:
+        """Empty a slot, whose addresses these are."""
+        for address in (address4, address6):
+            if address:
+                self._release(address, slot)
+        self.labels.use(self.label[slot], -1)
+        self.label[slot], self._four[slot] = -1, 0
+        self._six[2 * slot] = self._six[2 * slot + 1] = 0
+        self.names[slot] = ""
+        self._free.add(slot)
+
+    def reserve(self, count: int) -> None:
+        """Empty slots up to `count`, all free; for filling by `place`, then `settle_free`."""
+        while len(self.names) < count:
+            self._grow()
+
+    def settle_free(self) -> None:
+        """Take all empty slots as free, after rows were loaded."""
+        self._free = BitMap(np.flatnonzero(np.asarray(self.label) < 0).astype(np.uint32))
+
+    def addresses4(self, picked: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+        """IPv4 addresses of the picked slots; they may repeat."""
+        found: npt.NDArray[np.uint32] = np.asarray(self._four, np.uint32)[picked]
+        return found[found > 0]
+
+    def addresses6(self, picked: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Upper and lower halves of the IPv6 addresses of the picked slots; they may repeat."""
+        found = np.asarray(self._six, np.uint64).reshape(-1, 2)[picked]
+        found = found[(found != 0).any(axis=1)]
+        return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1])
+
+    def in_set(self, bit: int) -> npt.NDArray[np.bool_]:
+        """Which slots are in a set."""
+        label = np.asarray(self.label, np.int32)
+        picked = self.labels.groups_in(bit)
+        if not len(picked):
+            return np.zeros(len(label), np.bool_)
+        found: npt.NDArray[np.bool_] = picked[self.labels.groups_of(label)] & (label >= 0)
+        return found
+
+    def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
+        """How many addresses the holders of each combination of label sets hold; mostly one set, alone."""
+        label, each = self._used()
+        totals = np.bincount(label, weights=each).astype(np.int64)
+        counts: dict[tuple[int, ...], int] = {
+            (number,): int(totals[number]) for number in np.flatnonzero(totals).tolist()
+        }
+        for slots in self.shared.values():
+            numbers = tuple(sorted(self.label[slot] for slot in slots))
+            for number in numbers:
+                counts[number,] -= 1
+            counts[numbers] = counts.get(numbers, 0) + 1
+        return counts
+
+    def count_by_bits(self) -> Mapping[int, int]:
+        """How many addresses are in each combination of sets."""
+        label, each = self._used()
+        totals = np.bincount(self.labels.groups_of(label), weights=each, minlength=len(self.labels.group_bits))
+        counts = dict(zip(self.labels.group_bits, totals.astype(np.int64).tolist(), strict=True))
+        for address, slots in self.shared.items():
+            for slot in slots:
+                counts[self.labels.bits[self.label[slot]]] -= 1
+            bits = self.bits(address)
+            counts[bits] = counts.get(bits, 0) + 1
+        return counts
+
+    def _used(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The label sets of all taken slots, and how many addresses each slot has."""
+        label = np.asarray(self.label, np.int32)
+        four = np.asarray(self._four, np.uint32) != 0
+        six = np.asarray(self._six, np.uint64).reshape(-1, 2).any(axis=1)
+        taken = label >= 0
+        return label[taken], (four.astype(np.int64) + six)[taken]
+
+    def _grow(self) -> int:
+        self.names.append("")
+        self.label.append(-1)
+        self._four.append(0)
+        self._six.extend((0, 0))
+        return len(self.names) - 1
+
+    def _hold(self, address: Address, slot: int) -> None:
+        first = self._first.setdefault(address, slot)
+        if first != slot:
+            self.shared[address] = (*self.shared.get(address, (first,)), slot)
+
+    def _release(self, address: Address, slot: int) -> None:
+        several = self.shared.pop(address, None)
+        if several is None:
+            del self._first[address]
+            return
+        left = tuple(other for other in several if other != slot)
+        self._first[address] = left[0]
+        if len(left) > 1:
+            self.shared[address] = left
