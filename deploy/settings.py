@@ -63,8 +63,8 @@ class Settings(BaseModel):
     topic_prefix: str = Field(
         "dpuplane", pattern=r"^[A-Za-z0-9_-]{1,100}$", description="What the names of this plane's topics begin with."
     )
-    partitions: int = Field(
-        12, ge=1, le=1_000, description="Partitions of a new log's zones, cliques and installs; they never change."
+    partitions: int | None = Field(
+        None, ge=1, le=1_000, description="Partitions of a new log: 12 if not given. An existing log keeps its own."
     )
     role: Role = Field("all", description="What this process does. With `data` it is always `all`.")
     zones: str = Field("", description="Z,... that the relay serves; empty for every zone.")

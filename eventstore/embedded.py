@@ -25,7 +25,7 @@ from rocksdict import AccessType
 
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.following import FollowedLog
-from eventstore.log import INSTALLS, REPLICAS, Partition, check_append
+from eventstore.log import DEFAULT_PARTITION_COUNT, INSTALLS, REPLICAS, Partition, check_append
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.secondary import SecondaryLog
 
@@ -75,16 +75,23 @@ class EmbeddedLog(FollowedLog):
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, *, partition_count: int, now_ms: Callable[[], int]) -> AsyncIterator[EmbeddedLog]:
-        """Own the log in this directory, made if it is missing. FatalError if another process owns it."""
+    async def open(
+        cls, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
+    ) -> AsyncIterator[EmbeddedLog]:
+        """Own the log in this directory, made if it is missing. FatalError if another process owns it.
+
+        A new log gets `partition_count` partitions, or the default count. An existing one must have as many; without a
+        count it keeps its own.
+        """
         rocks = open_rocks(path, AccessType.read_write())
         try:
             header = rocks.header()
             if header is None:
-                rocks.write_header(partition_count)
+                count = partition_count or DEFAULT_PARTITION_COUNT
+                rocks.write_header(count)
             else:
-                check_header(path, header, partition_count)
-            log = cls(path, rocks, partition_count, now_ms)
+                count = check_header(path, header, partition_count)
+            log = cls(path, rocks, count, now_ms)
         except BaseException:
             rocks.close()
             raise

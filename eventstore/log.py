@@ -32,6 +32,10 @@ MAX_RECORD_BYTES = 1 << 20
 """Key and value of one record together, on every engine alike."""
 
 
+DEFAULT_PARTITION_COUNT = 12
+"""Partitions of a new log's keyed topics. Unlike a table of nodes, this number can never grow."""
+
+
 class Partition(NamedTuple):
     """A partition by its topic's short name (without the plane's prefix) and number."""
 

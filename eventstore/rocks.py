@@ -179,15 +179,16 @@ def open_rocks(path: Path, access: AccessType) -> Rocks:
         raise FatalError(f"log directory {path} cannot be opened: {error}") from error
 
 
-def check_header(path: Path, header: Header, partition_count: int) -> None:
-    """Raise LogMismatch if the directory holds another kind of log than the one that is wanted."""
+def check_header(path: Path, header: Header, partition_count: int | None) -> int:
+    """The partition count of the log; raises LogMismatch if it is another kind of log than the one that is wanted."""
     if header.format != _FORMAT:
         raise LogMismatch(f"log directory {path} has format {header.format}; this program reads format {_FORMAT}")
-    if header.partition_count != partition_count:
+    if partition_count is not None and header.partition_count != partition_count:
         raise LogMismatch(
             f"log directory {path} has {header.partition_count} partitions, not {partition_count}: "
             "the count is fixed when a log is made"
         )
+    return header.partition_count
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class SecondaryLog(FollowedLog):
                 header = rocks.header()
                 if header is None:
                     raise FatalError(f"log directory {path} holds no log yet")
-                check_header(path, header, header.partition_count)
+                check_header(path, header, None)
                 log = cls(path, rocks, header.partition_count)
             except BaseException:
                 rocks.close()

@@ -45,7 +45,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(flags: dict[str, object], says: str) -> None:
-    with pytest.raises(BadSettings, match="(?s).*") as caught:
+    with pytest.raises(BadSettings) as caught:
         load_settings(flags, None, {})
     assert says in str(caught.value)
 
@@ -70,7 +70,7 @@ def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str
 def test_an_empty_config_file_changes_nothing(tmp_path: Path) -> None:
     config = tmp_path / "plane.yaml"
     config.write_text("")
-    assert load_settings({"data": "d"}, config, {}).partitions == 12
+    assert load_settings({"data": "d"}, config, {}).partitions is None
 
 
 @pytest.mark.parametrize("address", [Address("127.0.0.1", 0), Address("::1", 7080), Address("localhost", 1)])

@@ -1,0 +1,82 @@
+"""Opens what a process stands on: the log its settings name, and the place where its folds are saved."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.settings import Settings
+from eventstore.embedded import EmbeddedLog
+from eventstore.kafka import KafkaLog
+from eventstore.log import EventLog
+from eventstore.rocks_store import RocksStore
+from eventstore.snapshots import MemoryStore, Store
+
+LOG_FOLDER = "log"
+STATE_FOLDER = "state"
+
+
+class LogPlace(NamedTuple):
+    """Where a log is: a folder, or a Kafka cluster and the prefix of the topics there."""
+
+    data: Path | None
+    kafka: str = ""
+    topic_prefix: str = ""
+
+    def __str__(self) -> str:
+        return str(self.data) if self.data is not None else f"{self.topic_prefix}.* on {self.kafka}"
+
+
+def place_of(settings: Settings) -> LogPlace:
+    """Where the settings' log is."""
+    return LogPlace(settings.data, settings.kafka, settings.topic_prefix)
+
+
+@asynccontextmanager
+async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> AsyncIterator[EventLog]:
+    """The log to append to; made if it is not there and this process may make it."""
+    if settings.data is not None:
+        folder = settings.data / LOG_FOLDER
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
+            yield embedded
+        return
+    creates = settings.role in ("all", "api")
+    async with KafkaLog.open(
+        settings.kafka,
+        topic_prefix=settings.topic_prefix,
+        partition_count=settings.partitions,
+        rng=rng,
+        create=creates,
+    ) as kafka:
+        yield kafka
+
+
+@asynccontextmanager
+async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[EventLog]:
+    """The log to read, beside whoever owns it. Raises LogMismatch or LogUnavailable if there is none."""
+    if place.data is not None:
+        async with EmbeddedLog.secondary(place.data / LOG_FOLDER) as secondary:
+            yield secondary
+        return
+    async with KafkaLog.open(place.kafka, topic_prefix=place.topic_prefix, rng=rng, create=False) as kafka:
+        yield kafka
+
+
+@contextmanager
+def open_store(settings: Settings) -> Iterator[Store]:
+    """Where the folds are saved: the `state` folder, one inside `data`, or memory if the settings name neither."""
+    folder = settings.state or (settings.data / STATE_FOLDER if settings.data else None)
+    store: Store = MemoryStore() if folder is None else _rocks(folder, settings.name)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _rocks(folder: Path, owner: str) -> Store:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return RocksStore(folder, owner)

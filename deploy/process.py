@@ -1,0 +1,86 @@
+"""One process of the plane from its start to its end: the event loop, signals, the ready line, and the exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import uvloop
+
+from deploy.plane import Plane
+from deploy.settings import Settings
+from eventstore.errors import PlaneError
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 4.5
+"""A clean end takes no longer than this; what still hangs then is left behind."""
+
+
+def now_ms() -> int:
+    """Wall clock, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def run_process(settings: Settings) -> int:
+    """Run until a signal; returns the exit status: 0 for a clean end, 3 if the plane could not start or go on."""
+    return run_until_signal(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    rng = random.Random(settings.seed)
+    async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
+        await plane.ready()
+        gc.collect()
+        gc.freeze()  # what was loaded lives long: the collector need not walk it again
+        sys.stdout.write(f"ready {plane.addresses_text()}\n")
+        sys.stdout.flush()
+        await plane.wait()
+
+
+def run_until_signal(main: Coroutine[Any, Any, None]) -> int:
+    """Run `main` on a fast loop; SIGTERM and SIGINT cancel it, and it gets SHUTDOWN_SECONDS to end cleanly."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_until_signal(main))
+
+
+async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    running = asyncio.ensure_future(main)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not running.done():
+        log.info("stopping")
+        running.cancel()
+        await asyncio.wait({running}, timeout=SHUTDOWN_SECONDS)
+        if not running.done():
+            log.error("did not end in time", extra={"seconds": SHUTDOWN_SECONDS})
+            return 3
+    return _status(running)
+
+
+def _status(ended: asyncio.Future[None]) -> int:
+    if ended.cancelled():
+        return 0
+    error = ended.exception()
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    match error:
+        case None:
+            return 0
+        case PlaneError() | OSError():
+            sys.stderr.write(f"dpuplane: {error}\n")
+        case _:
+            log.critical("stopped by a bug", exc_info=error)
+    return 3
