@@ -30,7 +30,7 @@ from projections.clique_state import (
     lowest_free,
     split_key,
 )
-from projections.names import BadAddress, check_clique, check_name, check_text, parse_address, shown
+from projections.names import BadAddress, check_clique, check_name, check_uid, parse_address, shown
 from schemas.events import Envelope, IndexClaimed
 
 MAX_AHEAD_MS = 60_000
@@ -117,7 +117,7 @@ def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
         check_clique("domain", event.domain)
         or check_clique("clique", event.clique)
         or check_name("node", event.node)
-        or check_text("uid", event.uid)
+        or check_uid("uid", event.uid)
     )
     if fault is not None:
         return fault

@@ -20,11 +20,15 @@ MAX_LABELS = 128
 """Labels of one node or zone at most: bounds the size of a record's item."""
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]"
-_NAME = re.compile(rf"(?:{_WORD}{{0,62}}/)?{_WORD}{{0,252}}")
+NAME_PATTERN = rf"(?:{_WORD}{{0,62}}+/)?{_WORD}{{0,252}}+"
+"""One name as a regular expression, for who checks a whole column at once."""
+_NAME = re.compile(NAME_PATTERN)
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"(?:{_WORD}{{0,252}}/)?{_WORD}{{0,62}}")
 _LONGEST_VALUE = 253
+LONGEST_UID = 128
+"""Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
 _LONGEST_SHOWN = 60
 
 _ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -61,6 +65,13 @@ def check_text(field: str, value: str, longest: int = _LONGEST_VALUE) -> str | N
     if len(value) <= longest and value.isprintable():
         return None
     return f"{field}: {shown(value)} must be at most {longest} printable characters on one line"
+
+
+def check_uid(field: str, value: str) -> str | None:
+    """The uid of an incarnation, possibly empty."""
+    if len(value) <= LONGEST_UID and value.isascii() and value.isprintable():
+        return None
+    return f"{field}: {shown(value)} must be at most {LONGEST_UID} printable ASCII characters on one line"
 
 
 def check_label_key(field: str, value: str) -> str | None:

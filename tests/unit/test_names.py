@@ -18,6 +18,7 @@ from projections.names import (
     check_labels,
     check_name,
     check_text,
+    check_uid,
     check_zone,
     parse_address,
 )
@@ -150,3 +151,12 @@ def test_parsing_raises_only_its_own_error(value: object) -> None:
     except BadAddress:
         return
     assert isinstance(address, IPv4Address | IPv6Address)
+
+
+def test_a_uid_is_short_ascii_or_nothing() -> None:
+    assert check_uid("uid", "") is None
+    assert check_uid("uid", "0f2c7e66-4ea1-11ef-a3d5-0242ac120002") is None
+    for bad in ("u" * 129, "ü", "a\n"):
+        fault = check_uid("uid", bad)
+        assert fault is not None
+        assert fault.startswith("uid: ")
