@@ -1,0 +1,220 @@
+"""What the cluster says of its topics: which there are, with their ids, partitions, copies and settings.
+
+A topic that was deleted and made again has its old name and a new id, and only requests that aiokafka does not have
+tell the ids; so this speaks a later version of one of Kafka's requests (Metadata 12, from Kafka 3.1 on) by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+from eventstore.errors import FatalError, LogUnavailable
+from eventstore.kafka_clients import CLIENT, REQUEST_MS, Clients, Kept, reason
+
+_ATTEMPTS = 3
+_TOPIC_RESOURCE = 2
+_NO_ID = bytes(16)
+
+
+class _Uuid(AbstractType[bytes]):  # type: ignore[misc]
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(16)
+
+
+class _MetadataResponse(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString()),
+                ("port", Int32),
+                ("rack", CompactString()),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", CompactString()),
+                ("topic_id", _Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("in_sync", CompactArray(Int32)),
+                        ("offline", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class _MetadataStruct(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 12
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _MetadataResponse
+    SCHEMA = Schema(
+        ("topics", CompactArray(("topic_id", _Uuid), ("name", CompactString()), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
+    API_KEY = 3
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def build(self, request_struct_class: type[_MetadataStruct]) -> _MetadataStruct:
+        return request_struct_class([(_NO_ID, name, {}) for name in self._names], False, False, {})
+
+
+class Topic(NamedTuple):
+    """A topic as the cluster describes it."""
+
+    name: str
+    id: bytes
+    replicas: int
+    """Copies of the partition that has the fewest."""
+    leaders: Mapping[int, int]
+    """Leading broker of each partition, -1 where there is none."""
+
+    @property
+    def is_led(self) -> bool:
+        return -1 not in self.leaders.values()
+
+
+class NewTopic(NamedTuple):
+    """A topic as it should be made."""
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+
+class _Connection:
+    """A connection to the cluster, for requests that any broker answers."""
+
+    def __init__(self, servers: list[str]) -> None:
+        self._client = AIOKafkaClient(bootstrap_servers=servers, **CLIENT)
+
+    async def start(self) -> None:
+        await self._client.bootstrap()
+
+    async def stop(self) -> None:
+        await self._client.close()
+
+    async def ask(self, request: Request[Any]) -> Any:
+        node = self._client.get_random_node()
+        if node is None:
+            raise LogUnavailable("Kafka names no broker")
+        return await self._client.send(node, request)
+
+
+class Admin:
+    """Asks the cluster. Everything raises LogUnavailable for a cluster that does not answer in time."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._connection: Kept[_Connection] = Kept(clients, _Connection)
+
+    async def count_brokers(self) -> int:
+        return len((await self._ask(_Metadata([]))).brokers)
+
+    async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Those of these topics that there are."""
+        answer = await self._ask(_Metadata(names))
+        found: dict[str, Topic] = {}
+        for error, name, topic_id, _, partitions, *_ in answer.topics:
+            if error == 0 and partitions:
+                replicas = min(len(each[4]) for each in partitions)
+                found[name] = Topic(name, topic_id, replicas, {each[1]: each[2] for each in partitions})
+        return found
+
+    async def create(self, topics: Sequence[NewTopic]) -> None:
+        """Make topics; those that somebody else made meanwhile stay as they are. FatalError if they cannot be made."""
+        wanted: list[tuple[str, int, int, list[int], list[tuple[str, str]]]] = [
+            (each.name, each.partitions, each.replicas, [], list(each.settings.items())) for each in topics
+        ]
+        answer = await self._ask(CreateTopicsRequest(wanted, REQUEST_MS, False))
+        for name, code, message, *_ in answer.topic_errors:
+            error = for_code(code)
+            if code in (0, TopicAlreadyExistsError.errno):
+                continue
+            if error.retriable:
+                raise LogUnavailable(f"topic {name} was not made: {message or error.__name__}")
+            raise FatalError(f"topic {name} cannot be made: {message or error.__name__}")
+
+    async def settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What is in effect for each topic, wherever it was set."""
+        answer = await self._ask(DescribeConfigsRequest([(_TOPIC_RESOURCE, name, None) for name in names], False))
+        found: dict[str, dict[str, str]] = {}
+        for code, message, _, name, entries in answer.resources:
+            if code:
+                raise LogUnavailable(f"settings of topic {name}: {message or for_code(code).__name__}")
+            found[name] = {entry[0]: entry[1] for entry in entries}
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def _ask(self, request: Request[Any]) -> Any:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._ask_once(request)
+            except LogUnavailable:
+                await self._clients.pause()  # one broker of several may be away
+        return await self._ask_once(request)
+
+    async def _ask_once(self, request: Request[Any]) -> Any:
+        connection = await self._connection.get()
+        try:
+            return await connection.ask(request)
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._connection.discard(connection)
+            raise LogUnavailable(f"Kafka: {reason(error)}") from error
+        except NotImplementedError as error:
+            raise FatalError("Kafka brokers are too old: 3.1 or later is needed") from error

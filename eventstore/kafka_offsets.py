@@ -1,0 +1,73 @@
+"""Where Kafka's partitions begin and end, and where a time lies in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from eventstore.errors import LogUnavailable
+from eventstore.kafka_clients import Clients, Kept, make_consumer, reason
+from eventstore.kafka_topics import Topics
+from eventstore.log import Partition
+
+ANSWER_S = 10.0
+"""Long enough for a cluster to replace a leader, and for a client that hangs on a dead one to notice."""
+
+Query = Callable[[AIOKafkaConsumer, Mapping[Partition, TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]]
+
+
+class Offsets:
+    """Asks the leaders of partitions. Everything raises LogUnavailable when there is no answer within ANSWER_S."""
+
+    def __init__(self, clients: Clients, topics: Topics) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._consumer: Kept[AIOKafkaConsumer] = Kept(clients, make_consumer)
+
+    async def begins(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Offset of the first record that is still there, of each."""
+        return await self._ask(partitions, lambda consumer, wanted: consumer.beginning_offsets(list(wanted.values())))
+
+    async def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """One past the last record, of each."""
+        return await self._ask(partitions, lambda consumer, wanted: consumer.end_offsets(list(wanted.values())))
+
+    async def first_at(self, partition: Partition, time_ms: int) -> int | None:
+        """Offset of the first record of this time or later, if there is one."""
+        since = max(0, time_ms)
+        found = await self._ask(
+            [partition], lambda consumer, wanted: consumer.offsets_for_times(dict.fromkeys(wanted.values(), since))
+        )
+        at = found[partition]
+        return None if at is None else int(at.offset)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    async def _ask(self, partitions: Iterable[Partition], query: Query) -> dict[Partition, Any]:
+        wanted = {each: TopicPartition(self._topics.name(each.topic), each.number) for each in partitions}
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while True:
+                    try:
+                        found = await self._ask_once(query, wanted)
+                        return {partition: found[where] for partition, where in wanted.items()}
+                    except LogUnavailable:
+                        if self._clients.is_closed:
+                            raise
+                        await self._clients.pause()
+        except TimeoutError:
+            named = ", ".join(map(str, wanted))
+            raise LogUnavailable(f"Kafka did not say within {ANSWER_S} s where {named} begins or ends") from None
+
+    async def _ask_once(self, query: Query, wanted: Mapping[Partition, TopicPartition]) -> Mapping[TopicPartition, Any]:
+        consumer = await self._consumer.get()
+        try:
+            return await query(consumer, wanted)
+        except (KafkaError, OSError) as error:
+            self._consumer.discard(consumer)
+            raise LogUnavailable(reason(error)) from error

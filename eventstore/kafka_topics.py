@@ -1,0 +1,180 @@
+"""The topics that hold the log: their names, the settings that our promises rest on, and whether they are still these.
+
+Topics that are missing are made; one with a setting that would lose, drop or rewrite records is refused, with the
+setting's name and what it has to be. Once a log is open, a topic that is gone, was made again or has another number of
+partitions ends it: positions in it mean nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from eventstore.errors import LogMismatch, LogUnavailable
+from eventstore.kafka_admin import Admin, NewTopic, Topic
+from eventstore.kafka_clients import BATCH_BYTES, Clients
+from eventstore.log import INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
+
+DEFAULT_PARTITION_COUNT = 12
+COPIES = 3
+_PREPARE_S = 30.0
+_SOON_S = 0.05
+_GONE_CHECKS = 3
+_GONE_CHECK_S = 0.5
+_MINUTE_MS = 60_000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+
+KEPT_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS}
+"""How long records of these topics stay; all others stay for ever."""
+SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS}
+"""Only whole segments expire, so they have to be shorter than what is kept."""
+
+
+class Setting(NamedTuple):
+    """A topic setting as we make it, and what else would do: nothing, or (`is_least`) anything larger, or unlimited."""
+
+    name: str
+    value: str
+    is_least: bool = False
+
+    def allows(self, found: str) -> bool:
+        if self.is_least and found.lstrip("-").isdigit():
+            return int(found) >= int(self.value) or int(found) == -1
+        return found == self.value
+
+
+def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
+    """What a topic with so many copies has to have. With compression off, brokers unpack what others compress, so no
+    reader ever meets a record that is small on the wire and huge in memory."""
+    kept_ms = KEPT_MS.get(topic)
+    return (
+        Setting("cleanup.policy", "delete"),
+        Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
+        Setting("retention.bytes", "-1"),
+        Setting("min.insync.replicas", str(min(2, replicas)), is_least=True),
+        Setting("unclean.leader.election.enable", "false"),
+        Setting("message.timestamp.type", "LogAppendTime"),
+        Setting("compression.type", "uncompressed"),
+        Setting("max.message.bytes", str(BATCH_BYTES), is_least=True),
+    )
+
+
+class Topics:
+    """The topics of one log. `partition_count` and ids are those found by `prepare`."""
+
+    def __init__(self, admin: Admin, prefix: str) -> None:
+        self._admin = admin
+        self._names = {topic: f"{prefix}.{topic}" for topic in TOPICS}
+        self._ids: dict[str, bytes] = {}
+        self.partition_count = 0
+
+    def name(self, topic: str) -> str:
+        """The name in the cluster of one of our topics."""
+        return self._names[topic]
+
+    async def prepare(self, partition_count: int | None, *, create: bool) -> None:
+        """Make what is missing (if `create`), and check what is there. LogMismatch names what is wrong.
+
+        With a `partition_count` an existing log must have it, without one it keeps its own.
+        """
+        try:
+            async with asyncio.timeout(_PREPARE_S):
+                copies = min(COPIES, await self._admin.count_brokers())
+                found = await self._admin.topics(self._wanted())
+                if create and len(found) < len(TOPICS):
+                    found = await self._create(found, partition_count, copies)
+                self._take_up(found, partition_count)
+                self._check_settings(found, copies, await self._settings())
+        except TimeoutError as error:
+            raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
+
+    async def check(self) -> None:
+        """LogMismatch unless the topics are those that were prepared."""
+        found = await self._admin.topics(self._wanted())
+        for _ in range(_GONE_CHECKS):
+            if len(found) == len(TOPICS):
+                break
+            await asyncio.sleep(_GONE_CHECK_S)  # a broker that has just come back may not know all of them yet
+            found = await self._admin.topics(self._wanted())
+        for name, known in self._ids.items():
+            if name not in found:
+                raise LogMismatch(f"topic {name} was deleted")
+            if found[name].id != known:
+                raise LogMismatch(f"topic {name} was deleted and made again: it is another log")
+        self._check_partitions(found)
+
+    def _take_up(self, found: Mapping[str, Topic], partition_count: int | None) -> None:
+        missing = [name for name in self._wanted() if name not in found]
+        if missing:
+            raise LogMismatch(f"topic {', '.join(missing)} is missing")
+        self.partition_count = len(found[self._names[ZONES]].leaders) if partition_count is None else partition_count
+        self._check_partitions(found)
+        self._ids = {name: topic.id for name, topic in found.items()}
+
+    def _wanted(self) -> list[str]:
+        return list(self._names.values())
+
+    async def _create(self, found: Mapping[str, Topic], partition_count: int | None, copies: int) -> dict[str, Topic]:
+        if partition_count is None:
+            known = found.get(self._names[ZONES])
+            partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
+        await self._admin.create(
+            [
+                _new_topic(topic, name, partition_count, copies)
+                for topic, name in self._names.items()
+                if name not in found
+            ]
+        )
+        while True:
+            there = await self._admin.topics(self._wanted())
+            if len(there) == len(TOPICS) and all(topic.is_led for topic in there.values()):
+                return there
+            await asyncio.sleep(_SOON_S)
+
+    def _check_partitions(self, found: Mapping[str, Topic]) -> None:
+        for topic, name in self._names.items():
+            wanted = len(partitions_of(topic, self.partition_count))
+            if len(found[name].leaders) != wanted:
+                raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions, and should have {wanted}")
+
+    async def _settings(self) -> dict[str, dict[str, str]]:
+        while True:
+            try:
+                return await self._admin.settings(self._wanted())
+            except LogUnavailable:
+                await asyncio.sleep(_SOON_S)  # the broker that was asked does not know a new topic yet
+
+    def _check_settings(
+        self, found: Mapping[str, Topic], copies: int, effective: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        for topic, name in self._names.items():
+            replicas = found[name].replicas
+            if replicas < copies:
+                raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {copies}")
+            for setting in settings_of(topic, replicas):
+                value = effective[name].get(setting.name, "")
+                if not setting.allows(value):
+                    least = "at least " if setting.is_least else ""
+                    raise LogMismatch(
+                        f"topic {name}: {setting.name} is {value!r}, and has to be {least}{setting.value}"
+                    )
+
+
+def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewTopic:
+    settings = {setting.name: setting.value for setting in settings_of(topic, copies)}
+    if topic in SEGMENT_MS:
+        settings["segment.ms"] = str(SEGMENT_MS[topic])
+    return NewTopic(name, partition_count if topic in KEYED_TOPICS else 1, copies, settings)
+
+
+async def count_brokers(bootstrap: str, rng: random.Random) -> int:
+    """How many brokers the cluster has at the moment. LogUnavailable if it does not say."""
+    clients = Clients(bootstrap, rng)
+    admin = Admin(clients)
+    try:
+        return await admin.count_brokers()
+    finally:
+        admin.close()
+        await clients.close(within_s=1.0)
