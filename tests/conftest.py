@@ -1,0 +1,3 @@
+"""What every kind of test may use."""
+
+pytest_plugins = ["tests.support.kafka"]

@@ -1,0 +1,14 @@
+"""The contract on three real Kafka brokers."""
+
+import pytest
+
+from tests.contract.event_log import EventLogContract
+from tests.support.kafka import KafkaUnderTest
+
+pytestmark = pytest.mark.kafka
+
+
+class TestKafkaLog(EventLogContract):
+    @pytest.fixture
+    async def engine(self, kafka_log: KafkaUnderTest) -> KafkaUnderTest:
+        return kafka_log

@@ -1,0 +1,108 @@
+"""A real Kafka cluster for the tests that are marked `kafka`: three brokers of our own, or one that is named.
+
+`KAFKA_BOOTSTRAP_SERVERS` names an external cluster; then tests that kill brokers (those that ask for `kafka_brokers`)
+are left out. Topics are made under a prefix of each test's own, and removed after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from deploy.brokers import Brokers
+from deploy.kafka_jars import cache_folder
+from eventstore.kafka import KafkaLog
+from eventstore.log import EventLog, Partition
+from tests.contract.engine import LogUnderTest
+from tests.support.kafka_operator import Operator
+
+EXTERNAL = "KAFKA_BOOTSTRAP_SERVERS"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if EXTERNAL not in os.environ:
+        return
+    killing = [item for item in items if "kafka_brokers" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=killing)
+    items[:] = [item for item in items if item not in killing]
+
+
+@pytest.fixture(scope="session")
+def own_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Three brokers for the whole session; use `kafka_cluster` or `kafka_brokers`."""
+    brokers = Brokers(tmp_path_factory.mktemp("kafka"), cache_folder(os.environ))
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(brokers.start())
+            yield brokers
+        finally:
+            runner.run(brokers.stop())
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest) -> str:
+    """Addresses of a cluster: `HOST:PORT,...`."""
+    if external := os.environ.get(EXTERNAL):
+        return external
+    brokers: Brokers = request.getfixturevalue("own_brokers")
+    return brokers.bootstrap
+
+
+@pytest.fixture
+async def kafka_brokers(own_brokers: Brokers) -> AsyncIterator[Brokers]:
+    """Brokers that a test may kill and pause. They are whole again after it."""
+    yield own_brokers
+    await own_brokers.heal()
+
+
+@pytest.fixture
+async def kafka_log(kafka_cluster: str) -> AsyncIterator[KafkaUnderTest]:
+    """A log of the test's own, not opened yet."""
+    log = KafkaUnderTest(kafka_cluster)
+    yield log
+    await log.aclose()
+
+
+class KafkaUnderTest(LogUnderTest):
+    """One prefix in a cluster, opened and damaged as a test wishes."""
+
+    patience_s = 30.0
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.prefix = f"test-{random.SystemRandom().getrandbits(64):016x}"
+        self.operator = Operator(bootstrap, self.prefix)
+        self._open = AsyncExitStack()
+
+    async def open_kafka(self, partition_count: int | None = None, *, create: bool = True) -> KafkaLog:
+        """Open it, with its own partition count unless told another."""
+        log = KafkaLog.open(
+            self.bootstrap,
+            topic_prefix=self.prefix,
+            partition_count=self.partition_count if partition_count is None else partition_count,
+            rng=random.Random(7),
+            create=create,
+        )
+        return await self._open.enter_async_context(log)
+
+    async def open(self, *, partition_count: int | None = None) -> EventLog:
+        return await self.open_kafka(partition_count)
+
+    async def truncate(self, partition: Partition, position: int) -> None:
+        await self.operator.truncate(partition, position, self.partition_count)
+
+    async def recreate(self) -> None:
+        await self.operator.delete()
+        await self.operator.create(self.partition_count)
+
+    async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
+        await self.operator.expire(partition, position)
+
+    async def aclose(self) -> None:
+        await self._open.aclose()
+        await self.operator.delete()
