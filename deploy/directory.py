@@ -1,0 +1,62 @@
+"""What simulated devices ask of the plane, answered within the same process from its folds and its log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+
+from eventstore.errors import PermanentError
+from eventstore.ids import envelope, uuid7
+from eventstore.log import ZONES, Partition, partition_of
+from eventstore.replica import Replica
+from projections.zone import ZoneState
+from schemas.events import DpuRegistered
+
+REGISTER_TIMEOUT_S = 20.0
+
+
+class LocalDirectory:
+    """A drivers.simulator.Directory over a replica that folds zones. `expected` zones are told of before they exist."""
+
+    def __init__(
+        self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()
+    ) -> None:
+        self._replica = replica
+        self._now_ms = now_ms
+        self._rng = rng
+        self._told: frozenset[str] = frozenset()
+        self._expected = frozenset(expected)
+        self._watch = replica.watch(ZONES)
+
+    async def zones(self) -> Collection[str]:
+        """Returns at once the first time, and then when there are others."""
+        while (there := self._zones()) == self._told:
+            await self._watch.changed()
+        self._told = there
+        return there
+
+    async def registered(self, zone: str) -> Collection[str]:
+        dpus = self._state(zone).dpus.rows
+        return [name for name, dpu in dpus.items() if dpu.zone == zone]
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        """Raises PermanentError if the plane refuses the DPU."""
+        subject = envelope(f"dpu/{dpu}", "simulator", uuid7(self._now_ms(), self._rng))
+        event = DpuRegistered(subject, zone, dpu, node, serial, bmc_address)
+        key = zone.encode()
+        answer = await self._replica.submit(self._partition(zone), key, event, timeout_s=REGISTER_TIMEOUT_S)
+        if answer.outcome.code == "refused":
+            raise PermanentError(f"simulated DPU {dpu}: {answer.outcome.reason}")
+
+    def _zones(self) -> frozenset[str]:
+        seen = (
+            zone for partition in self._replica.partitions(ZONES) for zone in self._replica.state(partition).zones()
+        )
+        return self._expected.union(seen)
+
+    def _state(self, zone: str) -> ZoneState:
+        state: ZoneState = self._replica.state(self._partition(zone))
+        return state
+
+    def _partition(self, zone: str) -> Partition:
+        return Partition(ZONES, partition_of(zone.encode(), len(self._replica.partitions(ZONES))))
