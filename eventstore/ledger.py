@@ -1,0 +1,161 @@
+"""The command ids that a partition has seen, so that a command takes effect at most once, for ever.
+
+Copies of a command can land at any time: a retry, a send that was given up and lands minutes later, another process. So
+a command is taken only in a window around the time inside its id, its id is remembered for ten minutes of fold time,
+and when ids are forgotten a floor rises to the latest of them: at or under it everything is refused. Whatever the
+brokers' clocks do, an id is either remembered, or under the floor, or was never taken; a clock that jumps costs memory
+of ids and nothing else.
+
+What was refused for its time is remembered as well: whoever was told so must not see a later copy take effect. Ids far
+ahead of their append are not remembered, or they would lift the floor over honest ones; no edge lets them through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from eventstore.fold import At, Outcome, refused
+from eventstore.ids import BadCommandId, issued_at_ms
+from schemas.events import Envelope
+
+LATE_MS = 120_000
+"""A command appended longer than this after it was issued is refused."""
+
+AHEAD_MS = 60_000
+"""A command issued longer than this after its append is refused: the caller's clock is ahead."""
+
+KEEP_MS = 600_000
+"""Ids are remembered this long, in fold time."""
+
+IDS_MAX = 500_000
+"""Ids remembered at most, about 200 bytes each; the oldest bucket goes early."""
+
+_MINUTE_MS = 60_000
+_BUCKET_IDS = 50_000
+"""A minute with more ids has several buckets, or one busy minute could only be forgotten whole."""
+
+_BUCKETS_PER_MINUTE = 1_000
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a command. `content` is the digest of its whole record value, principal and body alike."""
+
+    content: bytes
+    outcome: Outcome
+    offset: int
+
+
+class Unsaved(NamedTuple):
+    """What to write and to delete, by bucket."""
+
+    added: Mapping[int, list[tuple[str, Entry]]]
+    forgotten: frozenset[int]
+
+
+class Ledger:
+    """Pure: a function of the records that were folded. Times are append times and fold times, never a clock."""
+
+    __slots__ = ("_added", "_buckets", "_forgotten", "_ids_max", "_minute", "entries", "floor")
+
+    def __init__(self, ids_max: int = IDS_MAX) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.floor = ""
+        self._ids_max = ids_max
+        self._minute = 0
+        self._buckets: dict[int, list[str]] = {}
+        self._added: dict[int, list[str]] = {}
+        self._forgotten: set[int] = set()
+
+    def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
+        """None if the command is to be decided now; else what was decided of it, now or before."""
+        self._advance(at.time_ms)
+        command_id = envelope.command_id
+        if known := self.known(command_id, content):
+            return known
+        if command_id <= self.floor:
+            expired = f"command id: {command_id} is expired, as ids up to {self.floor} are forgotten"
+            return Entry(content, refused(expired), at.offset)
+        if mistake := _malformed(envelope):
+            return Entry(content, refused(mistake), at.offset)
+        if untimely := _untimely(at.append_ms - envelope.issued_at_ms):
+            return self.remember(envelope, Entry(content, refused(untimely), at.offset), at.time_ms)
+        return None
+
+    def known(self, command_id: str, content: bytes) -> Entry | None:
+        """What is remembered of a command: its outcome, or a refusal if its id was used for another one."""
+        entry = self.entries.get(command_id)
+        if entry is None or entry.content == content:
+            return entry
+        other = refused(f"command id: {command_id} was used for another command, at offset {entry.offset}")
+        return Entry(content, other, entry.offset)
+
+    def remember(self, envelope: Envelope, entry: Entry, time_ms: int) -> Entry:
+        """This was decided of an admitted command, at fold time `time_ms`."""
+        if envelope.issued_at_ms > time_ms + KEEP_MS:
+            return entry
+        bucket = max(time_ms, envelope.issued_at_ms) // _MINUTE_MS * _BUCKETS_PER_MINUTE
+        while len(ids := self._buckets.setdefault(bucket, [])) >= _BUCKET_IDS:
+            bucket += 1
+        ids.append(envelope.command_id)
+        self._added.setdefault(bucket, []).append(envelope.command_id)
+        self.entries[envelope.command_id] = entry
+        if len(self.entries) > self._ids_max:
+            self._forget(min(self._buckets))
+        return entry
+
+    def unsaved(self) -> Unsaved:
+        """What changed since `mark_saved`."""
+        added = {bucket: [(i, self.entries[i]) for i in ids] for bucket, ids in self._added.items()}
+        return Unsaved(added, frozenset(self._forgotten))
+
+    def mark_saved(self) -> None:
+        """All that `unsaved` gave is durable."""
+        self._added.clear()
+        self._forgotten.clear()
+
+    def load(self, floor: str, saved: Iterable[tuple[int, Iterable[tuple[str, Entry]]]]) -> None:
+        """Fill an empty ledger from its saved floor and buckets."""
+        self.floor = floor
+        for bucket, entries in saved:
+            for command_id, entry in entries:
+                self.entries[command_id] = entry
+                self._buckets.setdefault(bucket, []).append(command_id)
+
+    def _advance(self, time_ms: int) -> None:
+        minute = time_ms // _MINUTE_MS
+        if minute > self._minute:
+            self._minute = minute
+            oldest_kept = minute * _MINUTE_MS - KEEP_MS
+            for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * _MINUTE_MS < oldest_kept]:
+                self._forget(bucket)
+
+    def _forget(self, bucket: int) -> None:
+        ids = self._buckets.pop(bucket)
+        for command_id in ids:
+            del self.entries[command_id]
+        self.floor = max(self.floor, *ids)
+        self._added.pop(bucket, None)
+        self._forgotten.add(bucket)
+
+
+def _malformed(envelope: Envelope) -> str:
+    """Why an id cannot be one of ours; empty if it can. Such ids are not remembered: they are refused at any time."""
+    try:
+        issued_ms = issued_at_ms(envelope.command_id)
+    except BadCommandId as error:
+        return str(error)
+    if issued_ms != envelope.issued_at_ms:
+        return f"issued_at_ms: {envelope.issued_at_ms} is not the time in the command id, which is {issued_ms}"
+    return ""
+
+
+def _untimely(late_ms: int) -> str:
+    """Why a command appended `late_ms` after it was issued cannot be taken; empty if it can."""
+    if late_ms > LATE_MS:
+        return f"command id: expired, as it was appended {late_ms} ms after its time, and {LATE_MS} ms is the most"
+    if late_ms < -AHEAD_MS:
+        return f"command id: its time is {-late_ms} ms ahead of its append, and {AHEAD_MS} ms is the most"
+    return ""

@@ -1,0 +1,37 @@
+"""How a replica paces itself: what it does at a time, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The bounds on what a replica does at a time."""
+
+    slice_s: float = 0.003
+    """Seconds of folding before others get the loop; with one more record it stays under 5 ms."""
+
+    slice_records: int = 1_000
+    """Records of folding before others get the loop: the bound that holds on a virtual clock."""
+
+    mailbox_batches: int = 16
+    """Batches read ahead of the fold."""
+
+    save_every_s: float = 1.0
+    """Seconds between saves: what a restart folds again."""
+
+    save_rows: int = 5_000
+    """Changed rows of a partition that are saved before the next second is over, which keeps a write under 5 ms."""
+
+    save_rows_behind: int = 50_000
+    """The same while catching up, when nobody waits: a row that changes often is then written once."""
+
+    recheck_s: float = 60.0
+    """Seconds between checks that the log is still the one that was folded."""
+
+    ends_s: float = 5.0
+    """Seconds between looks at how long the log is, for the lag."""
+
+    checkpoint_s: float = 600.0
+    """Seconds between checkpoints of the saved state, for looking back."""

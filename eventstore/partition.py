@@ -1,0 +1,186 @@
+"""One partition as folded so far: what every fold needs around it, in the order in which a record meets it.
+
+A record is hashed; opened, or quarantined if no rule of this fold version admits it; held against the version gate and,
+if it is a command, against the ledger of ids; and then decided and evolved. Pure but for log lines: a function of the
+records alone, so that every replica and every replay ends in the same state, the same digests and the same quarantine.
+
+Whatever raises in a fold halts this partition here and no other. Its position stays before the record that did it, and
+nothing of it is saved any more, for the record may be half applied in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from eventstore.codec import HEADER_BYTES, accepting, decode
+from eventstore.errors import Undecodable
+from eventstore.fold import DONE, At, Fold, Outcome, refused
+from eventstore.hashes import chained, content_of, record_hash
+from eventstore.ledger import Entry, Ledger
+from eventstore.log import Partition, Record
+from eventstore.origin import check_origin
+from schemas.events import Event, FoldVersionRaised, LogCreated
+
+FIRST_VERSION = 1
+"""The fold version of every partition until a FoldVersionRaised."""
+
+MARK_RECORDS = 1_024
+"""Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
+
+_PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionRaised"})
+_QUARANTINE_SHOWN = 16
+
+logger = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """What was decided of a command, and the record by which: the first that took effect or was refused."""
+
+    outcome: Outcome
+    partition: Partition
+    offset: int
+
+
+class Quarantined(NamedTuple):
+    """A record that no rule admits. It is skipped, by every replica alike."""
+
+    offset: int
+    content: str
+    reason: str
+
+
+class Decided(NamedTuple):
+    """An answer, and the content of the very record that it is for: an id may be misused for another command."""
+
+    content: bytes
+    answer: Answer
+
+
+class _Halt(Exception):
+    """This binary cannot fold on; not an error of the record."""
+
+
+class FoldedPartition:
+    """State, ledger and position of one partition. Fold every record of it, in order, with `fold`."""
+
+    def __init__(self, partition: Partition, rules: Mapping[int, Fold[Any]], log_id: str = "") -> None:
+        self.partition = partition
+        self.log_id = log_id
+        self.rules = rules
+        self.state: Any = rules[max(rules)].empty(partition)
+        self.ledger = Ledger()
+        self.position = 0
+        self.time_ms = 0
+        self.running = bytes(16)
+        self.first = b""
+        self.last = b""
+        self.last_offset = -1
+        self.digest = 0
+        self.saved_position = 0
+        self.marks: deque[tuple[int, bytes]] = deque(maxlen=16)
+        self.quarantined = 0
+        self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
+        self.halted = ""
+        self.use_version(FIRST_VERSION)
+
+    def use_version(self, version: int) -> None:
+        """Fold by the rules of this version from here on; halted if this binary does not have them."""
+        self.version = version
+        fold = self.rules.get(version)
+        if fold is None:
+            self.halt(f"fold version {version} is none of {sorted(self.rules)}, which this binary supports")
+            return
+        self._fold = fold
+        self._admitted = accepting(fold.accepts | _PLANE_EVENTS)
+
+    def halt(self, reason: str) -> None:
+        """Fold nothing more of this partition."""
+        self.halted = reason
+        logger.error("halted partition=%s position=%d reason=%r", self.partition, self.position, reason)
+
+    def fold(self, record: Record) -> Decided | None:
+        """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
+        assert record.offset >= self.position, "the log went backwards"
+        if self.halted:
+            return None
+        if not self.first:
+            check_origin(self.partition, record, self.log_id)
+        content = content_of(record.value)
+        at = At(self.partition, record.offset, record.timestamp_ms, max(self.time_ms, record.timestamp_ms))
+        try:
+            decided = self._take(record, content, at)
+        except _Halt as halt:
+            self.halt(str(halt))
+            return None
+        except Exception as error:
+            logger.exception("fold failed partition=%s offset=%d", self.partition, record.offset)
+            self.halt(f"offset {record.offset}: {type(error).__name__}: {error}")
+            return None
+        self._step_over(record, content, at.time_ms)
+        return decided
+
+    def dry_run(self, event: Event, append_ms: int) -> Outcome:
+        """What would be decided of this event if it were the next record. Changes nothing."""
+        at = At(self.partition, self.position, append_ms, max(self.time_ms, append_ms))
+        return self._fold.decide(self.state, event, at).outcome
+
+    def changed_rows(self) -> int:
+        """Rows changed since they were last saved."""
+        return sum(len(table.dirty) for table in self.state.tables)
+
+    def _step_over(self, record: Record, content: bytes, time_ms: int) -> None:
+        digest = record_hash(record, content)
+        if record.offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
+            self.marks.append((self.position, self.running))
+        self.running = chained(self.running, digest)
+        self.first = self.first or digest
+        self.last = digest
+        self.last_offset = record.offset
+        self.position = record.offset + 1
+        self.time_ms = time_ms
+
+    def _take(self, record: Record, content: bytes, at: At) -> Decided | None:
+        if record.value[:HEADER_BYTES] not in self._admitted:
+            self._quarantine(at, content, f"nothing that fold version {self.version} takes")
+            return None
+        try:
+            event = decode(record.value)
+        except Undecodable as error:
+            self._quarantine(at, content, str(error))
+            return None
+        if type(event) is LogCreated:  # the first was checked, and the others are late copies of it
+            return None
+        if not event.envelope.command_id:
+            self._decide(event, at)
+            return None
+        entry = self.ledger.admit(event.envelope, content, at)
+        if entry is None:
+            entry = Entry(content, self._decide(event, at), at.offset)
+            self.ledger.remember(event.envelope, entry, at.time_ms)
+        return Decided(content, Answer(entry.outcome, self.partition, entry.offset))
+
+    def _decide(self, event: Event, at: At) -> Outcome:
+        if type(event) is FoldVersionRaised:
+            return self._raise_version(event.version)
+        change, outcome = self._fold.decide(self.state, event, at)
+        if change is not None:
+            self._fold.evolve(self.state, change, at)
+        return outcome
+
+    def _raise_version(self, version: int) -> Outcome:
+        if version <= self.version:
+            return refused(f"version: {version} is not above the fold version of {self.partition}, {self.version}")
+        if version not in self.rules:
+            raise _Halt(f"it is raised to fold version {version}, and this binary supports {sorted(self.rules)}")
+        self.use_version(version)
+        return DONE
+
+    def _quarantine(self, at: At, content: bytes, reason: str) -> None:
+        self.quarantined += 1
+        self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
+        if self.quarantined <= _QUARANTINE_SHOWN:
+            place = (self.partition, at.offset, content.hex())
+            logger.warning("quarantined partition=%s offset=%d content=%s reason=%r", *place, reason)

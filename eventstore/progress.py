@@ -1,0 +1,45 @@
+"""How far a long fold has come: known to whoever asks, and said in the log every some seconds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from eventstore.log import Partition
+
+_SAY_EVERY_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Progress:
+    """The way from where partitions are to where they should be. Whoever folds adds to `records` and `bytes`."""
+
+    def __init__(self, starts: Mapping[Partition, int], targets: Mapping[Partition, int], now_s: float) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._starts = dict(starts)
+        self._targets = dict(targets)
+        self._began_s = self._said_s = now_s
+
+    def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
+        """The partitions that have not reached their targets; one without a position is not waited for."""
+        return [p for p, target in self._targets.items() if positions.get(p, target) < target]
+
+    def percent(self, positions: Mapping[Partition, int]) -> float:
+        """How much of the way is done."""
+        todo = sum(max(0, target - self._starts[p]) for p, target in self._targets.items())
+        left = sum(max(0, target - positions.get(p, target)) for p, target in self._targets.items())
+        return 100.0 * (todo - left) / todo if todo else 100.0
+
+    def seconds(self, now_s: float) -> float:
+        """How long it has taken so far."""
+        return now_s - self._began_s
+
+    def say(self, positions: Mapping[Partition, int], now_s: float) -> None:
+        """One log line now and then."""
+        if now_s - self._said_s < _SAY_EVERY_S:
+            return
+        self._said_s = now_s
+        rate = self.records / self.seconds(now_s)
+        logger.info("folding percent=%.1f records=%d per_second=%.0f", self.percent(positions), self.records, rate)

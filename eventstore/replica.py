@@ -1,0 +1,270 @@
+"""A replica: it reads the log, folds what it needs of it, and answers from what it has folded.
+
+Nobody owns a partition. Any number of replicas fold the same records into the same states; whoever appends a command
+learns its outcome by folding up to it. One task folds and saves, so a save sees its partition at rest, and nothing
+changes between two awaits of anyone else. State is read freely between awaits, and never changed from outside.
+
+    reader -> mailbox (bounded) -> fold, in slices under 5 ms -> answers, positions, watches; a save every second
+
+When `ready` returns, the long-lived state is in memory: the place for the process to call gc.freeze().
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+from eventstore.codec import encode
+from eventstore.errors import LogUnavailable, PermanentError, TransientError
+from eventstore.fold import Fold
+from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.origin import Parentage, await_origin, establish
+from eventstore.pace import Pace
+from eventstore.partition import Answer, FoldedPartition
+from eventstore.progress import Progress
+from eventstore.reading import Backoff, follow, recheck
+from eventstore.saving import Saver, restored
+from eventstore.snapshots import Store
+from eventstore.status import PartitionStatus, status_of
+from eventstore.submitting import submit
+from eventstore.waiting import Answers, Positions, Watch
+from schemas.events import Event, LogCreated
+
+__all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
+
+logger = logging.getLogger(__name__)
+
+_NEW_LOG = Parentage()
+_PACE = Pace()
+
+
+class Replica:
+    """Folds the topics of its folds; several versions of one topic's rules are several folds.
+
+    `creates` lets it make a new log; a replica that may not waits until there is one.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        folds: Sequence[Fold[Any]],
+        *,
+        store: Store,
+        name: str,
+        now_ms: Callable[[], int],
+        rng: Random,
+        creates: bool = True,
+        parentage: Parentage = _NEW_LOG,
+        pace: Pace = _PACE,
+    ) -> None:
+        self.name = name
+        self.log_id = ""
+        self.generation = 0
+        self._log = log
+        self._store = store
+        self._now_ms = now_ms
+        self._rng = rng
+        self._creates = creates
+        self._parentage = parentage
+        self._pace = pace
+        self._rules: dict[str, dict[int, Fold[Any]]] = {}
+        for fold in folds:
+            self._rules.setdefault(fold.topic, {})[fold.version] = fold
+        self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
+        self._ends = dict.fromkeys(self._folded, 0)
+        self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
+        self._ready = asyncio.Event()
+        self._answers = Answers()
+        self._positions = Positions()
+        self._watches: list[Watch] = []
+        self._saver = Saver(store, pace, now_s=0.0)
+
+    # -- what others ask
+
+    async def ready(self) -> None:
+        """Return when everything is folded that was in the log at the start."""
+        await self._ready.wait()
+
+    def state(self, partition: Partition) -> Any:
+        """The state of a partition, up to `position(partition)`. Ask again after an await."""
+        return self.folded(partition).state
+
+    def position(self, partition: Partition) -> int:
+        """The next offset to fold."""
+        return self.folded(partition).position
+
+    def folded(self, partition: Partition) -> FoldedPartition:
+        """All that is known of a partition. Raises PermanentError if it is not folded here."""
+        found = self._folded.get(partition)
+        if found is None:
+            raise PermanentError(f"partition: {partition} is not folded here")
+        return found
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        """The partitions of a topic."""
+        return self._log.partitions(topic)
+
+    def partitions_status(self) -> list[PartitionStatus]:
+        """How it stands with each partition."""
+        return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
+
+    @property
+    def save_failures(self) -> int:
+        """Saves that failed since the start."""
+        return self._saver.failures
+
+    def outcome(self, command_id: str) -> Answer | None:
+        """What is remembered of a command, or None."""
+        for partition, folded in self._folded.items():
+            if entry := folded.ledger.entries.get(command_id):
+                return Answer(entry.outcome, partition, entry.offset)
+        return None
+
+    def watch(self, *topics: str) -> Watch:
+        """Follow what is folded of these topics. Close it when done."""
+        watch = Watch(frozenset(topics), self._watches.remove)
+        self._watches.append(watch)
+        return watch
+
+    async def reached(self, partition: Partition, position: int, *, timeout_s: float) -> None:
+        """Return when everything below `position` is folded. Raises LogUnavailable if that takes too long."""
+        if self.folded(partition).position >= position:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._positions.reached(partition, position)
+        except TimeoutError:
+            raise LogUnavailable(f"position: {partition} was not folded up to {position} in {timeout_s:g} s") from None
+
+    async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
+        """Append a command, fold up to it, and give its outcome.
+
+        Raises AppendUnknown if that is not known in time, AppendRefused and LogUnavailable if nothing was appended.
+        """
+        return await submit(self._log, self.folded(partition), self._answers, key=key, event=event, timeout_s=timeout_s)
+
+    async def state_fact(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
+        """Append a statement of the plane, without waiting for what becomes of it. Raises as `submit` does."""
+        await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
+
+    # -- its own life
+
+    async def run(self) -> None:
+        """Fold for ever. Raises LogMismatch or another FatalError; outages are waited out."""
+        await self._open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read())
+                tasks.create_task(self._fold())
+                tasks.create_task(self._look_after_log())
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def _open(self) -> None:
+        """Find or make the log, and be where the saved state was."""
+        backoff = Backoff(self._rng)
+        while True:
+            try:
+                origin = await self._find_origin()
+                begins = {partition: await self._log.begin(partition) for partition in self._folded}
+                self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+                break
+            except TransientError as error:
+                logger.warning("opening the log again after an outage: %s", error)
+                await backoff.wait()
+        self.log_id, self.generation = origin.log_id, origin.generation
+        for partition in self._folded:
+            folded = await restored(self._empty(partition), self._store)
+            if folded is None:
+                self._store.forget(partition)
+                folded = self._empty(partition)
+            if partition.topic not in DECIDING_TOPICS:  # what expired meanwhile is not missed
+                folded.position = max(folded.position, begins[partition])
+            self._folded[partition] = folded
+        now_s = asyncio.get_running_loop().time()
+        self._saver = Saver(self._store, self._pace, now_s)
+        self._progress = Progress(self._all_positions(), self._ends, now_s)
+        self._see_progress()
+
+    async def _find_origin(self) -> LogCreated:
+        if self._creates:
+            return await establish(self._log, self.name, self._now_ms(), self._rng, self._parentage)
+        return await await_origin(self._log)
+
+    async def _read(self) -> None:
+        async def check() -> None:
+            await recheck(self._log, self._folded.values())
+
+        async with aclosing(follow(self._log, self._all_positions(), self._rng, check)) as batches:
+            async for batch in batches:
+                await self._mailbox.put(batch)
+
+    async def _fold(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout_at(self._saver.next_s):
+                    partition, records = await self._mailbox.get()
+                await self._fold_batch(self._folded[partition], records)
+            except TimeoutError:
+                pass
+            if loop.time() >= self._saver.next_s:
+                await self._saver.save_all(self._folded.values(), loop.time())
+
+    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record]) -> None:
+        start = 0
+        while start < len(records):
+            start = self._fold_slice(folded, records, start)
+            self._positions.advance(folded.partition, folded.position)
+            for watch in self._watches:
+                watch.notify(folded.partition)
+            if not self._ready.is_set():
+                self._see_progress()
+            await self._saver.save_early(folded, is_behind=not self._ready.is_set())
+            await asyncio.sleep(0)
+
+    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int) -> int:
+        """Fold some milliseconds of these records, from `start` on; where the next slice starts."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + self._pace.slice_s
+        end = min(len(records), start + self._pace.slice_records)
+        for index in range(start, end):
+            decided = folded.fold(records[index])
+            if decided is not None:
+                self._answers.resolve(decided)
+            if clock() >= until_s:
+                return index + 1
+        return end
+
+    def _see_progress(self) -> None:
+        """Say how far catching up has come, until it is done."""
+        live = {partition: folded.position for partition, folded in self._folded.items() if not folded.halted}
+        if self._progress.behind(live):
+            self._progress.say(live, asyncio.get_running_loop().time())
+            return
+        self._ready.set()
+        logger.info("ready log=%s partitions=%d halted=%d", self.log_id, len(live), len(self._folded) - len(live))
+
+    async def _look_after_log(self) -> None:
+        """See how long the log is, for the lag, and every minute that it is still the same."""
+        loop = asyncio.get_running_loop()
+        recheck_at_s = loop.time() + self._pace.recheck_s
+        while True:
+            await asyncio.sleep(self._pace.ends_s)
+            try:
+                self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+                if loop.time() >= recheck_at_s:
+                    await recheck(self._log, self._folded.values())
+                    recheck_at_s = loop.time() + self._pace.recheck_s
+            except LogUnavailable as error:
+                logger.info("the log cannot be looked after: %s", error)
+
+    def _empty(self, partition: Partition) -> FoldedPartition:
+        return FoldedPartition(partition, self._rules[partition.topic], self.log_id)
+
+    def _all_positions(self) -> dict[Partition, int]:
+        return {partition: folded.position for partition, folded in self._folded.items()}

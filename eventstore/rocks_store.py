@@ -1,0 +1,187 @@
+"""Saved state in RocksDB: one WriteBatch per save, and checkpoints (hard links) of the whole for looking back.
+
+Writes go to the write-ahead log without a sync: a killed process loses nothing, and after a power cut the log has what
+the last second lacks. What cannot be opened is refused with a sentence: it is derived, and deleting it costs a replay.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
+
+from eventstore.errors import FatalError
+from eventstore.hashes import row_hash
+from eventstore.log import Partition
+from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
+
+_CHUNK = struct.Struct(">QQ")
+_CHECKPOINTS_KEPT = 4
+_HEAD = msgspec.msgpack.Decoder(Head)
+_OWNER_KEY = b"owner"
+_HEADS_PREFIX = b"h\x00"
+_WRITE_BUFFER_BYTES = 32 << 20
+
+
+class RocksSaved:
+    """The reading half of a Store, over an open database."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
+
+    def head(self, partition: Partition) -> Head | None:
+        head = self._db.get(_HEADS_PREFIX + str(partition).encode())
+        return None if head is None else _HEAD.decode(head)
+
+    def heads(self) -> list[Head]:
+        """The heads of all partitions."""
+        return [_HEAD.decode(head) for _, head in self._scan(_HEADS_PREFIX)]
+
+    def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
+        prefix = _prefix(b"r", partition, table)
+        return ((key[len(prefix) :].decode(), row) for key, row in self._scan(prefix))
+
+    def ids(self, partition: Partition) -> Iterator[tuple[int, bytes]]:
+        prefix = _prefix(b"l", partition)
+        return ((_CHUNK.unpack(key[len(prefix) :])[0], chunk) for key, chunk in self._scan(prefix))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(_after(prefix))
+        yield from self._db.items(from_key=prefix, read_opt=options)
+
+
+class RocksStore(RocksSaved):
+    """A Store in the folder `path`; `owner` names the replica whose state it is, where that should be checked."""
+
+    def __init__(self, path: Path, owner: str = "") -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        super().__init__(_open(path / "current", AccessType.read_write()))
+        self._checkpoints = path / "checkpoints"
+        found = (self._db.get(_OWNER_KEY) or owner.encode()).decode()
+        if owner and found != owner:
+            self.close()
+            raise FatalError(f"saved state {path}: it belongs to replica {found!r}, not {owner!r}")
+        self._db.put(_OWNER_KEY, found.encode())
+
+    def batch(self, partition: Partition) -> SaveBatch:
+        return _RocksBatch(self._db, partition)
+
+    def forget(self, partition: Partition) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.delete(_HEADS_PREFIX + str(partition).encode())
+        for kind in (b"r", b"l"):
+            batch.delete_range(_prefix(kind, partition), _after(_prefix(kind, partition)))
+        with _save_errors():
+            self._db.write(batch)
+
+    def checkpoint(self) -> None:
+        target = self._checkpoints / f"{max((head.time_ms for head in self.heads()), default=0):015d}"
+        if target.exists():
+            return
+        with _save_errors():
+            self._checkpoints.mkdir(exist_ok=True)
+            Checkpoint(self._db).create_checkpoint(str(target))
+        for old in sorted(self._checkpoints.iterdir())[:-_CHECKPOINTS_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def checkpoints(path: Path) -> list[Path]:
+    """The checkpoints of the store in this folder, oldest first; `open_checkpoint` reads one."""
+    folder = path / "checkpoints"
+    return sorted(p for p in folder.iterdir() if p.suffix != ".tmp") if folder.exists() else []
+
+
+def open_checkpoint(path: Path) -> RocksSaved:
+    """Read a checkpoint. Others may read it, and its store be written, meanwhile."""
+    return RocksSaved(_open(path, AccessType.read_only(error_if_log_file_exist=False)))
+
+
+class _RocksBatch:
+    def __init__(self, db: Rdict, partition: Partition) -> None:
+        self._db = db
+        self._partition = partition
+        self._ids: list[tuple[int, bytes]] = []
+        self._batch = WriteBatch(raw_mode=True)
+
+    def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
+        prefix = _prefix(b"r", self._partition, table)
+        keys: list[Any] = [prefix + key.encode() for key, _ in rows]
+        saved: Any = self._db.get(keys)
+        added = 0
+        for (key, new), row_key, old in zip(rows, keys, saved, strict=True):
+            if new == old:
+                continue
+            if old is not None:
+                added -= row_hash(table, key, old)
+            if new is None:
+                self._batch.delete(row_key)
+            else:
+                added += row_hash(table, key, new)
+                self._batch.put(row_key, new)
+        return added
+
+    def add_ids(self, bucket: int, chunk: bytes) -> None:
+        self._ids.append((bucket, chunk))
+
+    def forget_ids(self, bucket: int) -> None:
+        prefix = _prefix(b"l", self._partition)
+        self._batch.delete_range(prefix + _CHUNK.pack(bucket, 0), prefix + _CHUNK.pack(bucket + 1, 0))
+
+    def commit(self, head: Head) -> None:
+        for bucket, chunk in self._ids:
+            self._batch.put(_prefix(b"l", self._partition) + _CHUNK.pack(bucket, head.position), chunk)
+        self._batch.put(_HEADS_PREFIX + str(self._partition).encode(), msgspec.msgpack.encode(head))
+        with _save_errors():
+            self._db.write(self._batch)
+
+
+def _prefix(kind: bytes, partition: Partition, table: str = "") -> bytes:
+    """What keys begin with; names of topics and tables hold no NUL, so no prefix is one of another."""
+    inside = table.encode() + b"\x00" if table else b""
+    return kind + b"\x00" + str(partition).encode() + b"\x00" + inside
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key after all that begin with a prefix, which ends with NUL."""
+    return prefix[:-1] + b"\x01"
+
+
+def _open(path: Path, access: AccessType) -> Rdict:
+    try:
+        return Rdict(str(path), _options(), access_type=access)
+    except Exception as error:  # the binding raises nothing more specific
+        hint = "another process uses it" if "lock" in str(error).lower() else "delete it to fold afresh from the log"
+        raise FatalError(f"saved state {path}: it cannot be opened ({error}); {hint}") from error
+
+
+@contextmanager
+def _save_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the binding raises nothing more specific
+        raise SaveFailed(f"saved state: {error}") from error
+
+
+def _options() -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(10, False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_memtable_prefix_bloom_ratio(0.05)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    return options

@@ -1,0 +1,179 @@
+"""Saving a folded partition and loading it again, in slices that leave the loop to others.
+
+Rows are encoded and compared with the saved ones some hundred at a time; only the last step, the write, is whole. A
+save that fails or is cancelled leaves every row marked as changed, for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from eventstore.errors import LogMismatch
+from eventstore.hashes import MODULUS, row_hash
+from eventstore.ledger import Entry
+from eventstore.pace import Pace
+from eventstore.partition import FoldedPartition
+from eventstore.snapshots import EncodedRow, Head, SaveBatch, Saved, SaveFailed, Store, reduced
+from eventstore.table import Table
+
+_SLICE_ROWS = 400
+"""About 2 ms of encoding, looking up and hashing."""
+
+_LOAD_ROWS = 2_000
+
+_ROWS = msgspec.msgpack.Encoder(order="deterministic")
+_IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
+
+logger = logging.getLogger(__name__)
+
+
+class Saver:
+    """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else."""
+
+    def __init__(self, store: Store, pace: Pace, now_s: float) -> None:
+        self.failures = 0
+        self.next_s = now_s + pace.save_every_s
+        self._checkpoint_s = now_s + pace.checkpoint_s
+        self._failing = False
+        self._store = store
+        self._pace = pace
+
+    async def save_all(self, partitions: Iterable[FoldedPartition], now_s: float) -> None:
+        """Save whatever was folded further since its last save."""
+        self.next_s = now_s + self._pace.save_every_s
+        for folded in partitions:
+            if folded.position > folded.saved_position:
+                await self._save(folded)
+        if now_s >= self._checkpoint_s:
+            self._checkpoint_s = now_s + self._pace.checkpoint_s
+            with self._failures():
+                self._store.checkpoint()
+
+    async def save_early(self, folded: FoldedPartition, is_behind: bool) -> None:
+        """Save a partition before its time if many of its rows have changed."""
+        if folded.changed_rows() >= (self._pace.save_rows_behind if is_behind else self._pace.save_rows):
+            await self._save(folded)
+
+    async def _save(self, folded: FoldedPartition) -> None:
+        if not folded.halted:
+            with self._failures():
+                await save(folded, self._store)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except SaveFailed as error:
+            self.failures += 1
+            if not self._failing:
+                logger.error("saving fails; what is folded stays in memory: %s", error)
+            self._failing = True
+        else:
+            if self._failing:
+                logger.info("saving works again")
+            self._failing = False
+
+
+async def save(folded: FoldedPartition, store: Store) -> None:
+    """Make everything up to the folded position durable. Nothing may be folded meanwhile. Raises SaveFailed."""
+    batch = store.batch(folded.partition)
+    drained = [(table, table.drain()) for table in folded.state.tables]
+    try:
+        digest = folded.digest
+        for table, changes in drained:
+            for start in range(0, len(changes), _SLICE_ROWS):
+                digest += batch.replace(table.name, _encoded(changes[start : start + _SLICE_ROWS]))
+                await asyncio.sleep(0)
+        _add_ids(folded, batch)
+        digest %= MODULUS
+        batch.commit(head_of(folded, digest))
+    except BaseException:
+        for table, changes in drained:
+            table.dirty.update(key for key, _ in changes)
+        raise
+    folded.ledger.mark_saved()
+    folded.digest = digest
+    folded.saved_position = folded.position
+
+
+def head_of(folded: FoldedPartition, digest: int) -> Head:
+    """What is saved of a partition besides its rows and ids."""
+    return Head(
+        log_id=folded.log_id,
+        position=folded.position,
+        time_ms=folded.time_ms,
+        version=folded.version,
+        digest=reduced(digest),
+        running=folded.running,
+        first=folded.first,
+        last_offset=folded.last_offset,
+        last=folded.last,
+        quarantined=folded.quarantined,
+        floor=folded.ledger.floor,
+    )
+
+
+async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | None:
+    """Fill an empty partition with what was saved of it; None if nothing was, or nothing that can be trusted.
+
+    Damaged or foreign rows are left behind, visibly, to be folded afresh and overwritten. Raises LogMismatch.
+    """
+    head = saved.head(folded.partition)
+    if head is None:
+        return None
+    if head.log_id != folded.log_id:
+        raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
+    try:
+        digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
+        folded.ledger.load(head.floor, ((bucket, _IDS.decode(chunk)) for bucket, chunk in saved.ids(folded.partition)))
+        if reduced(digest) == head.digest:
+            _take_over(folded, head)
+            return folded
+        reason = "its rows do not match their digest"
+    except msgspec.DecodeError as error:
+        reason = str(error)
+    logger.error("saved state dropped partition=%s position=%d: %s", folded.partition, head.position, reason)
+    return None
+
+
+async def _load_rows(folded: FoldedPartition, saved: Saved, table: Table[Any]) -> int:
+    decode = msgspec.msgpack.Decoder(table.row_type).decode
+    rows = saved.rows(folded.partition, table.name)
+    digest = 0
+    while part := list(islice(rows, _LOAD_ROWS)):
+        digest += sum(row_hash(table.name, key, row) for key, row in part)
+        table.load((key, decode(row)) for key, row in part)
+        await asyncio.sleep(0)
+    return digest
+
+
+def _take_over(folded: FoldedPartition, head: Head) -> None:
+    folded.position = folded.saved_position = head.position
+    folded.time_ms = head.time_ms
+    folded.digest = int.from_bytes(head.digest, "big")
+    folded.running = head.running
+    folded.first = head.first
+    folded.last_offset = head.last_offset
+    folded.last = head.last
+    folded.quarantined = head.quarantined
+    folded.use_version(head.version)
+    folded.state.rederive()
+
+
+def _encoded(changes: list[tuple[str, Any]]) -> list[EncodedRow]:
+    return [(key, None if row is None else _ROWS.encode(row)) for key, row in changes]
+
+
+def _add_ids(folded: FoldedPartition, batch: SaveBatch) -> None:
+    unsaved = folded.ledger.unsaved()
+    for bucket in sorted(unsaved.forgotten):
+        batch.forget_ids(bucket)
+    for bucket, entries in unsaved.added.items():
+        batch.add_ids(bucket, _ROWS.encode(entries))

@@ -1,0 +1,58 @@
+"""A command's way into the log and back: append, fold up to it, answer.
+
+The answer comes from the fold, never from the append: an append may fail after the record landed, or land twice. So an
+unknown append is waited for as any other, and only the deadline ends the wait. The caller then knows that it does not
+know, and the same command, sent again, has the outcome of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eventstore.codec import encode
+from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.hashes import content_of
+from eventstore.log import EventLog
+from eventstore.partition import Answer, FoldedPartition
+from eventstore.waiting import Answers
+from schemas.events import Event
+
+
+async def submit(
+    log: EventLog, folded: FoldedPartition, answers: Answers, *, key: bytes, event: Event, timeout_s: float
+) -> Answer:
+    """See Replica.submit."""
+    value = encode(event)
+    content = content_of(value)
+    command_id = event.envelope.command_id
+    assert command_id, "a statement has no answer"
+    if known := folded.ledger.known(command_id, content):
+        return Answer(known.outcome, folded.partition, known.offset)
+    if folded.halted:
+        raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
+    with answers.expect(content) as answer:
+        append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s))
+        append.add_done_callback(_take_note)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait((append, answer), return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done() and _certainly_not_appended(append):
+                    await append
+                return await answer
+        except TimeoutError:
+            raise AppendUnknown(
+                f"command {command_id}: unknown after {timeout_s:g} s; the same command under this id can be repeated"
+            ) from None
+        finally:
+            append.cancel()
+
+
+def _certainly_not_appended(append: asyncio.Future[None]) -> bool:
+    error = append.exception()
+    return error is not None and not isinstance(error, AppendUnknown)
+
+
+def _take_note(append: asyncio.Future[None]) -> None:
+    """An append that failed after its record was folded is of no interest any more."""
+    if not append.cancelled():
+        append.exception()

@@ -1,0 +1,94 @@
+"""Who waits for what is folded: callers for their answers, queries for positions, drivers for any change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from typing import Self
+
+from eventstore.log import Partition
+from eventstore.partition import Answer, Decided
+
+
+class Answers:
+    """Waiters by the content of the record they appended: an id misused for another command answers nobody else."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
+
+    @contextmanager
+    def expect(self, content: bytes) -> Iterator[asyncio.Future[Answer]]:
+        """A future of the answer to the record with this content, as long as the context lasts."""
+        future = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(content, [])
+        waiting.append(future)
+        try:
+            yield future
+        finally:
+            waiting.remove(future)
+            if not waiting:
+                self._waiting.pop(content, None)
+
+    def resolve(self, decided: Decided) -> None:
+        """The first answer holds; a later copy of the record has the same one."""
+        for future in self._waiting.get(decided.content, ()):
+            if not future.done():
+                future.set_result(decided.answer)
+
+
+class Positions:
+    """Waiters for a partition to be folded up to a position."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Partition, list[tuple[int, int, asyncio.Future[None]]]] = {}
+        self._ticket = count()
+
+    def reached(self, partition: Partition, position: int) -> asyncio.Future[None]:
+        """Done when `advance` has come this far. Cancel it to give up."""
+        future = asyncio.get_running_loop().create_future()
+        heappush(self._waiting.setdefault(partition, []), (position, next(self._ticket), future))
+        return future
+
+    def advance(self, partition: Partition, position: int) -> None:
+        """The partition is folded up to this position."""
+        waiting = self._waiting.get(partition)
+        while waiting and waiting[0][0] <= position:
+            _, _, future = heappop(waiting)
+            if not future.done():
+                future.set_result(None)
+
+
+class Watch:
+    """The partitions that were folded further, coalesced for whoever comes back for them. Close it when done."""
+
+    def __init__(self, topics: frozenset[str], on_close: Callable[[Watch], None]) -> None:
+        self._topics = topics
+        self._on_close = on_close
+        self._changed: set[Partition] = set()
+        self._any = asyncio.Event()
+
+    async def changed(self) -> set[Partition]:
+        """The partitions folded further since the last call; waits until there is one."""
+        await self._any.wait()
+        self._any.clear()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def notify(self, partition: Partition) -> None:
+        """This partition was folded further."""
+        if partition.topic in self._topics:
+            self._changed.add(partition)
+            self._any.set()
+
+    def close(self) -> None:
+        """Be told nothing more."""
+        self._on_close(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,19 @@
+"""The log in memory, which many tests stand on, keeps the contract of every log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.contract.engine import LogUnderTest
+from tests.contract.event_log import EventLogContract
+from tests.support.memory_log import MemoryUnderTest
+
+
+class TestMemoryLog(EventLogContract):
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[LogUnderTest]:
+        engine = MemoryUnderTest()
+        yield engine
+        await engine.aclose()

@@ -1,0 +1,142 @@
+"""A log in memory: the simplest engine that keeps the contract, with whatever append times a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
+from eventstore.log import Batch, EventLog, Partition, Record, check_append, partitions_of
+from tests.contract.engine import LogUnderTest
+
+_BATCH_RECORDS = 500
+
+
+class Contents:
+    """What is stored, apart from who has it open. `begins` moves when records expire."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        self.records: dict[Partition, list[Record]] = {}
+        self.begins: dict[Partition, int] = {}
+        self.changed = asyncio.Event()
+
+    def end(self, partition: Partition) -> int:
+        return self.begins.get(partition, 0) + len(self.records.get(partition, ()))
+
+    def since(self, partition: Partition, position: int) -> list[Record]:
+        start = position - self.begins.get(partition, 0)
+        return self.records.get(partition, [])[start : start + _BATCH_RECORDS]
+
+    def add(self, partition: Partition, timestamp_ms: int, key: bytes, value: bytes) -> Record:
+        record = Record(self.end(partition), timestamp_ms, key, value)
+        self.records.setdefault(partition, []).append(record)
+        self.tell()
+        return record
+
+    def tell(self) -> None:
+        """Wake whoever waits for a change."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class MemoryLog:
+    """An EventLog over contents that outlive it. `append_unknown` makes the next append land without an answer."""
+
+    def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
+        self.contents = contents
+        self.append_unknown = False
+        self.partition_count = contents.partition_count
+        self._now_ms = now_ms
+        self._closed = False
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        return partitions_of(topic, self.partition_count)
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        check_append(partition, key, value, self.partition_count)
+        self._check_open()
+        if timeout_s <= 0:
+            raise AppendUnknown(f"append to {partition}: no time was given")
+        self.contents.add(partition, self._now_ms(), key, value)
+        await asyncio.sleep(0)
+        if self.append_unknown:
+            self.append_unknown = False
+            raise AppendUnknown(f"append to {partition}: the answer was lost")
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        contents, wanted = self.contents, dict(positions)
+        while True:
+            changed = contents.changed
+            found = False
+            for partition, position in wanted.items():
+                self._check_open()
+                self._check_position(contents, partition, position)
+                if records := contents.since(partition, position):
+                    found = True
+                    wanted[partition] = records[-1].offset + 1
+                    yield partition, records
+                    await asyncio.sleep(0)
+            if not found:
+                await changed.wait()
+
+    async def begin(self, partition: Partition) -> int:
+        return self.contents.begins.get(partition, 0)
+
+    async def end(self, partition: Partition) -> int:
+        return self.contents.end(partition)
+
+    async def position_at(self, partition: Partition, time_ms: int) -> int:
+        later = (r.offset for r in self.contents.records.get(partition, ()) if r.timestamp_ms >= time_ms)
+        return next(later, self.contents.end(partition))
+
+    async def close(self) -> None:
+        self._closed = True
+        self.contents.tell()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailable("the log is closed")
+
+    def _check_position(self, contents: Contents, partition: Partition, position: int) -> None:
+        if contents is not self.contents:
+            raise LogMismatch(f"{partition}: the log was made anew")
+        begin, end = contents.begins.get(partition, 0), contents.end(partition)
+        if not begin <= position <= end:
+            raise LogMismatch(f"position {position} of {partition} is outside of what the log has, {begin} to {end}")
+
+
+class MemoryUnderTest(LogUnderTest):
+    """One log in memory, on a clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.contents = Contents(self.partition_count)
+        self.log: MemoryLog | None = None
+
+    async def open(self, *, partition_count: int | None = None) -> EventLog:
+        if partition_count not in (None, self.contents.partition_count):
+            raise LogMismatch(f"the log has {self.contents.partition_count} partitions, not {partition_count}")
+        self.log = MemoryLog(self.contents, lambda: self.now_ms)
+        return self.log
+
+    async def truncate(self, partition: Partition, position: int) -> None:
+        del self.contents.records[partition][position - self.contents.begins.get(partition, 0) :]
+
+    async def recreate(self) -> None:
+        old, self.contents = self.contents, Contents(self.partition_count)
+        if self.log is not None:
+            self.log.contents = self.contents
+        old.tell()
+
+    async def expire(self, log: EventLog, partition: Partition, position: int) -> None:
+        del self.contents.records[partition][: position - self.contents.begins.get(partition, 0)]
+        self.contents.begins[partition] = position
+        self.contents.tell()
+
+    async def tick(self) -> None:
+        self.now_ms += 1_000
+
+    async def aclose(self) -> None:
+        if self.log is not None:
+            await self.log.close()

@@ -1,0 +1,100 @@
+"""A small fold over the fleet and zones topics: policies by name, and how often each zone's nodes were counted.
+
+It has what the eventstore must cope with: refusals, rows that change and go, a row that many events share, a derived
+value, and on demand an exception in decide or halfway through evolve.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from eventstore.fold import DONE, At, Decision, refused
+from eventstore.log import FLEET, Partition
+from eventstore.table import Table
+from schemas.events import Event, PolicyDeleted, PolicySet
+
+ACCEPTS = frozenset({"PolicySet", "PolicyDeleted", "BudgetSet"})
+
+
+class Policy(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A policy as set last, and how often."""
+
+    priority: int
+    labels: dict[str, str]
+    times: int
+    set_ms: int
+
+
+class Total(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How many events took effect, and the sum of all priorities ever set."""
+
+    effects: int
+    priorities: int
+
+
+class ToyState:
+    """Two tables, and the number of policies, which is derived."""
+
+    def __init__(self) -> None:
+        self.policies: Table[Policy] = Table("policies", Policy)
+        self.totals: Table[Total] = Table("totals", Total)
+        self.count = 0
+
+    @property
+    def tables(self) -> tuple[Table[Policy], Table[Total]]:
+        return (self.policies, self.totals)
+
+    def rederive(self) -> None:
+        self.count = len(self.policies.rows)
+
+    @property
+    def total(self) -> Total:
+        return self.totals.rows.get("all", Total(0, 0))
+
+
+class Change(NamedTuple):
+    name: str
+    policy: Policy | None
+    total: Total
+
+
+class ToyFold:
+    """Rules of one topic. Version 2 refuses negative priorities, which version 1 takes."""
+
+    def __init__(self, topic: str = FLEET, version: int = 1) -> None:
+        self.topic = topic
+        self.version = version
+        self.accepts = ACCEPTS
+
+    def empty(self, partition: Partition) -> ToyState:
+        return ToyState()
+
+    def decide(self, state: ToyState, event: Event, at: At) -> Decision:
+        total = state.total
+        match event:
+            case PolicySet(name="raise in decide"):
+                raise RuntimeError("a bug in decide")
+            case PolicySet(priority=priority) if priority < 0 and self.version > 1:
+                return Decision(None, refused(f"priority: {priority} is negative"))
+            case PolicySet(name=name, priority=priority, sources=labels):
+                old = state.policies.rows.get(name)
+                policy = Policy(priority, labels, old.times + 1 if old else 1, at.time_ms)
+                return Decision(Change(name, policy, Total(total.effects + 1, total.priorities + priority)), DONE)
+            case PolicyDeleted(name=name) if name in state.policies.rows:
+                return Decision(Change(name, None, Total(total.effects + 1, total.priorities)), DONE)
+            case PolicyDeleted(name=name):
+                return Decision(None, refused(f"policy: {name} is not there"))
+            case _:
+                return Decision(None, DONE)
+
+    def evolve(self, state: ToyState, change: Change, at: At) -> None:
+        if change.policy is None:
+            state.policies.remove(change.name)
+        else:
+            state.policies.put(change.name, change.policy)
+        if change.name == "raise in evolve":
+            raise RuntimeError("a bug in evolve")
+        state.totals.put("all", change.total)
+        state.rederive()
