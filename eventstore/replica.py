@@ -20,7 +20,7 @@ from typing import Any
 
 from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, PermanentError, TransientError
-from eventstore.fold import Fold
+from eventstore.fold import Fold, Outcome
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.origin import Parentage, await_origin, establish
 from eventstore.pace import Pace
@@ -112,10 +112,18 @@ class Replica:
         """How it stands with each partition."""
         return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
 
+    def supports(self) -> dict[str, list[int]]:
+        """The fold versions that this binary has rules for, by topic."""
+        return {topic: sorted(rules) for topic, rules in self._rules.items()}
+
     @property
     def save_failures(self) -> int:
         """Saves that failed since the start."""
         return self._saver.failures
+
+    def dry_run(self, partition: Partition, event: Event) -> Outcome:
+        """What would be decided of this event now. Changes nothing, and appends nothing."""
+        return self.folded(partition).dry_run(event, self._now_ms())
 
     def outcome(self, command_id: str) -> Answer | None:
         """What is remembered of a command, or None."""
