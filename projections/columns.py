@@ -1,0 +1,227 @@
+"""The columns of a record of nodes: checked whole, and spread to one value per node.
+
+A column of length 1 stands for every node, an empty one for none given. Everything is checked in bulk first, by
+operations that run in C over the whole column, and looked at one by one only to say what is wrong. Replaying a million
+joins spends most of its time here, so nothing in the good case may cost a Python instruction per node.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from projections.names import (
+    LONGEST_UID,
+    NAME_PATTERN,
+    check_address4,
+    check_address6,
+    check_labels,
+    check_name,
+    check_uid,
+    check_zone,
+    shown,
+)
+from schemas.events import MAX_ITEMS, MAX_RECORD_BYTES, NodesChanged, NodesJoined, NodesLeft
+
+MAX_AHEAD_MS = 60_000
+"""How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
+
+_NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
+_HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <= octet < 240)
+"""First octets of IPv4 addresses that a host may have, or that begin no address at all (0)."""
+_BROADCAST = 0xFFFFFFFF
+_NONE6 = bytes(16)
+_PRINTABLE = bytes(range(0x20, 0x7F))
+
+
+class Columns(NamedTuple):
+    """One value per node and column, or one that repeats for ever."""
+
+    created_ms: Iterable[int]
+    uids: Iterable[str]
+    addresses4: Iterable[int]
+    addresses6: Iterable[bytes]
+    labels: Iterable[dict[str, str]]
+
+
+def fault_of(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -> str | None:
+    """What is wrong with the shape of a record of nodes, its first fault in one sentence."""
+    fault = (
+        check_zone("zone", event.zone)
+        or _fault_of_names(event.names)
+        or _fault_of_incarnations(event, now_ms + MAX_AHEAD_MS)
+    )
+    if fault is None and not isinstance(event, NodesLeft):
+        fault = _fault_of_labels(event) or _fault_of_addresses(event)
+    return fault or _fault_of_size(event)
+
+
+def spread(event: NodesJoined | NodesChanged) -> Columns:
+    """The columns of a record without fault. Without incarnations, that of the record itself stands for all."""
+    created_ms = event.created_ms or [event.envelope.issued_at_ms]
+    uids = event.uids or [event.envelope.command_id]
+    return Columns(
+        _spread(created_ms), _spread(uids), _addresses4(event.addresses4), _addresses6(event.addresses6), _labels(event)
+    )
+
+
+def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | None]:
+    """The incarnation that is meant per node; None for whichever is there."""
+    if not event.created_ms:
+        return repeat(None)
+    return zip(_spread(event.created_ms), _spread(event.uids), strict=False)
+
+
+def _spread(column: Sequence[Any]) -> Iterable[Any]:
+    return repeat(column[0]) if len(column) == 1 else column
+
+
+def _fault_of_names(names: Sequence[str]) -> str | None:
+    if not 1 <= len(names) <= MAX_ITEMS:
+        return f"names: {len(names)} items must be from 1 to {MAX_ITEMS}"
+    text = "\n".join(names) + "\n"
+    if text.count("\n") != len(names) or _NAMES.fullmatch(text) is None:
+        return next(fault for name in names if (fault := check_name("names", name)) is not None)
+    if len(set(names)) != len(names):
+        twice = _first_repeated(names)
+        return f"names: {shown(str(twice))} is given twice; a record names a node once"
+    return None
+
+
+def _fault_of_incarnations(event: NodesJoined | NodesChanged | NodesLeft, latest_ms: int) -> str | None:
+    created_ms, uids, count = event.created_ms, event.uids, len(event.names)
+    if bool(created_ms) != bool(uids):
+        return f"uids: {len(uids)} entries must go with as many of created_ms; give both or neither"
+    if not created_ms:
+        return None
+    fault = _fault_of_length("created_ms", len(created_ms), count) or _fault_of_length("uids", len(uids), count)
+    if fault is not None:
+        return fault
+    if min(created_ms) < 0 or max(created_ms) > latest_ms:
+        worst = min(created_ms) if min(created_ms) < 0 else max(created_ms)
+        return f"created_ms: {worst} must be from 0 to {latest_ms}, a minute ahead of the log"
+    if (
+        not "".join(uids).encode(errors="surrogatepass").translate(None, _PRINTABLE)
+        and max(map(len, uids)) <= LONGEST_UID
+    ):
+        return None
+    return next(fault for uid in uids if (fault := check_uid("uids", uid)) is not None)
+
+
+def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
+    sets, index = event.label_sets, event.label_index
+    if not index:
+        return f"label_index: 0 entries for {len(sets)} label sets; give each name its set" if sets else None
+    fault = _fault_of_length("label_index", len(index), len(event.names))
+    if fault is not None:
+        return fault
+    if min(index) < 0 or max(index) >= len(sets):
+        wrong = min(index) if min(index) < 0 else max(index)
+        return f"label_index: {wrong} must be the number of one of the {len(sets)} label sets"
+    for labels in sets:
+        fault = check_labels("labels", labels)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
+    count = len(event.names)
+    for field, column, width in (("addresses4", event.addresses4, 4), ("addresses6", event.addresses6, 16)):
+        if column and len(column) != width * count:
+            return f"{field}: {len(column)} bytes for {count} names must be none, or {width} a name"
+    return _fault_of_addresses4(event) or _fault_of_addresses6(event)
+
+
+def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
+    packed = event.addresses4
+    if not packed:
+        return None
+    values = _unpacked4(packed)
+    distinct = set(values)
+    if packed[::4].translate(None, _HOST_OCTETS) or _BROADCAST in distinct:
+        return next(fault for value in values if value and (fault := check_address4("addresses4", value)) is not None)
+    if len(distinct) != len(values) and len(distinct) - (0 in distinct) != len(values) - values.count(0):
+        twice = IPv4Address(int(_first_repeated([value for value in values if value])))
+        return f"addresses4: {str(twice)!r} is given twice; a record gives an address once"
+    return None
+
+
+def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
+    packed = event.addresses6
+    if not packed:
+        return None
+    values = _chunks(packed)
+    first_octets = packed[::16]
+    if b"\x00" in first_octets or b"\xff" in first_octets:
+        for value in values:
+            fault = None if value == _NONE6 else check_address6("addresses6", int.from_bytes(value, "big"))
+            if fault is not None:
+                return fault
+    given = [value for value in values if value != _NONE6]
+    if len(set(given)) != len(given):
+        return (
+            f"addresses6: {str(IPv6Address(_first_repeated(given)))!r} is given twice; a record gives an address once"
+        )
+    return None
+
+
+def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft) -> str | None:
+    """What one record changes must fit one forward, so a record that no edge of ours checked is bounded here.
+
+    One node always fits, by the rules for its name, uid and labels.
+    """
+    if len(event.names) == 1:
+        return None
+    size = len("".join(event.names)) + len("".join(event.uids))
+    if not isinstance(event, NodesLeft):
+        size += len(event.addresses4) + len(event.addresses6) + sum(map(size_of_labels, event.label_sets))
+    if size > MAX_RECORD_BYTES:
+        return f"names: {size} bytes of names, uids, addresses and labels are more than the {MAX_RECORD_BYTES} allowed"
+    return None
+
+
+def size_of_labels(labels: dict[str, str]) -> int:
+    """Bytes of a label set as a record holds it, or a few more."""
+    return sum(len(key) + len(value.encode()) + 4 for key, value in labels.items())
+
+
+def _fault_of_length(field: str, length: int, count: int) -> str | None:
+    if length in (1, count):
+        return None
+    return f"{field}: {length} entries for {count} names must be none, one for all, or one each"
+
+
+def _unpacked4(packed: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{len(packed) // 4}I", packed)
+
+
+def _chunks(packed: bytes) -> list[bytes]:
+    return [packed[i : i + 16] for i in range(0, len(packed), 16)]
+
+
+def _addresses4(packed: bytes) -> Iterable[int]:
+    return _unpacked4(packed) if packed else repeat(0)
+
+
+def _addresses6(packed: bytes) -> Iterable[bytes]:
+    return [b"" if chunk == _NONE6 else chunk for chunk in _chunks(packed)] if packed else repeat(b"")
+
+
+def _labels(event: NodesJoined | NodesChanged) -> Iterable[dict[str, str]]:
+    if not event.label_index:
+        return repeat({})
+    return _spread(list(map(event.label_sets.__getitem__, event.label_index)))
+
+
+def _first_repeated(values: Sequence[Any]) -> Any:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    raise AssertionError("no value is repeated")

@@ -1,0 +1,116 @@
+"""Rows of a zones partition: nodes, what is on its way to fleet, zones with their limits, DPUs.
+
+Several zones share a partition, and rows are keyed by the name of a node or DPU, so a node that shows up in another
+zone of the same partition moves there, and a DPU's name is taken for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PRESENT, LEFT, INFERRED, SUPERSEDED = 0, 1, 2, 3
+"""States of MembershipChanged: there, left as stated, left as inferred, superseded in another zone."""
+
+
+class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node that is there. `created_ms` and `uid` are its incarnation, `changed` the offset of its last change.
+
+    `address4` is 0 for none, `address6` is 16 bytes, or none of them.
+    """
+
+    zone: str
+    created_ms: int
+    uid: str
+    address4: int
+    address6: bytes
+    labels: dict[str, str]
+    changed: int
+
+
+class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node that left at offset `changed`, kept until fleet has heard of it. `state` is one of those above."""
+
+    zone: str
+    created_ms: int
+    uid: str
+    state: int
+    changed: int
+
+
+class Outgoing(msgspec.Struct, frozen=True, array_like=True):
+    """The nodes that one record changed, and its append time. One that changed again since is in a later row too."""
+
+    append_ms: int
+    names: list[str]
+
+
+class CompleteList(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last complete list that a source stated of a zone, at this offset."""
+
+    count: int
+    list_hash: bytes
+    said_ms: int
+    offset: int
+
+
+class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A zone that has, or had, a node or DPU here, or a limit of its own. A limit of 0 means the default."""
+
+    parallel_installs: int = 0
+    unavailable_nodes: int = 0
+
+
+class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Up to where fleet's caused records were taken, and up to where our own changes are known to be forwarded."""
+
+    fleet: int = 0
+    forwarded: int = 0
+
+
+Standing = Literal["idle", "open", "running"]
+"""Of a DPU's step: nothing to do, wants an attempt, an attempt runs."""
+
+
+class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A DPU: what it is, which image it shall have, and where its lifecycle stands.
+
+    `attempt` only grows, from the offset of its registration on, so that nothing said of an earlier attempt (or of an
+    earlier DPU of this name) fits a later one; `entered` is what it was when the present phase began. `since` is the
+    offset at which the phase began, and the place in line while it is Pending. `resume` is the phase to go on with
+    after Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
+    `effect` says that its node is out of service for it, `swapped` that another card is there than was provisioned.
+    `failures` are those that count against the phase's retries. `facts` is what the device said of itself.
+    """
+
+    zone: str
+    ordinal: int
+    node: str
+    serial: str
+    bmc_address: str
+    phase: str
+    attempt: int
+    entered: int
+    since: int
+    since_ms: int
+    standing: Standing = "idle"
+    image: str = ""
+    installed: str = ""
+    resume: str = ""
+    effect: bool = False
+    paused: bool = False
+    swapped: bool = False
+    failures: int = 0
+    not_before_ms: int = 0
+    deadline_ms: int = 0
+    provisioner: str = ""
+    task: str = ""
+    percent: int = 0
+    message: str = ""
+    facts: dict[str, str] = {}
+
+    @property
+    def tries(self) -> int:
+        """Attempts at the present phase, as a person counts them."""
+        return self.attempt - self.entered
