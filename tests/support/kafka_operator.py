@@ -27,9 +27,15 @@ class Operator:
         """Its name in the cluster."""
         return f"{self._prefix}.{topic}"
 
-    async def create(self, partition_count: int, changed: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """Make every topic as the log would, but for the settings given by topic."""
-        copies = await self.copies()
+    async def create(
+        self,
+        partition_count: int,
+        changed: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        copies: int | None = None,
+    ) -> None:
+        """Make every topic as the log would, but for the settings given by topic, or the number of copies."""
+        copies = copies or await self.copies()
         topics = [
             NewTopic(
                 self.topic(topic),

@@ -1,0 +1,60 @@
+"""What the Kafka client library makes of our settings is checked, whatever it makes of them."""
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from eventstore.errors import FatalError
+from eventstore.kafka_clients import CONSUMER, PRODUCER, check_consumer, check_producer, make_consumer, make_producer
+from eventstore.kafka_topics import Setting
+
+
+async def test_our_own_settings_are_in_effect() -> None:
+    await make_producer(["127.0.0.1:1"]).stop()
+    await make_consumer(["127.0.0.1:1"]).stop()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("acks", 1), ("acks", 0), ("enable_idempotence", True), ("max_batch_size", 16_384)],
+)
+async def test_a_producer_with_another_setting_is_refused(setting: str, value: object) -> None:
+    producer = AIOKafkaProducer(**{**PRODUCER, setting: value})
+    with pytest.raises(FatalError, match=setting):
+        check_producer(producer)
+    await producer.stop()
+
+
+async def test_a_compressing_producer_is_refused() -> None:
+    producer = AIOKafkaProducer(**{**PRODUCER, "compression_type": "gzip"})
+    with pytest.raises(FatalError, match="compression_type"):
+        check_producer(producer)
+    await producer.stop()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("group_id", "group"),
+        ("enable_auto_commit", True),
+        ("auto_offset_reset", "latest"),
+        ("isolation_level", "read_committed"),
+        ("check_crcs", False),
+    ],
+)
+async def test_a_consumer_with_another_setting_is_refused(setting: str, value: object) -> None:
+    consumer = AIOKafkaConsumer(**{**CONSUMER, setting: value})
+    with pytest.raises(FatalError, match=f"{setting}.*{value!r}"):
+        check_consumer(consumer)
+    await consumer.stop()
+
+
+@pytest.mark.parametrize(
+    ("found", "allowed"), [("10", True), ("11", True), ("-1", True), ("9", False), ("", False), ("many", False)]
+)
+def test_what_a_setting_with_a_lower_bound_allows(found: str, allowed: bool) -> None:
+    assert Setting("retention.ms", "10", is_least=True).allows(found) is allowed
+
+
+@pytest.mark.parametrize(("found", "allowed"), [("-1", True), ("10", False)])
+def test_what_an_exact_setting_allows(found: str, allowed: bool) -> None:
+    assert Setting("retention.ms", "-1").allows(found) is allowed
