@@ -144,6 +144,11 @@ def _digest_after(table: DeviceTable, delta: Delta) -> bytes:
     return digests.to_bytes(total)
 
 
+def unpack(packed4: bytes, packed6: bytes) -> Prefixes:
+    """Packed prefixes as a set."""
+    return frozenset(_split(packed4, packed6))
+
+
 def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
     prefixes: list[bytes] = np.frombuffer(packed4, f"V{WIDTH4}").tolist() if packed4 else []
     if packed6:

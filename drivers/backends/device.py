@@ -1,0 +1,43 @@
+"""What an agent asks of the thing that forwards packets: the one protocol behind which every kind of device stands.
+
+The agent has already judged the frame and computed the table after it. The device gets the steps from the one to the
+other, in the order in which they leave no gap, and says how far it got. It may be slow, fail, or lie: it is asked
+again, and what it holds is read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from eventstore.errors import TransientError
+from projections.device_table import DeviceTable
+from projections.rules import SetStep
+
+
+class DeviceFailed(TransientError):
+    """The device did not take the steps; what it holds may be anything between before and after."""
+
+
+class Device(Protocol):
+    """One device's forwarding table."""
+
+    @property
+    def capacity(self) -> int:
+        """Prefixes that it can hold at any moment."""
+        ...
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        """Takes these steps, after which it holds `table`; whether that is in hardware already. Raises DeviceFailed.
+
+        Steps that were taken before may come again after a failure; they change nothing then.
+        """
+        ...
+
+    async def read_back(self) -> bytes:
+        """The digest of what it really holds. Raises DeviceFailed if it cannot say."""
+        ...
+
+    async def restore(self, table: DeviceTable) -> bool:
+        """Makes what it holds, whatever that is, this table, without emptying it first; as `apply` otherwise."""
+        ...

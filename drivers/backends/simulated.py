@@ -1,0 +1,93 @@
+"""Simulated devices: what can go wrong with one, and one for a real agent to drive.
+
+Everything that goes wrong is drawn from a passed generator and off by default. The same faults drive the flat records
+of `simulated_fleet`, where a device costs some bytes instead of a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from drivers.backends.device import DeviceFailed
+from projections.device_table import EMPTY, DeviceTable
+from projections.rules import SetStep
+
+
+class Faults(NamedTuple):
+    """How devices misbehave. Shares and chances are from 0 to 1, a chance per frame."""
+
+    latency_ms: float = 0.0
+    """Median time that a device takes to apply a frame; the spread around it is log-normal."""
+    spread: float = 0.5
+    """Sigma of that log-normal spread."""
+    slow_share: float = 0.0
+    """Share of devices that take `slow_factor` times as long."""
+    slow_factor: float = 100.0
+    hardware_ms: float = 0.0
+    """Time from applied to in hardware."""
+    frame_loss: float = 0.0
+    """Chance that a frame never reaches the device."""
+    answer_loss: float = 0.0
+    """Chance that the device's answer is lost."""
+    failures: float = 0.0
+    """Chance that the device fails, and says so."""
+    lies: float = 0.0
+    """Chance that the device says applied, and is not."""
+    false_alarms: float = 0.0
+    """Chance that the device says failed, and has applied."""
+    reboots_per_hour: float = 0.0
+    """Per device."""
+    reboot_s: float = 5.0
+    old_share: float = 0.5
+    """Share of reboots after which the device has an older table; it has none after the others."""
+    capacity: int = 1_000_000
+    """Prefixes that a device can hold."""
+    small_share: float = 0.0
+    """Share of devices that can hold `small_capacity` only."""
+    small_capacity: int = 1_000
+
+
+NO_FAULTS = Faults()
+
+
+class SimulatedDevice:
+    """One device, as a `Device` for an agent."""
+
+    def __init__(self, faults: Faults = NO_FAULTS, *, rng: random.Random) -> None:
+        self.holds = EMPTY
+        self._faults = faults
+        self._rng = rng
+        self._factor = faults.slow_factor if rng.random() < faults.slow_share else 1.0
+        self.capacity = faults.small_capacity if rng.random() < faults.small_share else faults.capacity
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        return await self._take(table)
+
+    async def restore(self, table: DeviceTable) -> bool:
+        return await self._take(table)
+
+    async def read_back(self) -> bytes:
+        return self.holds.digest
+
+    def flush(self) -> None:
+        """Somebody else removes its rules."""
+        self.holds = EMPTY
+
+    async def _take(self, table: DeviceTable) -> bool:
+        faults, rng = self._faults, self._rng
+        if faults.latency_ms:
+            spread = rng.lognormvariate(0.0, faults.spread)
+            await asyncio.sleep(faults.latency_ms * spread * self._factor / 1000)
+        lot = rng.random()
+        if lot < faults.lies:
+            return True
+        lot -= faults.lies
+        if lot < faults.failures:
+            raise DeviceFailed("the device failed, as simulated devices do")
+        self.holds = table
+        if lot < faults.failures + faults.false_alarms:
+            raise DeviceFailed("the device says that it failed")
+        return True

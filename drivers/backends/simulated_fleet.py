@@ -1,0 +1,265 @@
+"""All simulated devices of a process: what frames do to them, and what time does.
+
+It stands for agents and devices both, behind the messages of the agent link: `take` gives the answers that come at
+once, `tick` those that time brings. Nothing here waits or sends. Zones are places in the records; an answer about some
+devices of a zone is in the link-local numbers of that zone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from drivers.backends.simulated import Faults
+from drivers.backends.simulated_records import NEVER, NONE, Index, Records, groups, mask, members
+from drivers.backends.simulated_tables import NOTHING, SharedTables
+from drivers.protocol import MAX_PARTS, Holding
+from drivers.protocol_down import Frame
+from drivers.protocol_up import Ack, Refusal
+from projections.device_table import Code, Refused
+
+SLOW_S = 0.05
+"""A device that takes longer says first that it has received the frame."""
+
+TABLES_KEPT = 64
+
+FAILED = Refused(Code.DEVICE, "the device says that it failed")
+
+
+class Said(NamedTuple):
+    """These devices of a zone have what they have now; or refused the frame to `version`."""
+
+    devices: Index
+    version: int = 0
+    refused: Refused | None = None
+
+
+class Waiting(NamedTuple):
+    """A frame that came while these devices were at work on another."""
+
+    frame: Frame
+    devices: Index
+
+
+class Fleet:
+    """Simulated devices, zone by zone."""
+
+    def __init__(self, faults: Faults, rng: random.Random) -> None:
+        self.faults = faults
+        self.tables = SharedTables()
+        self.records = Records()
+        self.zones: list[range] = []
+        self._waiting: list[deque[Waiting]] = []
+        self._chance = np.random.default_rng(rng.getrandbits(64))
+        self._rebooted_at = 0.0
+        self._tables_max = TABLES_KEPT
+
+    def add_zone(self, count: int) -> int:
+        """A zone with so many devices, which have nothing; its number."""
+        faults, chance = self.faults, self._chance
+        small, slow = chance.random(count) < faults.small_share, chance.random(count) < faults.slow_share
+        capacities = np.where(small, faults.small_capacity, faults.capacity).astype(np.int32)
+        factors = np.where(slow, faults.slow_factor, 1.0).astype(np.float32)
+        self.zones.append(self.records.add(len(self.zones), capacities, factors))
+        self._waiting.append(deque())
+        return len(self.zones) - 1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a tick soon would do anything."""
+        records = self.records
+        return bool((records.pending_at < NEVER).any() or (records.hardware_at < NEVER).any())
+
+    def take(self, zone: int, frame: Frame, now: float) -> list[Ack]:
+        """A frame arrives at a zone's link; what its devices say at once."""
+        self._forget_tables()
+        devices = members(self.zones[zone], frame.dpus)
+        devices = devices[self.records.up_at[devices] == NEVER]
+        if self.faults.frame_loss:
+            devices = devices[self._chance.random(len(devices)) >= self.faults.frame_loss]
+        return self._acks(zone, self._offer(zone, Waiting(frame, devices), now))
+
+    def tick(self, now: float) -> dict[int, list[Ack]]:
+        """What devices say by now, by zone."""
+        records = self.records
+        said: dict[int, list[Said]] = {}
+        settled = np.flatnonzero(records.hardware_at <= now)
+        records.hardware_at[settled] = NEVER
+        records.in_hardware[settled] = self._versions(records.claimed[settled])
+        for zone, devices in self._by_zone(settled):
+            said.setdefault(zone, []).append(Said(devices))
+        for zone, devices in self._by_zone(np.flatnonzero(records.pending_at <= now)):
+            said.setdefault(zone, []).extend(self._finish_pending(zone, devices, now))
+        return {zone: self._acks(zone, parts) for zone, parts in said.items()}
+
+    def reboot(self, now: float) -> dict[int, Index]:
+        """Lets devices go down by chance, and come back; those that came back, by zone."""
+        records, faults = self.records, self.faults
+        passed_s, self._rebooted_at = now - self._rebooted_at, now
+        risen = np.flatnonzero(records.up_at <= now)
+        self._rise(risen)
+        if faults.reboots_per_hour:
+            down = self._chance.random(records.count) < faults.reboots_per_hour * passed_s / 3600
+            records.up_at[np.flatnonzero(down & (records.up_at == NEVER))] = now + faults.reboot_s
+        return dict(self._by_zone(risen))
+
+    def rise_all(self, zone: int) -> None:
+        """Whoever of a zone is down comes back now."""
+        places = self.zones[zone]
+        self._rise(np.flatnonzero(self.records.up_at[places.start : places.stop] < NEVER) + places.start)
+
+    def holdings(self, zone: int, devices: Index, *, read_back: bool) -> list[Holding]:
+        """What these devices of a zone say that they have; with the digest of what they really have, if read back."""
+        records, parts = self.records, []
+        held = records.actual if read_back else records.claimed
+        fields = (records.claimed[devices], held[devices], records.received[devices], records.in_hardware[devices])
+        for group in groups(*fields):
+            claimed, digest_of, received, in_hardware = (int(field[group[0]]) for field in fields)
+            table = self.tables[claimed]
+            levels = max(received, table.version), table.version, min(in_hardware, table.version)
+            dpus = mask(self.zones[zone], devices[group])
+            parts.append(Holding(dpus, table.epoch, *levels, self.tables[digest_of].digest))
+        return parts
+
+    def beat(self, zone: int) -> list[Holding]:
+        """The heartbeats of a zone: every device that is up reads back what it has."""
+        records = self.records
+        devices = members(self.zones[zone], 0)
+        devices = devices[records.up_at[devices] == NEVER]
+        idle = devices[records.pending[devices] == NONE]
+        records.in_step[idle] = records.actual[idle] == records.claimed[idle]
+        return self.holdings(zone, devices, read_back=True)
+
+    # --- one frame ----------------------------------------------------------------------------------------------------
+
+    def _offer(self, zone: int, offered: Waiting, now: float) -> list[Said]:
+        """Devices at work keep the frame for later, the others judge it."""
+        records, frame = self.records, offered.frame
+        busy = records.pending[offered.devices] != NONE
+        if busy.any():
+            self._waiting[zone].append(Waiting(frame, offered.devices[busy]))
+        idle = offered.devices[~busy]
+        said: list[Said] = []
+        for group in groups(records.claimed[idle], records.capacity[idle]):
+            devices = idle[group]
+            claimed, capacity = int(records.claimed[devices[0]]), int(records.capacity[devices[0]])
+            outcome = self.tables.apply(claimed, frame.epoch, frame.delta, capacity)
+            if isinstance(outcome, Refused):
+                said.append(Said(devices, frame.delta.to_version, outcome))
+                continue
+            if self.tables[claimed].epoch == frame.epoch:
+                records.received[devices] = self.tables[outcome].version
+            has_it = records.in_step[devices] & (outcome == claimed)
+            said.append(Said(devices[has_it]))
+            said += self._begin(devices[~has_it], outcome, now)
+        return said
+
+    def _begin(self, devices: Index, table: int, now: float) -> list[Said]:
+        """The devices set to work; what they say of it at once."""
+        records, faults = self.records, self.faults
+        if not faults.latency_ms:
+            return self._finish(devices, table, now)
+        spread = self._chance.lognormal(0.0, faults.spread, len(devices))
+        takes_s = faults.latency_ms / 1000 * spread * records.factor[devices]
+        records.pending[devices] = table
+        records.pending_at[devices] = now + takes_s
+        return [Said(devices[takes_s > SLOW_S])]
+
+    def _finish_pending(self, zone: int, devices: Index, now: float) -> list[Said]:
+        records = self.records
+        tables = records.pending[devices]
+        records.pending[devices], records.pending_at[devices] = NONE, NEVER
+        said: list[Said] = []
+        for group in groups(tables):
+            said += self._finish(devices[group], int(tables[group[0]]), now)
+        for _ in range(len(self._waiting[zone])):
+            said += self._offer(zone, self._waiting[zone].popleft(), now)
+        return said
+
+    def _finish(self, devices: Index, table: int, now: float) -> list[Said]:
+        """The devices have done what they were told, or not, and say so, or not."""
+        records, version = self.records, self.tables[table].version
+        lies, failed, alarmed = self._draw(len(devices))
+        whole = ~records.in_step[devices] | (records.actual[devices] == records.claimed[devices])
+        taking = devices[~(lies | failed) & whole]
+        records.older[taking] = records.actual[taking]
+        records.actual[taking] = table
+        content, unhappy = devices[~(failed | alarmed)], devices[failed | alarmed]
+        records.in_step[unhappy] = False
+        records.claimed[content], records.in_step[content], records.received[content] = table, True, version
+        if self.faults.hardware_ms:
+            records.hardware_at[content] = now + self.faults.hardware_ms / 1000
+        else:
+            records.in_hardware[content] = version
+        return [Said(content), Said(unhappy, version, FAILED)]
+
+    def _draw(self, count: int) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Who lies, who fails, and who only says that it failed."""
+        faults = self.faults
+        if not faults.lies + faults.failures + faults.false_alarms:
+            nobody = np.zeros(count, np.bool_)
+            return nobody, nobody, nobody
+        lot = self._chance.random(count)
+        fails_from, alarms_from = faults.lies, faults.lies + faults.failures
+        alarms_to = alarms_from + faults.false_alarms
+        return lot < fails_from, (lot >= fails_from) & (lot < alarms_from), (lot >= alarms_from) & (lot < alarms_to)
+
+    # --- what they say ------------------------------------------------------------------------------------------------
+
+    def _acks(self, zone: int, said: Sequence[Said]) -> list[Ack]:
+        """Answers as messages of the link, some of which get lost."""
+        holdings: list[Holding] = []
+        refusals: list[Refusal] = []
+        for devices, version, refused in said:
+            heard = devices
+            if self.faults.answer_loss:
+                heard = devices[self._chance.random(len(devices)) >= self.faults.answer_loss]
+            parts = self.holdings(zone, heard, read_back=False)
+            if refused is None:
+                holdings += parts
+            else:
+                refusals += [Refusal(part, version, refused.code, refused.reason) for part in parts]
+        return [
+            Ack(holdings[start : start + MAX_PARTS], refusals[start : start + MAX_PARTS])
+            for start in range(0, max(len(holdings), len(refusals)), MAX_PARTS)
+        ]
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _rise(self, devices: Index) -> None:
+        """These come back from a reboot, with an older table or none."""
+        records = self.records
+        old = self._chance.random(len(devices)) < self.faults.old_share
+        table = np.where(old, records.older[devices], NOTHING).astype(np.int32)
+        records.claimed[devices] = records.actual[devices] = records.older[devices] = table
+        records.received[devices] = records.in_hardware[devices] = self._versions(table)
+        records.pending[devices], records.pending_at[devices] = NONE, NEVER
+        records.hardware_at[devices], records.up_at[devices] = NEVER, NEVER
+        records.in_step[devices] = True
+        records.boots[devices] += 1
+
+    def _versions(self, tables: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        return np.fromiter((self.tables[int(table)].version for table in tables), np.uint64, len(tables))
+
+    def _by_zone(self, devices: Index) -> Iterator[tuple[int, Index]]:
+        """Devices, which are in order, zone by zone."""
+        zones = self.records.zone[devices]
+        starts = np.flatnonzero(np.diff(zones, prepend=-1)).tolist()
+        for start, stop in zip(starts, [*starts, len(devices)][1:], strict=True):
+            yield int(zones[start]), devices[start:stop]
+
+    def _forget_tables(self) -> None:
+        """Drops the tables that no device has, now and then."""
+        if len(self.tables) <= self._tables_max:
+            return
+        records = self.records
+        used = {NOTHING}
+        for field in (records.claimed, records.actual, records.older, records.pending):
+            used.update((np.flatnonzero(np.bincount(field + 1)) - 1).tolist())
+        self.tables.keep(used - {NONE})
+        self._tables_max = max(TABLES_KEPT, 2 * len(self.tables))

@@ -1,0 +1,93 @@
+"""The records of simulated devices: one flat array per field, a few dozen bytes a device, grown as zones come.
+
+A task per device would cost more than everything else in the process; this way a change of 200,000 devices is a few
+array operations per zone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from drivers.backends.simulated_tables import NOTHING
+from drivers.protocol import bitmap_of
+
+Index: TypeAlias = npt.NDArray[np.intp]
+"""Devices, by their places in the records."""
+
+NONE = -1
+NEVER = np.inf
+
+
+class Records:
+    """Devices in order of their zones. Tables are numbers of `SharedTables`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.zone = np.zeros(0, np.int32)
+        self.claimed = np.zeros(0, np.int32)
+        """The table that its agent believes it has."""
+        self.actual = np.zeros(0, np.int32)
+        """The table that it has."""
+        self.older = np.zeros(0, np.int32)
+        """The one before, with which it may come back from a reboot."""
+        self.pending = np.zeros(0, np.int32)
+        """The table that it is about to have, or NONE."""
+        self.pending_at = np.zeros(0)
+        self.hardware_at = np.zeros(0)
+        self.up_at = np.zeros(0)
+        """When it comes back from a reboot; NEVER while it is up."""
+        self.received = np.zeros(0, np.uint64)
+        self.in_hardware = np.zeros(0, np.uint64)
+        self.boots = np.zeros(0, np.uint32)
+        self.capacity = np.zeros(0, np.int32)
+        self.factor = np.zeros(0, np.float32)
+        """How many times longer than others it takes."""
+        self.in_step = np.zeros(0, np.bool_)
+        """Its agent believes that it holds what it should, so that the next delta leads it on."""
+
+    def add(self, zone: int, capacities: npt.NDArray[np.int32], factors: npt.NDArray[np.float32]) -> range:
+        """Room for the devices of a new zone; their places."""
+        count = len(capacities)
+        fresh: dict[str, Any] = {"zone": zone, "capacity": capacities, "factor": factors, "pending": NONE}
+        fresh |= {"pending_at": NEVER, "hardware_at": NEVER, "up_at": NEVER, "in_step": False}
+        for name, field in vars(self).items():
+            if isinstance(field, np.ndarray):
+                new = np.full(count, fresh.get(name, NOTHING), field.dtype)
+                setattr(self, name, np.concatenate((field, new)))
+        start, self.count = self.count, self.count + count
+        return range(start, self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all records."""
+        return sum(field.nbytes for field in vars(self).values() if isinstance(field, np.ndarray))
+
+
+def members(places: range, dpus: int) -> Index:
+    """The devices that a relay means by a set of link-local numbers; 0 means all of the zone."""
+    if not dpus:
+        return np.arange(places.start, places.stop)
+    bits = np.unpackbits(np.frombuffer(bitmap_of(dpus), np.uint8), bitorder="little")[: len(places)]
+    return np.flatnonzero(bits) + places.start
+
+
+def mask(places: range, devices: Index) -> int:
+    """Devices of one zone as a set of link-local numbers."""
+    bits = np.zeros(len(places), np.bool_)
+    bits[devices - places.start] = True
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def groups(*fields: npt.NDArray[Any]) -> list[npt.NDArray[np.intp]]:
+    """Positions with the same values in all fields, group by group, in an order that depends on the values alone."""
+    if all(len(field) == 0 or (field == field[0]).all() for field in fields):
+        return [np.arange(len(fields[0]))] if len(fields[0]) else []
+    codes = np.zeros(len(fields[0]), np.int64)
+    for field in fields:
+        values, inverse = np.unique(field, return_inverse=True)
+        codes = codes * len(values) + inverse
+    _, inverse = np.unique(codes, return_inverse=True)
+    return [np.flatnonzero(inverse == group) for group in range(int(inverse.max()) + 1)]

@@ -1,0 +1,80 @@
+"""The tables of simulated devices: each distinct one is held once, whoever has it, and is really computed.
+
+A device's record names a table by number. A frame is applied to a table once, with all checks a device makes, and the
+outcome holds for every device that has that table: the same function of the same inputs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from drivers import protocol_down
+from projections import device_table
+from projections.device_table import EMPTY, DeviceTable, Refused
+from projections.rules import Delta
+
+Outcome: TypeAlias = int | Refused
+"""The number of the table after a frame, or why it was refused."""
+
+OUTCOMES_MAX = 1_024
+MESSAGES_MAX = 64
+NOTHING = 0
+"""The number of the empty table."""
+
+
+class SharedTables:
+    """Numbered tables, without doubles."""
+
+    def __init__(self) -> None:
+        self.applied = 0
+        self._tables: dict[int, DeviceTable] = {NOTHING: EMPTY}
+        self._numbers: dict[tuple[int, int, bytes], int] = {(0, 0, EMPTY.digest): NOTHING}
+        self._next = 1
+        self._outcomes: OrderedDict[tuple[int, int, Delta, int], Outcome] = OrderedDict()
+        self._messages: OrderedDict[bytes, protocol_down.ToAgent] = OrderedDict()
+
+    def __getitem__(self, number: int) -> DeviceTable:
+        return self._tables[number]
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def decode(self, data: bytes) -> protocol_down.ToAgent:
+        """A relay's message; many zones get the same one. Raises ProtocolError."""
+        message = self._messages.get(data)
+        if message is None:
+            message = self._messages[data] = protocol_down.decode(data)
+            if len(self._messages) > MESSAGES_MAX:
+                self._messages.popitem(last=False)
+        return message
+
+    def apply(self, number: int, epoch: int, delta: Delta, capacity: int) -> Outcome:
+        """What a device that has this table makes of a frame."""
+        key = (number, epoch, delta, capacity)
+        outcome = self._outcomes.get(key)
+        if outcome is None:
+            self.applied += 1
+            after = device_table.apply(self._tables[number], epoch, delta, capacity=capacity)
+            outcome = after if isinstance(after, Refused) else self._number(after)
+            self._outcomes[key] = outcome
+            if len(self._outcomes) > OUTCOMES_MAX:
+                self._outcomes.popitem(last=False)
+        return outcome
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """Forget all tables but these."""
+        kept = {NOTHING, *numbers}
+        self._tables = {number: table for number, table in self._tables.items() if number in kept}
+        self._numbers = {key: number for key, number in self._numbers.items() if number in kept}
+        self._outcomes.clear()
+
+    def _number(self, table: DeviceTable) -> int:
+        key = (table.epoch, table.version, table.digest)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._next
+            self._tables[number] = table
+            self._next += 1
+        return number

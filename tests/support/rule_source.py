@@ -1,0 +1,82 @@
+"""Rule tables for relays without a log: what a test says a zone should have, with versions and history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from ipaddress import ip_network
+
+from drivers.rule_source import Current
+from projections.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules import Delta, Rule
+from schemas.events import RulesInstalled
+
+ALLOW = Rule(0, "allow", "any", ())
+DROP = Rule(10, "drop", "tcp", (22, 22))
+
+
+def packed(*networks: str) -> frozenset[bytes]:
+    """Prefixes as devices hold them."""
+    parsed = map(ip_network, networks)
+    return frozenset(network.network_address.packed + bytes((network.prefixlen,)) for network in parsed)
+
+
+class Tables:
+    """Implements `drivers.rule_source.RuleSource` for zones that all share one list."""
+
+    def __init__(self, dpus: Iterable[str] = (), *, epoch: int = 1) -> None:
+        self.epoch = epoch
+        self.history: dict[int, DeviceTable] = {}
+        self.earliest_ms: dict[int, int] = {}
+        self.ordinals = {name: ordinal for ordinal, name in enumerate(dpus)}
+        self.frozen: set[str] = set()
+        self.reports: list[RulesInstalled] = []
+        self.deltas = 0
+        self.snapshots = 0
+        self._moved = asyncio.Event()
+
+    @property
+    def table(self) -> DeviceTable:
+        return self.history[max(self.history)] if self.history else EMPTY
+
+    def put(self, version: int, rules: dict[Rule, frozenset[bytes]], at_ms: int = 0) -> DeviceTable:
+        """The next version of every zone's table."""
+        self.history[version] = DeviceTable(self.epoch, version, digest_of(rules), rules)
+        self.earliest_ms[version] = at_ms
+        self.wake()
+        return self.table
+
+    def wake(self) -> None:
+        self._moved.set()
+
+    async def changed(self) -> bool:
+        await self._moved.wait()
+        self._moved.clear()
+        return True
+
+    def current(self, zone: str) -> Current:
+        table = self.table
+        return Current(table.version, table.digest, "all", self.earliest_ms.get(table.version, 0), table.size)
+
+    def delta(self, zone: str, since: int) -> Delta | None:
+        self.deltas += 1
+        if since not in self.history:
+            return None
+        steps = steps_between(self.history[since], self.table)
+        return Delta(since, self.table.version, self.table.digest, steps)
+
+    def snapshot(self, zone: str) -> Delta:
+        self.snapshots += 1
+        return Delta(0, self.table.version, self.table.digest, steps_between(EMPTY, self.table))
+
+    def is_frozen(self, zone: str) -> bool:
+        return zone in self.frozen
+
+    def ordinal(self, zone: str, dpu: str) -> int | None:
+        return self.ordinals.get(dpu)
+
+    def dpu_count(self, zone: str) -> int:
+        return len(self.ordinals)
+
+    async def report(self, event: RulesInstalled) -> None:
+        self.reports.append(event)
