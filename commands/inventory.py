@@ -1,0 +1,299 @@
+"""An inventory file as a plan: which nodes join which zones, and which of them claim indices of which cliques.
+
+A real fleet's list rarely has what the plane needs: racks, addresses, cliques. So zones may be cut in file order, as
+racks are usually listed, addresses dealt out of a pool, and cliques made of the nodes that match. Every column that
+means nothing else becomes a label.
+
+A plan is made whole before anything of it is applied: a bad row is named by its line, and stops the file unless it may
+be skipped. The same file and options give the same plan, so an import that broke off can be run again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+from typing import BinaryIO
+
+from commands.inventory_batches import NodeBatch, PlannedNode, batches
+from commands.inventory_rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
+from projections.clique_state import DEFAULT_CAPACITY, MAX_CAPACITY
+from projections.names import (
+    BadAddress,
+    check_clique,
+    check_label_key,
+    check_labels,
+    check_name,
+    check_zone,
+    parse_address,
+    shown,
+)
+
+__all__ = ["CliquePlan", "Fault", "InventoryError", "NodeBatch", "Options", "Plan", "plan"]
+
+MAX_NODES = 2_000_000
+"""Nodes of one file at most."""
+
+_NAME_COLUMNS = ("name", "node", "hostname", "sn")
+_ZONE_COLUMNS = ("zone", "rack")
+_ADDRESS_COLUMNS = ("address", "ip")
+_NO_HOSTS = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/32",
+        "127.0.0.0/8",
+        "224.0.0.0/4",
+        "255.255.255.255/32",
+        "::/127",
+        "::ffff:0:0/96",
+        "ff00::/8",
+    )
+)
+"""What check_address4 and check_address6 refuse, as networks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the columns mean. An empty column, size 0 or empty pool is not given."""
+
+    name_column: str = ""
+    """Default: the first of name, node, hostname and sn that the file has."""
+
+    zone_column: str = ""
+    """Default, without a size: the first of zone and rack that the file has."""
+
+    zone_size: int = 0
+    """Instead of a column: so many nodes per zone, in file order."""
+
+    address_column: str = ""
+    """Default, without a pool: the first of address and ip. May hold one IPv4 and one IPv6 address."""
+
+    address_pool: str = ""
+    """Instead of a column: a network whose hosts are dealt out in file order."""
+
+    clique_size: int = 0
+    """So many nodes per clique, in file order; the capacity of each clique."""
+
+    clique_when: tuple[str, str] | None = None
+    """Column and value of the nodes that go into cliques; without, all of them do if a size is given."""
+
+    clique_domain: str = "inventory"
+    """The domain of the cliques, which are named clique-0000 and so on."""
+
+    skip_bad_rows: bool = False
+    """Leave bad rows out instead of refusing the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CliquePlan:
+    """One clique: its capacity, and (node, address) of those that claim an index, in order."""
+
+    domain: str
+    clique: str
+    capacity: int
+    members: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of a file: one record per batch. `skipped` are the first of `skipped_count` bad rows."""
+
+    zones: tuple[str, ...]
+    batches: tuple[NodeBatch, ...]
+    cliques: tuple[CliquePlan, ...]
+    node_count: int
+    skipped: tuple[Fault, ...]
+    skipped_count: int
+
+
+def plan(stream: BinaryIO, options: Options) -> Plan:
+    """Read a whole file. Raises InventoryError."""
+    _check_options(options)
+    return _Planner(options).plan(stream)
+
+
+class _BadRow(Exception):
+    """Why a row cannot be applied."""
+
+
+class _Planner:
+    """Goes through the rows once; what it dealt out to good rows is not dealt out again."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._pool = _hosts(options.address_pool) if options.address_pool else None
+        self._columns = options
+        self._zones: dict[str, list[PlannedNode]] = {}
+        self._lines: dict[str, int] = {}
+        self._addresses: dict[int, int] = {}  # IPv6 negative, apart from IPv4
+        self._cliques: list[tuple[str, str]] = []
+        self._checked: set[tuple[tuple[str, str], ...]] = set()
+
+    def plan(self, stream: BinaryIO) -> Plan:
+        faults: list[Fault] = []
+        count = 0
+        is_first = True
+        for row in read_rows(stream):
+            fault = row if isinstance(row, Fault) else None
+            if isinstance(row, Row):
+                if is_first:
+                    self._columns, is_first = _resolved(self._options, row), False
+                fault = self._take(row)
+            if fault is not None:
+                count += 1
+                faults += [fault] * (len(faults) < MAX_FAULTS)
+        if count and not self._options.skip_bad_rows:
+            raise InventoryError(tuple(faults), count)
+        if not self._lines:
+            raise bad_file("inventory: the file has no row that could be applied")
+        found = tuple(batch for zone, nodes in self._zones.items() for batch in batches(zone, nodes))
+        return Plan(tuple(self._zones), found, self._clique_plans(), len(self._lines), tuple(faults), count)
+
+    def _take(self, row: Row) -> Fault | None:
+        try:
+            node, zone = self._node(row)
+        except (_BadRow, BadAddress) as bad:
+            return Fault(row.line, str(bad))
+        if len(self._lines) >= MAX_NODES:
+            raise bad_file(f"inventory: more than {MAX_NODES} nodes are too many for one file", row.line)
+        if self._pool is not None:
+            node = self._dealt(node, row.line)
+        self._lines[node.name] = row.line
+        self._addresses.update(dict.fromkeys(filter(None, (node.address4, -node.address6)), row.line))
+        self._zones.setdefault(zone, []).append(node)
+        wanted = self._options.clique_when
+        if wanted is None or row.values.get(wanted[0], "") == wanted[1]:
+            self._cliques.append((node.name, node.address_text))
+        return None
+
+    def _node(self, row: Row) -> tuple[PlannedNode, str]:
+        """A row as a node and its zone. Raises _BadRow or BadAddress, and changes nothing."""
+        columns, values = self._columns, row.values
+        name = values.get(columns.name_column, "")
+        _require(check_name(columns.name_column, name))
+        if name in self._lines:
+            raise _BadRow(f"{columns.name_column}: {shown(name)} must be unique, and line {self._lines[name]} has it")
+        zone = self._zone(values)
+        address4, address6 = self._row_addresses(values)
+        for address in filter(None, (address4, -address6)):
+            if address in self._addresses:
+                text = shown(values[columns.address_column])
+                raise _BadRow(
+                    f"{columns.address_column}: {text} must be unique, line {self._addresses[address]} has it"
+                )
+        return PlannedNode(name, address4, address6, self._labels(values)), zone
+
+    def _zone(self, values: dict[str, str]) -> str:
+        columns = self._columns
+        if columns.zone_size:
+            return f"rack-{len(self._lines) // columns.zone_size:04d}"
+        zone = values.get(columns.zone_column, "")
+        _require(check_zone(columns.zone_column, zone))
+        return zone
+
+    def _row_addresses(self, values: dict[str, str]) -> tuple[int, int]:
+        """IPv4 and IPv6, 0 for none; neither if they come from a pool."""
+        column = self._columns.address_column
+        if self._pool is not None:
+            return 0, 0
+        found = [parse_address(column, text) for text in re.split(r"[\s;,]+", values.get(column, ""))]
+        by_family = {address.version: int(address) for address in found}
+        if len(by_family) != len(found):
+            raise _BadRow(f"{column}: {shown(values[column])} must be at most one IPv4 and one IPv6 address")
+        return by_family.get(4, 0), by_family.get(6, 0)
+
+    def _labels(self, values: dict[str, str]) -> tuple[tuple[str, str], ...]:
+        columns = self._columns
+        other = (columns.name_column, columns.zone_column, columns.address_column)
+        labels = tuple((key, value) for key, value in sorted(values.items()) if value and key not in other)
+        if labels not in self._checked:
+            _require(check_labels("labels", dict(labels)))
+            self._checked.add(labels)
+        return labels
+
+    def _dealt(self, node: PlannedNode, line: int) -> PlannedNode:
+        """The node with the pool's next address."""
+        assert self._pool is not None, "an address is dealt out of no pool"
+        address = next(self._pool, None)
+        if address is None:
+            pool = self._options.address_pool
+            raise bad_file(f"address_pool: {shown(pool)} must have an address for every node, and has none left", line)
+        version, value = address
+        return node._replace(address4=value) if version == 4 else node._replace(address6=value)
+
+    def _clique_plans(self) -> tuple[CliquePlan, ...]:
+        options = self._options
+        if not options.clique_size and options.clique_when is None:
+            return ()
+        size = options.clique_size or DEFAULT_CAPACITY
+        if not self._cliques and options.clique_when is not None:
+            column, value = options.clique_when
+            raise bad_file(f"clique_when: {shown(column)} is {shown(value)} in no row of the file")
+        groups = [tuple(self._cliques[start : start + size]) for start in range(0, len(self._cliques), size)]
+        return tuple(
+            CliquePlan(options.clique_domain, f"clique-{number:04d}", size, group)
+            for number, group in enumerate(groups)
+        )
+
+
+def _require(fault: str | None) -> None:
+    if fault is not None:
+        raise _BadRow(fault)
+
+
+def _check_options(options: Options) -> None:
+    for one, other in (("zone_column", "zone_size"), ("address_column", "address_pool")):
+        if getattr(options, one) and getattr(options, other):
+            raise bad_file(f"{one}: {getattr(options, one)!r} must not be given together with {other}")
+    if options.zone_size < 0:
+        raise bad_file(f"zone_size: {options.zone_size} must be 1 or more")
+    if not 0 <= options.clique_size <= MAX_CAPACITY:
+        raise bad_file(f"clique_size: {options.clique_size} must be from 1 to {MAX_CAPACITY}")
+    fault = check_clique("clique_domain", options.clique_domain)
+    if fault is not None:
+        raise bad_file(fault)
+
+
+def _resolved(options: Options, first: Row) -> Options:
+    """The options with every column named, by what the first row has; checked once for all rows of a table."""
+    name = _column("name_column", options.name_column, _NAME_COLUMNS, first)
+    zone = "" if options.zone_size else _column("zone_column", options.zone_column, _ZONE_COLUMNS, first)
+    address = "" if options.address_pool else _column("address_column", options.address_column, _ADDRESS_COLUMNS, first)
+    if options.clique_when is not None:
+        _column("clique_when", options.clique_when[0], (), first)
+    for column in first.values if first.is_of_table else ():
+        fault = None if column in (name, zone, address) else check_label_key("column", column)
+        if fault is not None:
+            raise bad_file(f"{fault}, to become a label")
+    return replace(options, name_column=name, zone_column=zone, address_column=address)
+
+
+def _column(field: str, given: str, usual: tuple[str, ...], first: Row) -> str:
+    """The column that is meant. Raises InventoryError with the names of those there are."""
+    columns = list(first.values)
+    there = ", ".join(shown(column) for column in columns[:20]) + (", ..." if len(columns) > 20 else "")
+    if given:
+        if first.is_of_table and given not in columns:
+            raise bad_file(f"{field}: {shown(given)} must be one of the file's columns, which are {there}")
+        return given
+    found = next((column for column in usual if column in columns), None)
+    if found is None:
+        raise bad_file(f"{field}: none is given, and none of {', '.join(usual)} is among the file's columns, {there}")
+    return found
+
+
+def _hosts(pool: str) -> Iterator[tuple[int, int]]:
+    """(version, address) of a network's hosts, in order. Raises InventoryError."""
+    try:
+        network = ip_network(pool)
+    except ValueError:
+        raise bad_file(f"address_pool: {shown(pool)} must be a network without host bits, as 10.0.0.0/16 is") from None
+    first, last = int(network.network_address), int(network.broadcast_address)
+    if network.prefixlen < network.max_prefixlen - 1:
+        first += 1
+        last -= network.version == 4
+    for special in _NO_HOSTS:
+        if special.version == network.version and int(special[0]) <= last and first <= int(special[-1]):
+            raise bad_file(f"address_pool: {shown(pool)} must have hosts' addresses only, and has some of {special}")
+    return ((network.version, value) for value in range(first, last + 1))

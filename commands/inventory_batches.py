@@ -1,0 +1,79 @@
+"""Nodes of one zone as columns, cut so that each batch fits one record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+
+from projections.columns import size_of_labels
+from schemas.events import MAX_ITEMS, MAX_RECORD_BYTES
+
+_BYTES_PER_NODE = 64
+"""Addresses, lengths and the number of a label set, with room to spare."""
+
+_MAX_BYTES = MAX_RECORD_BYTES - 16 * 1024
+"""Leaves room for the envelope and the zone's name."""
+
+
+class PlannedNode(NamedTuple):
+    """One node: its addresses as integers (0 for none), its labels sorted by key."""
+
+    name: str
+    address4: int
+    address6: int
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def address_text(self) -> str:
+        """The address that its peers use: IPv4 if it has one."""
+        if self.address4:
+            return str(IPv4Address(self.address4))
+        return str(IPv6Address(self.address6)) if self.address6 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBatch:
+    """One record's nodes, in the columns of NodesJoined."""
+
+    zone: str
+    names: tuple[str, ...]
+    addresses4: bytes
+    addresses6: bytes
+    label_sets: tuple[dict[str, str], ...]
+    label_index: tuple[int, ...]
+
+
+def batches(zone: str, nodes: Iterable[PlannedNode]) -> Iterator[NodeBatch]:
+    """In order, each as large as a record may be."""
+    batch: list[PlannedNode] = []
+    labels: set[tuple[tuple[str, str], ...]] = set()
+    size = 0
+    for node in nodes:
+        own = len(node.name) + _BYTES_PER_NODE
+        of_labels = size_of_labels(dict(node.labels))
+        added = own + (of_labels if node.labels not in labels else 0)
+        if batch and (len(batch) >= MAX_ITEMS or size + added > _MAX_BYTES):
+            yield _batch(zone, batch)
+            batch, labels, size, added = [], set(), 0, own + of_labels
+        batch.append(node)
+        labels.add(node.labels)
+        size += added
+    if batch:
+        yield _batch(zone, batch)
+
+
+def _batch(zone: str, nodes: list[PlannedNode]) -> NodeBatch:
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    index = tuple(numbers.setdefault(node.labels, len(numbers)) for node in nodes)
+    has4, has6 = any(node.address4 for node in nodes), any(node.address6 for node in nodes)
+    has_labels = any(numbers)
+    return NodeBatch(
+        zone,
+        tuple(node.name for node in nodes),
+        b"".join(node.address4.to_bytes(4, "big") for node in nodes) if has4 else b"",
+        b"".join(node.address6.to_bytes(16, "big") for node in nodes) if has6 else b"",
+        tuple(dict(labels) for labels in numbers) if has_labels else (),
+        (index if len(numbers) > 1 else (0,)) if has_labels else (),
+    )
