@@ -25,6 +25,7 @@ from projections.names import (
     check_label_key,
     check_labels,
     check_name,
+    check_text,
     check_zone,
     parse_address,
     shown,
@@ -246,6 +247,10 @@ def _check_options(options: Options) -> None:
     for one, other in (("zone_column", "zone_size"), ("address_column", "address_pool")):
         if getattr(options, one) and getattr(options, other):
             raise bad_file(f"{one}: {getattr(options, one)!r} must not be given together with {other}")
+    for field in ("name_column", "zone_column", "address_column"):
+        fault = check_text(field, getattr(options, field))
+        if fault is not None:
+            raise bad_file(fault)
     if options.zone_size < 0:
         raise bad_file(f"zone_size: {options.zone_size} must be 1 or more")
     if not 0 <= options.clique_size <= MAX_CAPACITY:

@@ -169,6 +169,7 @@ def test_faults_are_bounded_and_counted() -> None:
             {"zone_column": "z", "zone_size": 3},
             "zone_column: 'z' must not be given together with zone_size",
         ),
+        ("name\na\n", {"name_column": "\x1f"}, "name_column: '\\x1f' must be at most 253 printable"),
         ("name\na\n", {"zone_size": -1}, "zone_size: -1 must be 1 or more"),
         ("name\na\n", {"clique_size": 5000}, "clique_size: 5000 must be from 1 to 4096"),
         ("name\na\n", {"clique_domain": "a/b"}, "clique_domain: 'a/b' must be "),
