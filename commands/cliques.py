@@ -47,7 +47,7 @@ def capacity(request: pb.SetCapacityRequest, envelope: Enveloping) -> Statement:
 
 def ready(request: pb.ReportReadyRequest, envelope: Enveloping) -> Statement:
     subject = _subject(request.domain, request.clique, request.node)
-    require(names.check_text("uid", request.uid))
+    require(names.check_uid("uid", request.uid))
     event = DaemonReady(envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready)
     return Statement(CLIQUES, request.domain, event)
 
@@ -55,7 +55,7 @@ def ready(request: pb.ReportReadyRequest, envelope: Enveloping) -> Statement:
 def session(request: pb.OpenSessionRequest, envelope: Enveloping, edge: str) -> Statement:
     """`edge` is this replica: who speaks for the session from now on."""
     subject = _subject(request.domain, request.clique, request.node)
-    require(names.check_text("uid", request.uid))
+    require(names.check_uid("uid", request.uid))
     require(names.check_clique("session", request.session))
     event = SessionOpened(
         envelope(subject), request.domain, request.clique, request.node, request.uid, request.session, edge

@@ -27,15 +27,20 @@ def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
     return Statement(ZONES, request.zone, event)
 
 
-def lifecycle(request: pb.RequestLifecycleRequest, envelope: Enveloping, zone: str) -> Statement:
-    """`zone` is the request's, or where the DPU was found."""
+def requesting(request: pb.RequestLifecycleRequest, envelope: Enveloping, zone: str) -> LifecycleRequested:
+    """What is wanted of a DPU in a zone, which is the request's or where it was found. Raises BadRequest."""
     verb = _verb(request)
-    require(names.check_zone("zone", zone))
     require(names.check_name("dpu", request.dpu))
     require(names.check_text("image", request.image))
     if request.image and verb != "provision":
         raise BadRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
-    return Statement(ZONES, zone, LifecycleRequested(envelope(request.dpu), zone, request.dpu, verb, request.image))
+    return LifecycleRequested(envelope(request.dpu), zone, request.dpu, verb, request.image)
+
+
+def stated(event: LifecycleRequested) -> Statement:
+    """The record, now that its zone is known. Raises BadRequest."""
+    require(names.check_zone("zone", event.zone))
+    return Statement(ZONES, event.zone, event)
 
 
 def _verb(request: pb.RequestLifecycleRequest) -> str:

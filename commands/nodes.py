@@ -1,18 +1,19 @@
 """Requests about the nodes of one zone, as statements.
 
-A join may come as nodes or as columns: columns are what the log has, and the bulk path passes them through after
-checking each column whole. Both forms are refused for the same faults with the same sentences.
+A join may come as nodes or as columns: columns are what the log has, and the bulk path passes them through. Either way
+the record is held against the rules by which the zone fold takes it, so both forms are refused with the same sentences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
-from commands.columns import Columns, check_addresses, check_labels, check_names, check_widths
-from commands.shapes import BadRequest, Enveloping, Statement, require, require_count, require_incarnation
+from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
 from eventstore.log import ZONES
 from projections import names
+from projections.columns import fault_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesChanged, NodesJoined, NodesLeft
 
@@ -20,75 +21,59 @@ _NO_ADDRESS4, _NO_ADDRESS6 = bytes(4), bytes(16)
 
 
 def join(request: pb.JoinNodesRequest, envelope: Enveloping) -> Statement:
-    require(names.check_zone("zone", request.zone))
-    if request.HasField("columns"):
-        if request.nodes:
-            raise BadRequest(f"columns: {len(request.nodes)} nodes are given too; give one form only")
-        columns = _given(request.columns)
-    else:
+    if not request.HasField("columns"):
         columns = _gathered(request.nodes)
-    event = NodesJoined(envelope(request.zone), request.zone, *columns)
-    return Statement(ZONES, request.zone, event)
+    elif request.nodes:
+        raise BadRequest(f"columns: {len(request.nodes)} nodes are given too; give one form only")
+    else:
+        columns = _given(request.columns)
+    return stated(NodesJoined(envelope(request.zone), request.zone, **columns))
 
 
 def change(request: pb.ChangeNodesRequest, envelope: Enveloping) -> Statement:
-    require(names.check_zone("zone", request.zone))
-    event = NodesChanged(envelope(request.zone), request.zone, *_gathered(request.nodes))
-    return Statement(ZONES, request.zone, event)
+    return stated(NodesChanged(envelope(request.zone), request.zone, **_gathered(request.nodes)))
 
 
-def leave(request: pb.LeaveNodesRequest, envelope: Enveloping, zone: str) -> Statement:
-    """`zone` is the request's, or where the names were found."""
-    require(names.check_zone("zone", zone))
-    require_count("names", len(request.names))
+def leaving(request: pb.LeaveNodesRequest, envelope: Enveloping, zone: str) -> NodesLeft:
+    """The leave of these nodes from a zone, which is the request's or where they were found. Not checked."""
     gone = list(request.names)
-    check_names("names", gone)
-    event = NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b"")
-    return Statement(ZONES, zone, event)
+    return NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b"")
 
 
-def _given(given: pb.NodeColumns) -> Columns:
-    columns = Columns(
-        names=list(given.names),
-        created_ms=list(given.created_ms),
-        uids=list(given.uids),
-        addresses4=given.addresses4,
-        addresses6=given.addresses6,
-        label_sets=[dict(labels.labels) for labels in given.label_sets],
-        label_index=list(given.label_index),
-    )
-    require_count("names", len(columns.names))
-    check_names("names", columns.names)
-    check_widths(columns)
-    for created_ms in columns.created_ms:
-        require_incarnation(created_ms, "")
-    for uid in columns.uids:
-        require_incarnation(0, uid)
-    check_labels(columns)
-    check_addresses(columns)
-    return columns
+def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:
+    """The record, if its shape is right. Raises BadRequest."""
+    # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
+    require(fault_of(event, MAX_MS))
+    return Statement(ZONES, event.zone, event)
 
 
-def _gathered(nodes: Sequence[pb.NodeSpec]) -> Columns:
-    """Nodes as columns. Raises BadRequest."""
+def _given(given: pb.NodeColumns) -> dict[str, Any]:
+    return {
+        "names": list(given.names),
+        "created_ms": list(given.created_ms),
+        "uids": list(given.uids),
+        "addresses4": given.addresses4,
+        "addresses6": given.addresses6,
+        "label_sets": [ordered(labels.labels) for labels in given.label_sets],
+        "label_index": list(given.label_index),
+    }
+
+
+def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
+    """Nodes as columns. Raises PermanentError."""
     require_count("nodes", len(nodes))
-    found = [node.name for node in nodes]
-    check_names("name", found)
     addresses = [_addresses(node) for node in nodes]
     label_sets, label_index = _label_columns(nodes)
     created_ms, uids = _incarnations(nodes)
-    columns = Columns(
-        names=found,
-        created_ms=created_ms,
-        uids=uids,
-        addresses4=_packed([pair[0] for pair in addresses], _NO_ADDRESS4),
-        addresses6=_packed([pair[1] for pair in addresses], _NO_ADDRESS6),
-        label_sets=label_sets,
-        label_index=label_index,
-    )
-    check_labels(columns)
-    check_addresses(columns)
-    return columns
+    return {
+        "names": [node.name for node in nodes],
+        "created_ms": created_ms,
+        "uids": uids,
+        "addresses4": _packed([pair[0] for pair in addresses], _NO_ADDRESS4),
+        "addresses6": _packed([pair[1] for pair in addresses], _NO_ADDRESS6),
+        "label_sets": label_sets,
+        "label_index": label_index,
+    }
 
 
 def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
@@ -127,11 +112,9 @@ def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
     if not any(created_ms) and not any(uids):
         return [], []
     for node in nodes:
-        require_incarnation(node.created_ms, node.uid)
-        if bool(node.created_ms) != bool(node.uid):
+        if not (node.created_ms and node.uid):
             raise BadRequest(
-                f"uid: {names.shown(node.uid)} of {names.shown(node.name)} goes with created_ms, give both"
+                f"uid: {names.shown(node.uid)} of {names.shown(node.name)} must go with created_ms; give both for every"
+                " node of the request, or neither for any"
             )
-    if not (all(created_ms) and all(uids)):
-        raise BadRequest("created_ms: 0 is given for some nodes only; give an incarnation for all of them or for none")
     return created_ms, uids

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from commands.shapes import MAX_PRIORITY, BadRequest, Enveloping, Statement, require, require_one_of, require_range
+from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_one_of, require_range
 from eventstore.log import FLEET
 from projections import names
+from projections.policies import fault_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
@@ -17,7 +18,6 @@ from schemas.events import (
     ZoneDescribed,
 )
 
-MAX_PORT_RANGES = 64
 MAX_LIMIT = 100_000
 MAX_AT_LEAST = 2_000_000_000
 EVERY_ZONE = "*"
@@ -26,39 +26,18 @@ EVERY_ZONE = "*"
 
 def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
     policy = request.policy
-    require(names.check_zone("name", policy.name))
-    require_range("priority", policy.priority, -MAX_PRIORITY, MAX_PRIORITY)
-    require_one_of("action", policy.action, ("allow", "drop"))
-    protocol = policy.protocol or "any"
-    require_one_of("protocol", protocol, ("any", "tcp", "udp", "icmp"))
-    sources, zones = dict(policy.sources), dict(policy.zones)
-    require(names.check_labels("sources", sources))
-    require(names.check_labels("zones", zones))
     event = PolicySet(
         envelope=envelope(policy.name),
         name=policy.name,
         priority=policy.priority,
         action=policy.action,
-        protocol=protocol,
-        ports=_ports(policy, protocol),
-        sources=sources,
-        zones=zones,
+        protocol=policy.protocol or "any",
+        ports=[port for ports in policy.ports for port in (ports.first, ports.last)],
+        sources=ordered(policy.sources),
+        zones=ordered(policy.zones),
     )
+    require(fault_of(event))
     return Statement(FLEET, policy.name, event)
-
-
-def _ports(policy: pb.PolicySpec, protocol: str) -> list[int]:
-    ranges = policy.ports
-    if ranges and protocol not in ("tcp", "udp"):
-        raise BadRequest(f"ports: {len(ranges)} ranges need protocol tcp or udp, not {protocol!r}")
-    if len(ranges) > MAX_PORT_RANGES:
-        raise BadRequest(f"ports: {len(ranges)} ranges are more than the {MAX_PORT_RANGES} allowed")
-    flat: list[int] = []
-    for ports in ranges:
-        if not 0 <= ports.first <= ports.last <= 65_535:
-            raise BadRequest(f"ports: {ports.first}-{ports.last} must be FIRST-LAST, each from 0 to 65535, in order")
-        flat += (ports.first, ports.last)
-    return flat
 
 
 def delete_policy(request: pb.DeletePolicyRequest, envelope: Enveloping) -> Statement:
@@ -97,7 +76,7 @@ def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
 
 def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Statement:
     require(names.check_zone("zone", request.zone))
-    labels = dict(request.labels)
+    labels = ordered(request.labels)
     require(names.check_labels("labels", labels))
     if labels and not request.set_labels:
         raise BadRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")

@@ -7,7 +7,7 @@ becomes a `Statement`: the one record to append, and where.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from eventstore.errors import PermanentError
@@ -17,6 +17,10 @@ from schemas.events import MAX_ITEMS, Envelope, Event
 
 class BadRequest(PermanentError):
     """A request with a bad shape; the message names the field, the value and the rule."""
+
+
+class Unplaced(PermanentError):
+    """What a command names is in no zone, or in several. Not a bad shape: a refusal, though one without a record."""
 
 
 class Statement(NamedTuple):
@@ -30,9 +34,13 @@ class Statement(NamedTuple):
 Enveloping: TypeAlias = Callable[[str], Envelope]
 """The envelope of a command about a subject: its id and its principal are known by then."""
 
-MAX_PRIORITY = 1_000_000
 MAX_MS = 1 << 53
 """Latest time that a caller may state: what a JSON number holds exactly."""
+
+
+def ordered(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by key. A protobuf map has no order, and a repeated command must become the very same record."""
+    return dict(sorted(labels.items()))
 
 
 def require(fault: str | None) -> None:
@@ -59,4 +67,4 @@ def require_count(field: str, count: int) -> None:
 
 def require_incarnation(created_ms: int, uid: str) -> None:
     require_range("created_ms", created_ms, 0, MAX_MS)
-    require(names.check_text("uid", uid))
+    require(names.check_uid("uid", uid))

@@ -45,9 +45,9 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str) -> None:
         out.print_value(out.to_plain(found), output)
         return
     out.print_table(
-        ("dpu", "zone", "node", "phase", "attempt", "image", "message"),
+        ("dpu", "zone", "node", "phase", "tries", "image", "message"),
         (
-            (d.dpu, d.zone, d.node, f"{d.phase} (paused)" if d.paused else d.phase, d.attempt, d.image, d.message)
+            (d.dpu, d.zone, d.node, f"{d.phase} (paused)" if d.paused else d.phase, d.tries, d.image, d.message)
             for d in found.dpus
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import click
 import yaml
@@ -16,7 +16,9 @@ from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, queries
 from deploy.cli.rules import ports_text
+from projections.policies import fault_of
 from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Envelope, PolicySet
 
 _MAX_DOCUMENTS = 1_000
 
@@ -40,12 +42,17 @@ class PolicyDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str
-    action: Literal["allow", "drop"]
-    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
-    protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
+    action: str
+    priority: int = 0
+    protocol: str = "any"
     ports: list[Annotated[tuple[int, int], BeforeValidator(_port_range)]] = Field(default_factory=list)
     sources: dict[str, str] = Field(default_factory=dict)
     zones: dict[str, str] = Field(default_factory=dict)
+
+    def event(self) -> PolicySet:
+        """What it would say in the log, for the rules that the plane holds it to."""
+        ports = [port for pair in self.ports for port in pair]
+        return PolicySet(Envelope("", self.name, "", 0), **{**self.model_dump(), "ports": ports})
 
     def message(self) -> pb.PolicySpec:
         ports = [pb.PortRange(first=first, last=last) for first, last in self.ports]
@@ -133,9 +140,13 @@ def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
     if not isinstance(raw, Mapping):
         raise Refused(f"{file}: policy {number}: {str(raw)[:60]!r} must be a mapping of fields")
     try:
-        return PolicyDocument.model_validate(dict(raw))
+        policy = PolicyDocument.model_validate(dict(raw))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "policy"
         message = str(first["msg"]).removeprefix("Value error, ")
         raise Refused(f"{file}: policy {number}: {field}: {str(first['input'])[:60]!r}: {message}") from error
+    fault = fault_of(policy.event())
+    if fault is not None:
+        raise Refused(f"{file}: policy {number}: {fault}")
+    return policy

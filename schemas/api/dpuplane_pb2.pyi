@@ -507,7 +507,7 @@ class ZoneList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "position")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -527,6 +527,7 @@ class Zone(_message.Message):
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     INSTALLS_FIELD_NUMBER: _ClassVar[int]
     LAGGING_FIELD_NUMBER: _ClassVar[int]
+    EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     zone: str
     labels: _containers.ScalarMap[str, str]
@@ -540,8 +541,21 @@ class Zone(_message.Message):
     frozen: bool
     installs: _containers.RepeatedCompositeFieldContainer[Install]
     lagging: _containers.RepeatedScalarFieldContainer[str]
+    exceptions: _containers.RepeatedCompositeFieldContainer[DpuException]
     position: str
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class DpuException(_message.Message):
+    __slots__ = ("dpu", "version", "reason", "said_ms")
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SAID_MS_FIELD_NUMBER: _ClassVar[int]
+    dpu: str
+    version: int
+    reason: str
+    said_ms: int
+    def __init__(self, dpu: _Optional[str] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., said_ms: _Optional[int] = ...) -> None: ...
 
 class Install(_message.Message):
     __slots__ = ("version", "dpus", "received", "applied", "in_hardware", "appended_ms", "milestones")
@@ -744,7 +758,14 @@ class DpuList(_message.Message):
     def __init__(self, dpus: _Optional[_Iterable[_Union[Dpu, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Dpu(_message.Message):
-    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "attempt", "provisioner", "task", "percent", "paused", "message", "deadline_ms", "position")
+    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "standing", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "since_ms", "deadline_ms", "facts", "position")
+    class FactsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -753,13 +774,19 @@ class Dpu(_message.Message):
     BMC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PROVISIONER_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     PERCENT_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
+    SWAPPED_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     dpu: str
     zone: str
@@ -769,15 +796,21 @@ class Dpu(_message.Message):
     bmc_address: str
     image: str
     phase: str
+    standing: str
+    tries: int
     attempt: int
     provisioner: str
     task: str
     percent: int
     paused: bool
+    swapped: bool
+    failures: int
     message: str
+    since_ms: int
     deadline_ms: int
+    facts: _containers.ScalarMap[str, str]
     position: str
-    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., message: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., standing: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ShowDpuRequest(_message.Message):
     __slots__ = ("min_position", "dpu", "zone")
@@ -802,20 +835,18 @@ class DeviceList(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("zone", "dpu", "epoch", "version", "digest", "relay")
+    __slots__ = ("zone", "dpu", "epoch", "version", "digest")
     ZONE_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
-    RELAY_FIELD_NUMBER: _ClassVar[int]
     zone: str
     dpu: str
     epoch: int
     version: int
     digest: str
-    relay: str
-    def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., relay: _Optional[str] = ...) -> None: ...
+    def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
     __slots__ = ("min_position",)
@@ -880,30 +911,36 @@ class HoldList(_message.Message):
     def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
-    __slots__ = ("hold", "kind", "reason", "nodes", "node_count", "policy", "approved_by", "hash", "opened_ms", "zones", "addresses")
+    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "rejected_by", "hash", "since_ms")
     HOLD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    POLICY_FIELD_NUMBER: _ClassVar[int]
-    APPROVED_BY_FIELD_NUMBER: _ClassVar[int]
-    HASH_FIELD_NUMBER: _ClassVar[int]
-    OPENED_MS_FIELD_NUMBER: _ClassVar[int]
-    ZONES_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
+    APPROVED_BY_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_BY_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     hold: int
     kind: str
+    subject: str
     reason: str
     nodes: _containers.RepeatedScalarFieldContainer[str]
     node_count: int
-    policy: str
-    approved_by: _containers.RepeatedScalarFieldContainer[str]
-    hash: str
-    opened_ms: int
-    zones: _containers.RepeatedScalarFieldContainer[str]
     addresses: int
-    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., policy: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., opened_ms: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., addresses: _Optional[int] = ...) -> None: ...
+    zones: _containers.RepeatedScalarFieldContainer[str]
+    policy: str
+    requested_by: str
+    approved_by: _containers.RepeatedScalarFieldContainer[str]
+    rejected_by: str
+    hash: str
+    since_ms: int
+    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., rejected_by: _Optional[str] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
     __slots__ = ("min_position",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -40,8 +39,16 @@ def policy(**fields: Any) -> pb.SetPolicyRequest:
 
 
 Shape = Callable[[Any, Callable[[str], Envelope]], Statement]
-leave: Shape = partial(nodes.leave, zone="z1")
-lifecycle: Shape = partial(dpus.lifecycle, zone="z1")
+
+
+def leave(request: pb.LeaveNodesRequest, envelope: Callable[[str], Envelope]) -> Statement:
+    return nodes.stated(nodes.leaving(request, envelope, "z1"))
+
+
+def lifecycle(request: pb.RequestLifecycleRequest, envelope: Callable[[str], Envelope]) -> Statement:
+    return dpus.stated(dpus.requesting(request, envelope, "z1"))
+
+
 
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("no zone", nodes.join, join(node(), zone=""), ("zone", "''", "1 to 63")),
@@ -53,8 +60,8 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("name twice", nodes.join, join(node("n1"), node("n1")), ("name", "'n1'", "once")),
     ("bad address", nodes.join, join(node("n1", "10.0.0")), ("address", "'10.0.0'", "IPv4 or IPv6")),
     ("loopback", nodes.join, join(node("n1", "127.0.0.1")), ("address", "'127.0.0.1'", "host's address")),
-    ("address twice", nodes.join, join(node("a", "10.0.0.1"), node("b", "10.0.0.1")), ("10.0.0.1", "'a'", "'b'")),
-    ("address6 twice", nodes.join, join(node("a", "fd00::1"), node("b", "fd00:0::1")), ("fd00::1", "'a'", "'b'")),
+    ("address twice", nodes.join, join(node("a", "10.0.0.1"), node("b", "10.0.0.1")), ("addresses4", "'10.0.0.1'", "once")),
+    ("address6 twice", nodes.join, join(node("a", "fd00::1"), node("b", "fd00:0::1")), ("addresses6", "'fd00::1'", "once")),
     ("two of a family", nodes.join, join(node("a", "10.0.0.1", "10.0.0.2")), ("10.0.0.2", "at most one")),
     ("bad label key", nodes.join, join(node(labels={"a b": "c"})), ("labels", "'a b'", "must be")),
     ("long label", nodes.join, join(node(labels={"a": "x" * 254})), ("labels[a]", "254 characters", "at most 253")),
@@ -64,7 +71,7 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         "an incarnation for some",
         nodes.join,
         join(node("a", created_ms=5, uid="u"), node("b")),
-        ("created_ms", "0", "all"),
+        ("uid", "'b'", "every node"),
     ),
     ("both forms", nodes.join, pb.JoinNodesRequest(zone="z", nodes=[node()], columns={}), ("columns", "1", "one form")),
     (
@@ -103,9 +110,14 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         ("capacity", str(1 << 30), "from 1"),
     ),
     ("slash in a domain", cliques.capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
-    ("bad action", policies.set_policy, policy(action="permit"), ("action", "'permit'", "allow, drop")),
+    ("bad action", policies.set_policy, policy(action="permit"), ("action", "'permit'", "allow or drop")),
     ("bad protocol", policies.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
-    ("ports of any", policies.set_policy, policy(ports=[{"first": 1, "last": 2}]), ("ports", "1 ranges", "tcp or udp")),
+    (
+        "ports of any",
+        policies.set_policy,
+        policy(ports=[{"first": 1, "last": 2}]),
+        ("ports", "2 port numbers", "tcp or udp"),
+    ),
     (
         "ports in no order",
         policies.set_policy,
@@ -158,7 +170,7 @@ def test_nodes_become_the_columns_that_say_the_same(fleet: dict[str, tuple[int, 
         for name, (address, given_labels) in fleet.items()
     ]
     if len(set(addresses)) != len(addresses):
-        with pytest.raises(PermanentError, match="both"):
+        with pytest.raises(PermanentError, match="once"):
             nodes.join(join(*specs), envelope)
         return
     event = nodes.join(join(*specs), envelope).event
@@ -195,6 +207,18 @@ def test_columns_pass_through_as_they_came() -> None:
         [{"k": "v"}],
         [0],
     )
+
+
+def test_a_repeated_command_becomes_the_same_record_whatever_the_order_of_its_labels() -> None:
+    one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
+    cases: list[tuple[Shape, Callable[[dict[str, str]], Any]]] = [
+        (nodes.join, lambda labels: join(node(labels=labels))),
+        (nodes.join, lambda labels: columns(names=["n"], label_sets=[{"labels": labels}], label_index=[0])),
+        (policies.set_policy, lambda labels: policy(sources=labels, zones=labels)),
+        (policies.describe_zone, lambda labels: pb.DescribeZoneRequest(zone="z", set_labels=True, labels=labels)),
+    ]
+    for shape, make in cases:
+        assert repr(shape(make(one), envelope)) == repr(shape(make(other), envelope))
 
 
 def test_absent_and_zero_limits_differ() -> None:

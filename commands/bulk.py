@@ -1,0 +1,90 @@
+"""Joins by stream: many requests under way at once, one summary.
+
+Reading the stream pauses while as many requests are under way as allowed, which is all the flow control there is:
+gRPC's own window then stops the sender. A request with a bad shape is a refusal in the summary and ends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from commands import answers, nodes
+from commands.calls import Call, Malformed
+from commands.desk import Desk
+from commands.limits import Admission, OverLimit
+from eventstore.errors import PermanentError
+from eventstore.log import Partition
+from eventstore.position import from_token
+from schemas.api import dpuplane_pb2 as pb
+
+_MAX_REFUSALS = 100
+
+
+class _Tally:
+    """What became of a stream so far."""
+
+    def __init__(self) -> None:
+        self.summary = pb.JoinSummary()
+        self._offsets: dict[Partition, int] = {}
+
+    def add(self, count: int, answer: pb.Answer, log_id: str) -> None:
+        summary = self.summary
+        summary.requests += 1
+        summary.nodes += count
+        refused = sum(item.outcome == pb.Answer.refused for item in answer.items)
+        if answer.outcome == pb.Answer.unknown:
+            summary.unknown += count
+        elif answer.outcome == pb.Answer.refused:
+            done = sum(item.outcome != pb.Answer.refused for item in answer.items)
+            summary.refused += count - done
+            summary.done += done
+        else:
+            summary.refused += refused
+            summary.done += count - refused
+        is_bad = refused or answer.outcome in (pb.Answer.unknown, pb.Answer.refused)
+        if is_bad and len(summary.refusals) < _MAX_REFUSALS:
+            summary.refusals.append(answer)
+        if answer.position:
+            for partition, offset in from_token(answer.position, log_id).offsets.items():
+                self._offsets[partition] = max(self._offsets.get(partition, 0), offset)
+
+    def finished(self, log_id: str) -> pb.JoinSummary:
+        self.summary.position = answers.token(log_id, self._offsets)
+        return self.summary
+
+
+class Bulk:
+    """Serves JoinNodesStream."""
+
+    def __init__(self, desk: Desk, admission: Admission, in_flight_max: int) -> None:
+        self._desk = desk
+        self._admission = admission
+        self._in_flight_max = in_flight_max
+
+    async def join(self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call) -> pb.JoinSummary:
+        tally = _Tally()
+        places = asyncio.Semaphore(self._in_flight_max)
+        async with asyncio.TaskGroup() as tasks:
+            async for request in requests:
+                await places.acquire()
+                tasks.create_task(self._one(request, call, tally, places))
+        return tally.finished(self._desk.log_id)
+
+    async def _one(
+        self, request: pb.JoinNodesRequest | Malformed, call: Call, tally: _Tally, places: asyncio.Semaphore
+    ) -> None:
+        try:
+            count = 0 if isinstance(request, Malformed) else max(len(request.nodes), len(request.columns.names))
+            tally.add(count, await self._answer(request, call), self._desk.log_id)
+        finally:
+            places.release()
+
+    async def _answer(self, request: pb.JoinNodesRequest | Malformed, call: Call) -> pb.Answer:
+        if isinstance(request, Malformed):
+            return answers.refused("", request.fault)
+        try:
+            self._admission.take(call.principal)
+            return await self._desk.state(nodes.join, request, call)
+        except (PermanentError, OverLimit) as error:
+            return answers.refused(request.command_id, str(error))

@@ -1,0 +1,84 @@
+"""Where a request becomes a record and a record becomes an answer.
+
+A caller is told one of five things: done, waiting, held, refused, or unknown. Unknown is an answer, not an error: the
+record may be in the log, now or later, and the command's id makes that definite by itself. So a log that does not
+answer in time ends no call with an exception.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+from commands import answers
+from commands.calls import Call
+from commands.shapes import BadRequest, Enveloping, Statement, Unplaced
+from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
+from eventstore.ids import envelope, issued_at_ms, uuid7
+from eventstore.ledger import AHEAD_MS
+from eventstore.log import Partition, partition_of
+from eventstore.replica import Answer, Replica
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Envelope, Event
+
+R = TypeVar("R")
+Shape: TypeAlias = Callable[[R, Enveloping], Statement]
+
+
+class Desk:
+    """Checks shapes, appends, answers. `unknown` counts the commands whose outcome could not be told."""
+
+    def __init__(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> None:
+        self._replica = replica
+        self._now_ms = now_ms
+        self._rng = rng
+        self._partition = lru_cache(maxsize=100_000)(self._place)
+        self.unknown = 0
+
+    @property
+    def log_id(self) -> str:
+        return self._replica.log_id
+
+    def partition(self, topic: str, key: str) -> Partition:
+        """Where records with this key belong."""
+        return self._partition(topic, key)
+
+    def _place(self, topic: str, key: str) -> Partition:
+        return Partition(topic, partition_of(key.encode(), len(self._replica.partitions(topic))))
+
+    def command_id(self, given: str) -> str:
+        """A caller's id, or a new one. Raises PermanentError if it is no UUIDv7, or one of the future."""
+        if not given:
+            return uuid7(self._now_ms(), self._rng)
+        ahead_ms = issued_at_ms(given) - self._now_ms()
+        if ahead_ms > AHEAD_MS:
+            raise BadRequest(f"command_id: {given} is {ahead_ms} ms ahead of this clock, and {AHEAD_MS} ms is the most")
+        return given
+
+    async def state(self, shape: Shape[R], request: R, call: Call) -> pb.Answer:
+        """One command from its shape to its answer. Raises PermanentError for a bad shape; nothing is appended then."""
+        command_id = self.command_id(request.command_id)  # type: ignore[attr-defined]
+
+        def enveloping(subject: str) -> Envelope:
+            return envelope(subject, call.principal, command_id)
+
+        try:
+            statement = shape(request, enveloping)
+        except Unplaced as error:
+            return answers.refused(command_id, str(error))
+        partition = self._partition(statement.topic, statement.key)
+        answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
+        return answers.told(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
+
+    async def submit(self, partition: Partition, key: str, event: Event, timeout_s: float) -> Answer | pb.Answer:
+        """Append, and what the fold decided; an answer without a position if that is not known."""
+        command_id = event.envelope.command_id
+        try:
+            return await self._replica.submit(partition, key.encode(), event, timeout_s=timeout_s)
+        except AppendRefused as error:
+            return answers.refused(command_id, str(error))
+        except (AppendUnknown, LogUnavailable) as error:
+            self.unknown += 1
+            return answers.unknown(command_id, str(error))

@@ -1,0 +1,69 @@
+"""The zone of what a command names without it.
+
+A zone is the key of the record, so it must be known before there is one. A repeated command may find that its first
+copy has already taken the node (or the DPU) away: then the zone is the one for which the command is the very record
+that is remembered under its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from commands.reader import Reader
+from commands.shapes import Unplaced
+from eventstore.codec import encode
+from eventstore.hashes import content_of
+from eventstore.log import ZONES
+from eventstore.replica import Replica
+from projections.names import shown
+from projections.queries import zone_of_node, zones_of_dpu
+from schemas.events import Event, NodesLeft
+
+EventOf = Callable[[str], Event]
+"""The record that a command would be in a zone."""
+
+
+class Lookup:
+    """Finds zones in what this replica has folded."""
+
+    def __init__(self, replica: Replica, reader: Reader) -> None:
+        self._replica = replica
+        self._reader = reader
+
+    def zone_of_leave(self, event_of: Callable[[str], NodesLeft]) -> str:
+        """The one zone that the nodes are in. Raises Unplaced."""
+        names = event_of("").names
+        found: dict[str, str] = {}
+        for name in names:
+            zone = zone_of_node(name, self._reader.all_zones())
+            if zone is not None:
+                found.setdefault(zone, name)
+        if len(found) > 1:
+            (one, first), (other, second) = list(found.items())[:2]
+            raise Unplaced(
+                f"names: {shown(first)} is in zone {one!r} and {shown(second)} in {other!r}; a request has one zone"
+            )
+        zone = next(iter(found), None) or self._remembered(event_of)
+        if zone is None:
+            raise Unplaced(f"names: {shown(names[0]) if names else ''} is in no zone")
+        return zone
+
+    def zone_of_lifecycle(self, dpu: str, event_of: EventOf) -> str:
+        """The one zone that has this DPU. Raises Unplaced."""
+        zones = zones_of_dpu(dpu, self._reader.all_zones())
+        if len(zones) > 1:
+            raise Unplaced(f"dpu: {shown(dpu)} is in the zones {', '.join(zones)}; name one")
+        zone = next(iter(zones), None) or self._remembered(event_of)
+        if zone is None:
+            raise Unplaced(f"dpu: {shown(dpu)} is in no zone")
+        return zone
+
+    def _remembered(self, event_of: EventOf) -> str | None:
+        """The zone in which this command, under its id, is the record that was decided."""
+        command_id = event_of("").envelope.command_id
+        answer = self._replica.outcome(command_id)
+        if answer is None or answer.partition.topic != ZONES:
+            return None
+        entry = self._replica.folded(answer.partition).ledger.entries[command_id]
+        zones = self._reader.zones(answer.partition.number).zones()
+        return next((zone for zone in zones if content_of(encode(event_of(zone))) == entry.content), None)

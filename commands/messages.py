@@ -1,0 +1,46 @@
+"""Plain data from the folds, as messages: a NamedTuple becomes the message whose fields it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from projections.policies import Policy
+from schemas.api import dpuplane_pb2 as pb
+
+M = TypeVar("M", bound=Message)
+
+
+def message(kind: type[M], view: Any, **more: Any) -> M:
+    """The message with the fields of a view (a NamedTuple), and some more."""
+    return kind(**_fields(view), **more)
+
+
+def _fields(view: Any) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in zip(view._fields, view, strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return _fields(value) if hasattr(value, "_fields") else [_plain(item) for item in value]
+    return value
+
+
+def ports(flat: Sequence[int]) -> Iterable[pb.PortRange]:
+    """Port ranges from inclusive first-last pairs, flat."""
+    return [pb.PortRange(first=first, last=last) for first, last in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def policy(row: Policy) -> pb.Policy:
+    return pb.Policy(
+        name=row.name,
+        priority=row.priority,
+        action=row.action,
+        protocol=row.protocol,
+        ports=ports(row.ports),
+        sources=row.sources,
+        zones=row.zones,
+        version=row.version,
+    )

@@ -1,0 +1,74 @@
+"""Waiting until this replica has folded far enough: for a caller's position, for fleet to have taken a zone's change.
+
+A position of a zones partition means two things to a query. What reads the zone waits until this replica has folded so
+far; what reads fleet waits until *fleet* has taken everything that the zone accepted below it, which is when fleet's
+mark has passed it or nothing below it is left to forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from eventstore.errors import LogUnavailable
+from eventstore.log import FLEET, ZONES, Partition
+from eventstore.position import BadPosition, from_token
+from eventstore.replica import Replica
+from projections.queries import is_forwarded
+
+FLEET_0 = Partition(FLEET, 0)
+
+
+class Progress:
+    """Wakes those who wait for the folds of a replica to get on. One task (`run`) watches for all of them."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._folded = asyncio.Event()
+
+    async def run(self) -> None:
+        with self._replica.watch(ZONES, FLEET) as watch:
+            while True:
+                await watch.changed()
+                folded, self._folded = self._folded, asyncio.Event()
+                folded.set()
+
+    async def reached(self, token: str, topics: Collection[str], timeout_s: float) -> None:
+        """Wait until what is read of these topics is at least as new as a caller's token (none if empty).
+
+        Raises BadPosition, or LogUnavailable at the deadline.
+        """
+        if not token:
+            return
+        position = from_token(token, self._replica.log_id)
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        for partition, offset in position.offsets.items():
+            self._check(partition)
+            await self._replica.reached(partition, offset, timeout_s=_remaining_s(deadline_s))
+            if FLEET in topics and partition.topic == ZONES:
+                await self.forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
+
+    async def forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
+        """Wait until fleet has taken what this zones partition accepted below `offset`. Raises LogUnavailable."""
+
+        def is_done() -> bool:
+            zone, fleet = self._replica.state(partition), self._replica.state(FLEET_0)
+            return is_forwarded(zone, fleet, partition.number, offset)
+
+        await self._until(is_done, f"fleet has not taken {partition} up to {offset} in time", timeout_s)
+
+    async def _until(self, is_done: Callable[[], bool], fault: str, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(max(timeout_s, 0.0)):
+                while not is_done():
+                    await self._folded.wait()
+        except TimeoutError:
+            raise LogUnavailable(fault) from None
+
+    def _check(self, partition: Partition) -> None:
+        if partition not in self._replica.partitions(partition.topic):
+            raise BadPosition(f"position: {str(partition)!r} is not a partition of this log")
+
+
+def _remaining_s(deadline_s: float) -> float:
+    return max(deadline_s - asyncio.get_running_loop().time(), 0.0)

@@ -1,0 +1,257 @@
+"""The Queries service: it reads. Each method waits for the caller's minimum position, reads folds, and says where.
+
+Between the wait and the end of a read there is no await, so what an answer says was true at one position. Long lists
+come in pages; the rules of a table, which must be of one version, come as a stream from what was read at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+
+from commands.calls import Call, NotFound
+from commands.messages import message, policy, ports
+from commands.reader import Reader
+from commands.remembering import Remembering
+from commands.shapes import require, require_count
+from commands.status import DeviceSource, StatusBoard
+from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES
+from projections import clique_files, clique_views, dpu_views, fleet_views, names, node_views, tables, zone_views
+from projections.pages import page
+from projections.queries import zone_of_node, zones_of_dpu
+from schemas.api import dpuplane_pb2 as pb
+
+_RULES_PER_MESSAGE = 500
+_DEVICES_PER_MESSAGE = 1_000
+_CLIQUES_PER_PAGE = 50
+
+
+class QueriesService:
+    """Methods of the service in snake case, called by `commands.calls.Guard`."""
+
+    def __init__(self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource) -> None:
+        self._reader = reader
+        self._remembering = remembering
+        self._status = status
+        self._devices = devices
+
+    # --- nodes and zones ----------------------------------------------------------------------------------------------
+
+    async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.NodeList:
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        numbers, fleet = self._reader.numbers(request.zone), self._reader.fleet
+        rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
+
+        def keys(number: int) -> Iterable[str]:
+            if not request.zone:
+                return rows[number]
+            return (name for name, node in rows[number].items() if node.zone == request.zone)
+
+        found = page(numbers, keys, request.page_size, request.page_token)
+        views = (node_views.view(name, rows[number][name], fleet) for number, name in found.keys)
+        return pb.NodeList(
+            nodes=[message(pb.Node, view) for view in views],
+            next_page_token=found.next_token,
+            position=self._reader.token(ZONES, FLEET, numbers=numbers),
+        )
+
+    async def show_node(self, request: pb.ShowNodeRequest, call: Call) -> pb.Node:
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        places = (state.nodes.rows.get(request.name) for state in self._reader.all_zones())
+        view = node_views.find(request.name, places, self._reader.fleet)
+        if view is None:
+            raise NotFound(f"name: {names.shown(request.name)} is not a node of any zone")
+        return message(pb.Node, view, position=self._everywhere())
+
+    async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.NodeZones:
+        require_count("names", len(request.names))
+        await self._reader.settle(request.min_position, (ZONES,), call)
+        found = ((name, zone_of_node(name, self._reader.all_zones())) for name in request.names)
+        return pb.NodeZones(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
+
+    async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ZoneList:
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        fleet = self._reader.fleet
+        described: dict[int, set[str]] = {}
+        for zone in fleet.zones.rows:
+            described.setdefault(self._reader.number_of(zone), set()).add(zone)
+
+        def keys(number: int) -> Iterable[str]:
+            return self._reader.zones(number).zone_rows.rows.keys() | described.get(number, set())
+
+        found = page(self._reader.partition_numbers, keys, request.page_size, request.page_token)
+        views = (zone_views.view(zone, self._reader.zones(number), fleet) for number, zone in found.keys)
+        return pb.ZoneList(
+            zones=[message(pb.Zone, view) for view in views],
+            next_page_token=found.next_token,
+            position=self._everywhere(),
+        )
+
+    async def show_zone(self, request: pb.ShowZoneRequest, call: Call) -> pb.Zone:
+        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        number = self._zone(request.zone)
+        state = self._reader.zones(number)
+        installs = zone_views.installs(request.zone, state, self._reader.installs(request.zone))
+        found = message(pb.Zone, zone_views.view(request.zone, state, self._reader.fleet))
+        found.MergeFrom(message(pb.Zone, installs))
+        found.position = self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number])
+        return found
+
+    async def show_rules(self, request: pb.ShowRulesRequest, call: Call) -> AsyncIterator[pb.Rules]:
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        self._zone(request.zone)
+        now = tables.table(self._reader.fleet, request.zone)
+        spelled, position = zone_views.rules(now), self._reader.token(FLEET)
+        rules = [_rule(view) for view in islice(spelled, _RULES_PER_MESSAGE)]
+        while True:
+            yield pb.Rules(
+                zone=request.zone, version=now.version, digest=now.digest.hex(), rules=rules, position=position
+            )
+            await asyncio.sleep(0)
+            rules = [_rule(view) for view in islice(spelled, _RULES_PER_MESSAGE)]
+            if not rules:
+                return
+
+    # --- cliques ------------------------------------------------------------------------------------------------------
+
+    async def list_cliques(self, request: pb.ListCliquesRequest, call: Call) -> pb.CliqueList:
+        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        numbers = self._reader.numbers(request.domain)
+
+        def keys(number: int) -> Iterable[str]:
+            state = self._reader.cliques(number)
+            return state.domains.get(request.domain, ()) if request.domain else state.cliques
+
+        size = min(request.page_size, _CLIQUES_PER_PAGE) or _CLIQUES_PER_PAGE
+        found = page(numbers, keys, size, request.page_token)
+        views = (clique_views.show(self._reader.cliques(number), *key.split("/", 1)) for number, key in found.keys)
+        return pb.CliqueList(
+            cliques=[message(pb.Clique, view) for view in views if view is not None],
+            next_page_token=found.next_token,
+            position=self._reader.token(CLIQUES, numbers=numbers),
+        )
+
+    async def show_clique(self, request: pb.ShowCliqueRequest, call: Call) -> pb.Clique:
+        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        view, position = self._clique(request.domain, request.clique)
+        return message(pb.Clique, view, position=position)
+
+    async def show_clique_config(self, request: pb.ShowCliqueConfigRequest, call: Call) -> pb.CliqueConfig:
+        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        view, position = self._clique(request.domain, request.clique)
+        state = self._reader.cliques(self._reader.number_of(request.domain))
+        slots = clique_files.slots(state, request.domain, request.clique)
+        return pb.CliqueConfig(
+            domain=request.domain,
+            clique=request.clique,
+            peers=clique_files.peers_file(request.domain, view.capacity),
+            hosts=clique_files.hosts_mapping(request.domain, slots),
+            position=position,
+        )
+
+    def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
+        number = self._reader.number_of(domain)
+        view = clique_views.show(self._reader.cliques(number), domain, clique)
+        if view is None:
+            raise NotFound(f"clique: {names.shown(f'{domain}/{clique}')} is none that anybody claimed in or sized")
+        return view, self._reader.token(CLIQUES, numbers=[number])
+
+    # --- DPUs ---------------------------------------------------------------------------------------------------------
+
+    async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.DpuList:
+        await self._reader.settle(request.min_position, (ZONES,), call)
+        numbers = self._reader.numbers(request.zone)
+        rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
+
+        def keys(number: int) -> Iterable[str]:
+            return (
+                name
+                for name, dpu in rows[number].items()
+                if request.zone in ("", dpu.zone) and request.phase in ("", dpu.phase)
+            )
+
+        found = page(numbers, keys, request.page_size, request.page_token)
+        views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)
+        return pb.DpuList(
+            dpus=[message(pb.Dpu, view) for view in views],
+            next_page_token=found.next_token,
+            position=self._reader.token(ZONES, numbers=numbers),
+        )
+
+    async def show_dpu(self, request: pb.ShowDpuRequest, call: Call) -> pb.Dpu:
+        await self._reader.settle(request.min_position, (ZONES,), call)
+        zones = zones_of_dpu(request.dpu, self._reader.all_zones())
+        found = [zone for zone in zones if request.zone in ("", zone)]
+        if len(found) != 1:
+            where = f"in the zones {', '.join(found)}; name one" if found else "not a DPU of any zone"
+            raise NotFound(f"dpu: {names.shown(request.dpu)} is {where}")
+        number = self._reader.number_of(found[0])
+        view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
+        return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
+
+    async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.DeviceList]:
+        for zone in request.zones:
+            require(names.check_zone("zones", zone))
+        async with asyncio.timeout(call.timeout_s):
+            held = await self._devices(frozenset(request.zones))
+        devices = (
+            pb.Device(zone=zone, dpu=dpu, epoch=epoch, version=version, digest=digest.hex())
+            for zone, dpus in sorted(held.items())
+            for dpu, (epoch, version, digest) in sorted(dpus.items())
+        )
+        while part := list(islice(devices, _DEVICES_PER_MESSAGE)):
+            yield pb.DeviceList(devices=part)
+            await asyncio.sleep(0)
+
+    # --- what the fleet agreed on -------------------------------------------------------------------------------------
+
+    async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.PolicyList:
+        await self._reader.settle(request.min_position, (FLEET,), call)
+        found = fleet_views.policies(self._reader.fleet)
+        return pb.PolicyList(policies=[policy(row) for row in found], position=self._reader.token(FLEET))
+
+    async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.HoldList:
+        await self._reader.settle(request.min_position, (FLEET,), call)
+        found = fleet_views.holds(self._reader.fleet)
+        return pb.HoldList(holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET))
+
+    async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.BudgetList:
+        await self._reader.settle(request.min_position, (FLEET,), call)
+        found = fleet_views.budgets(self._reader.fleet)
+        return pb.BudgetList(budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET))
+
+    # --- commands and status ------------------------------------------------------------------------------------------
+
+    async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.Answer:
+        return self._remembering.answer(request.command_id)
+
+    async def show_status(self, request: pb.ShowStatusRequest, call: Call) -> pb.Status:
+        status = self._status.status()
+        fleet = self._reader.fleet
+        status.holds = len(fleet.holds.rows)
+        status.frozen.extend(fleet_views.frozen(fleet))
+        status.position = self._everywhere()
+        return status
+
+    def _zone(self, zone: str) -> int:
+        """The partition of a zone that is known. Raises NotFound."""
+        number = self._reader.number_of(zone)
+        if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
+            raise NotFound(f"zone: {names.shown(zone)} is not known; a zone exists from its first node or DPU on")
+        return number
+
+    def _everywhere(self) -> str:
+        return self._reader.token(ZONES, FLEET, numbers=self._reader.partition_numbers)
+
+
+def _rule(view: zone_views.RuleView) -> pb.Rule:
+    flat = [port for pair in view.ports for port in pair]
+    return pb.Rule(
+        prefix=view.prefix,
+        action=view.action,
+        priority=view.priority,
+        protocol=view.protocol,
+        ports=ports(flat),
+        policy=view.policy,
+    )

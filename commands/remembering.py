@@ -1,0 +1,52 @@
+"""What became of a command, by its id alone.
+
+Unknown becomes definite by itself. A fold takes a command only if it was appended within two minutes of the time in its
+id, so an id that is still not in the log a minute after that (which is what clocks may differ by), as read to its end,
+is refused wherever a copy of it may still land.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from commands import answers
+from eventstore.ids import issued_at_ms
+from eventstore.ledger import AHEAD_MS, LATE_MS
+from eventstore.log import DECIDING_TOPICS
+from eventstore.replica import Replica
+from eventstore.status import PartitionStatus
+from schemas.api import dpuplane_pb2 as pb
+
+
+class Remembering:
+    """Answers ShowCommand."""
+
+    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
+        self._replica = replica
+        self._now_ms = now_ms
+
+    def answer(self, command_id: str) -> pb.Answer:
+        """Raises PermanentError if it is no command id."""
+        latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
+        known = self._replica.outcome(command_id)
+        if known is not None:
+            return answers.told(command_id, known, self._replica.log_id)
+        left_ms = latest_ms - self._now_ms()
+        if left_ms > 0:
+            reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"
+            return answers.unknown(command_id, reason)
+        behind = next(filter(_is_behind, self._replica.partitions_status()), None)
+        if behind is not None:
+            return answers.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
+        if self._is_forgotten(command_id):
+            return answers.unknown(command_id, "it is older than what is remembered; the log itself shows what it did")
+        return answers.refused(command_id, "it did not come into the log in time, and takes no effect any more")
+
+    def _is_forgotten(self, command_id: str) -> bool:
+        """Whether a fold may have taken it and no longer remembers."""
+        partitions = (p for topic in DECIDING_TOPICS for p in self._replica.partitions(topic))
+        return any(command_id <= self._replica.folded(partition).ledger.floor for partition in partitions)
+
+
+def _is_behind(status: PartitionStatus) -> bool:
+    return status.partition.topic in DECIDING_TOPICS and (status.lag > 0 or bool(status.halted))

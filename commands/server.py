@@ -1,0 +1,109 @@
+"""The gRPC server: both services, health, reflection, and the tasks that belong to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from commands.bulk import Bulk
+from commands.calls import Guard
+from commands.desk import Desk
+from commands.leaving import Leaving
+from commands.limits import DEFAULTS, Admission, Limits
+from commands.lookup import Lookup
+from commands.progress import Progress
+from commands.reader import Reader
+from commands.reading import QueriesService
+from commands.remembering import Remembering
+from commands.service import CommandsService
+from commands.status import DeviceSource, StatusBoard
+from eventstore.errors import FatalError
+from eventstore.replica import Replica
+from schemas.api import dpuplane_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+_SERVICES = pb.DESCRIPTOR.services_by_name
+
+
+class CommandServer:
+    """Serves the API of one replica. `admission` and `desk` carry counters."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        status: StatusBoard,
+        devices: DeviceSource,
+        listen: str,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        limits: Limits = DEFAULTS,
+    ) -> None:
+        self._limits = limits
+        self._listen = listen
+        self.admission = Admission(limits, asyncio.get_running_loop().time)
+        self.desk = Desk(replica, now_ms, rng)
+        self._progress = Progress(replica)
+        reader = Reader(replica, self._progress)
+        lookup = Lookup(replica, reader)
+        bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
+        leaving = Leaving(self.desk, reader, self._progress, lookup)
+        self._served = {
+            "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
+            "Queries": QueriesService(reader, Remembering(replica, now_ms), status, devices),
+        }
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""
+        server = self._server = grpc.aio.server(options=self._options())
+        guard = Guard(self._limits, self.admission)
+        server.add_generic_rpc_handlers(
+            tuple(guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
+        )
+        names = [service.full_name for service in _SERVICES.values()]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+        try:
+            port = server.add_insecure_port(self._listen)
+        except RuntimeError as error:
+            raise FatalError(f"listen: {self._listen} cannot be listened on: {error}") from error
+        self._watching = asyncio.create_task(self._progress.run())
+        await server.start()
+        for name in ("", *names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return f"{self._listen.rpartition(':')[0]}:{port}"
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new calls, let those under way end within the grace, then cut them off."""
+        await self._health.enter_graceful_shutdown()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def wait(self) -> None:
+        """Raises if what the server depends on has failed; otherwise returns when it was stopped."""
+        if self._watching is not None:
+            await asyncio.wait({self._watching})
+            if not self._watching.cancelled():
+                self._watching.result()
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self._limits
+        return [
+            ("grpc.max_receive_message_length", limits.message_bytes_max),
+            ("grpc.max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.max_concurrent_streams", limits.streams_per_connection),
+            ("grpc.so_reuseport", 0),
+        ]

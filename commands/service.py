@@ -1,0 +1,89 @@
+"""The Commands service: it states. Each method checks a shape, appends one record and answers from the log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from commands import cliques, dpus, nodes, policies
+from commands.bulk import Bulk
+from commands.calls import Call, Malformed
+from commands.desk import Desk
+from commands.leaving import Leaving
+from commands.lookup import Lookup
+from commands.shapes import Enveloping, Statement
+from schemas.api import dpuplane_pb2 as pb
+
+
+class CommandsService:
+    """Methods of the service in snake case, called by `commands.calls.Guard`. `edge` is this replica's name."""
+
+    def __init__(self, desk: Desk, bulk: Bulk, leaving: Leaving, lookup: Lookup, edge: str) -> None:
+        self._desk = desk
+        self._bulk = bulk
+        self._leaving = leaving
+        self._lookup = lookup
+        self._edge = edge
+
+    async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(nodes.join, request, call)
+
+    async def change_nodes(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(nodes.change, request, call)
+
+    async def leave_nodes(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
+        return await self._leaving.leave(request, call)
+
+    async def join_nodes_stream(
+        self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call
+    ) -> pb.JoinSummary:
+        return await self._bulk.join(requests, call)
+
+    async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.describe_zone, request, call)
+
+    async def register_dpu(self, request: pb.RegisterDpuRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(dpus.register, request, call)
+
+    async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(self._lifecycle, request, call)
+
+    def _lifecycle(self, request: pb.RequestLifecycleRequest, envelope: Enveloping) -> Statement:
+        event_of = partial(dpus.requesting, request, envelope)
+        return dpus.stated(event_of(request.zone or self._lookup.zone_of_lifecycle(request.dpu, event_of)))
+
+    async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(cliques.claim, request, call)
+
+    async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(cliques.release, request, call)
+
+    async def set_capacity(self, request: pb.SetCapacityRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(cliques.capacity, request, call)
+
+    async def report_ready(self, request: pb.ReportReadyRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(cliques.ready, request, call)
+
+    async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(partial(cliques.session, edge=self._edge), request, call)
+
+    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.set_policy, request, call)
+
+    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.delete_policy, request, call)
+
+    async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.approve_hold, request, call)
+
+    async def reject_hold(self, request: pb.RejectHoldRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.reject_hold, request, call)
+
+    async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.set_budget, request, call)
+
+    async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.freeze, request, call)
+
+    async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(policies.thaw, request, call)

@@ -1,0 +1,106 @@
+"""Status: this replica from what it folds, the others from their beacons."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from eventstore.beacons import Beacon
+from eventstore.log import ZONES
+from eventstore.replica import Replica
+from eventstore.status import PartitionStatus
+from schemas.api import dpuplane_pb2 as pb
+
+DeviceSource: TypeAlias = Callable[[frozenset[str]], Awaitable[Mapping[str, Mapping[str, tuple[int, int, bytes]]]]]
+"""What the connected DPUs of some zones (all, if none are named) hold: zone to DPU to (epoch, version, digest)."""
+
+
+class LogLocation(NamedTuple):
+    """Where the log is, for whoever wants to read it beside us (`verify`, `replay`, `events`)."""
+
+    engine: str
+    data: str = ""
+    bootstrap: tuple[str, ...] = ()
+    topic_prefix: str = ""
+
+
+class StatusBoard:
+    """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        location: LogLocation,
+        roles: Sequence[str],
+        addresses: Mapping[str, str],
+        version: str,
+        alive: Callable[[], Sequence[Beacon]],
+    ) -> None:
+        self._replica = replica
+        self._location = location
+        self._roles = roles
+        self._addresses = addresses
+        self._version = version
+        self._alive = alive
+
+    def status(self) -> pb.Status:
+        """All but what the fleet fold knows."""
+        replica, where = self._replica, self._location
+        replicas: list[pb.Replica] = [
+            self._own(),
+            *(_other(beacon) for beacon in self._alive() if beacon.replica != replica.name),
+        ]
+        replicas.sort(key=lambda found: found.name)
+        return pb.Status(
+            log_id=replica.log_id,
+            generation=replica.generation,
+            log=pb.LogLocation(
+                engine=where.engine,
+                data=where.data,
+                bootstrap=where.bootstrap,
+                topic_prefix=where.topic_prefix,
+                partition_count=len(replica.partitions(ZONES)),
+            ),
+            replicas=replicas,
+            halted=[
+                pb.Halted(replica=found.name, partition=part.partition, reason=part.halted)
+                for found in replicas
+                for part in found.partitions
+                if part.halted
+            ],
+            replica=replica.name,
+        )
+
+    def _own(self) -> pb.Replica:
+        return pb.Replica(
+            name=self._replica.name,
+            roles=self._roles,
+            addresses=self._addresses,
+            version=self._version,
+            partitions=map(_partition, self._replica.partitions_status()),
+        )
+
+
+def _other(beacon: Beacon) -> pb.Replica:
+    return pb.Replica(
+        name=beacon.replica,
+        roles=beacon.roles,
+        addresses=beacon.addresses,
+        version=beacon.version,
+        partitions=map(_partition, beacon.partitions),
+    )
+
+
+def _partition(status: PartitionStatus) -> pb.PartitionStatus:
+    return pb.PartitionStatus(
+        partition=str(status.partition),
+        position=status.position,
+        lag_records=status.lag,
+        fold_version=status.fold_version,
+        digest=status.digest,
+        digest_position=status.saved_position,
+        running_hash=status.running,
+        quarantined=status.quarantined,
+        halted=status.halted,
+    )

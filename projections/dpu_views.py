@@ -1,0 +1,57 @@
+"""DPUs as they are shown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from projections.zone_rows import Dpu
+
+
+class DpuView(NamedTuple):
+    dpu: str
+    zone: str
+    ordinal: int
+    node: str
+    serial: str
+    bmc_address: str
+    image: str
+    phase: str
+    standing: str
+    tries: int
+    attempt: int
+    provisioner: str
+    task: str
+    percent: int
+    paused: bool
+    swapped: bool
+    failures: int
+    message: str
+    since_ms: int
+    deadline_ms: int
+    facts: dict[str, str]
+
+
+def view(name: str, dpu: Dpu) -> DpuView:
+    return DpuView(
+        dpu=name,
+        zone=dpu.zone,
+        ordinal=dpu.ordinal,
+        node=dpu.node,
+        serial=dpu.serial,
+        bmc_address=dpu.bmc_address,
+        image=dpu.image,
+        phase=dpu.phase,
+        standing=dpu.standing,
+        tries=dpu.tries,
+        attempt=dpu.attempt,
+        provisioner=dpu.provisioner,
+        task=dpu.task,
+        percent=dpu.percent,
+        paused=dpu.paused,
+        swapped=dpu.swapped,
+        failures=dpu.failures,
+        message=dpu.message,
+        since_ms=dpu.since_ms,
+        deadline_ms=dpu.deadline_ms,
+        facts=dpu.facts,
+    )

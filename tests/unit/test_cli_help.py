@@ -1,0 +1,106 @@
+"""Every command can be learned from its --help, and the list of commands costs no imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from deploy.cli import SUBCOMMANDS, cli
+
+CLIENT_COMMANDS = [
+    "nodes", "zones", "rules", "cliques", "dpus", "policies", "holds", "budgets", "freeze", "thaw", "commands", "status"
+]  # fmt: skip
+
+
+def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from leaves(child, (*path, name))
+    else:
+        yield path, command
+
+
+def client_leaves() -> list[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(cli)
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    for name in CLIENT_COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        found += leaves(command, (name,))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    client_leaves(),
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], command: click.Command) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: dpuplane {' '.join(path)}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    client_leaves(),
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_common_options_come_after_the_subcommand(path: tuple[str, ...], command: click.Command) -> None:
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--server", "--output", "--as", "--timeout"} <= options
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from deploy.cli import cli;"
+        "r = CliRunner().invoke(cli, ['--help']); assert r.exit_code == 0, r.output; print(r.output);"
+        "assert not {'grpc', 'aiokafka', 'numpy', 'pydantic'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in SUBCOMMANDS:
+        assert f"\n  {name} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"],
+        ["nodes", "join", "n1"],
+        ["nodes", "join", "n1", "--zone", "z", "--label", "novalue"],
+        ["nodes", "join", "n1", "--zone", "z", "--label", "a=1", "--label", "a=2"],
+        ["nodes", "list", "--timeout", "60"],
+        ["nodes", "list", "--output", "xml"],
+        ["nodes", "join", "n1", "--zone", "z", "--command-id", "not-an-id"],
+        ["cliques", "capacity", "d", "c", "many"],
+        ["zones", "limit", "z"],
+        ["budgets", "set", "other", "--permille", "1", "--at-least", "1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert not result.stdout
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
+    server = "127.0.0.1:1,127.0.0.1:2"
+    result = CliRunner().invoke(cli, ["nodes", "list", "--server", server, "--output", output])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert server.replace(",", ", ") in result.stderr
+    assert "dpuplane serve" in result.stderr
+
+
+def test_a_command_to_nobody_names_the_id_to_ask_with() -> None:
+    result = CliRunner().invoke(cli, ["freeze", "--server", "127.0.0.1:1"])
+    assert result.exit_code == 3
+    assert "--command-id 0" in result.stderr
+    assert "dpuplane commands show 0" in result.stderr

@@ -1,0 +1,178 @@
+"""What scripts parse: one value on stdout, in snake_case with defaults, and the exit status of an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
+from deploy.cli.client import derived
+from deploy.cli.failures import Refused
+from deploy.cli.output import print_table, print_value, to_plain
+from deploy.cli.policies import PolicyDocument, read_policies
+from eventstore.ids import issued_at_ms
+from schemas.api import dpuplane_pb2 as pb
+
+ID = "0197b2a4-7c00-7000-8000-000000000001"
+
+
+def run(answer: pb.Answer, output: str) -> Result:
+    @click.command()
+    def command() -> None:
+        finish(answer, output)
+
+    return CliRunner().invoke(command)
+
+
+def test_plain_data_has_defaults_numbers_and_names() -> None:
+    clique = pb.Clique(domain="d", clique="c", capacity=18, members=[pb.Member(index=0, node="n", created_ms=1 << 52)])
+    assert to_plain(clique) == {
+        "domain": "d",
+        "clique": "c",
+        "capacity": 18,
+        "members": [
+            {"index": 0, "node": "n", "ready": False, "address": "", "uid": "", "created_ms": 1 << 52, "heard": False}
+        ],
+        "waiting": [],
+        "position": "",
+    }
+    assert to_plain(pb.Node(labels={"b": "2", "a": "1"}))["labels"] == {"a": "1", "b": "2"}
+
+
+def test_index_zero_is_written_and_absent_ones_are_not() -> None:
+    assert to_plain(pb.Answer(outcome="done", index=0))["index"] == 0
+    assert {"index", "place", "hold"}.isdisjoint(to_plain(pb.Answer(outcome="done")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (pb.Answer(outcome="done", index=0), 0),
+        (pb.Answer(outcome="waiting", place=1, reason="no available indices within c (18)"), 0),
+        (pb.Answer(outcome="held", hold=3), 0),
+        (pb.Answer(outcome="refused", reason="zone: no"), 1),
+        (pb.Answer(outcome="done", items=[pb.ItemAnswer(name="n", outcome="refused", reason="no")]), 1),
+        (pb.Answer(outcome="unknown", command_id=ID, reason="no answer in time"), 3),
+    ],
+)
+def test_an_answer_is_one_value_and_an_exit_status(answer: pb.Answer, status: int) -> None:
+    assert exit_status(answer) == status
+    as_json = run(answer, "json")
+    assert as_json.exit_code == status
+    assert json.loads(as_json.stdout) == to_plain(answer)
+    assert bool(as_json.stderr) == (status != 0)
+    as_yaml = run(answer, "yaml")
+    assert (as_yaml.exit_code, yaml.safe_load(as_yaml.stdout)) == (status, to_plain(answer))
+    as_table = run(answer, "table")
+    assert as_table.exit_code == status
+    assert (as_table.stderr if status else as_table.stdout).startswith(pb.Answer.Outcome.Name(answer.outcome))
+
+
+def test_the_sentence_says_what_the_answer_holds() -> None:
+    assert sentence(pb.Answer(outcome="waiting", place=2, reason="full")) == "waiting, place 2 in line: full"
+    assert sentence(pb.Answer(outcome="done", index=0)) == "done, index 0"
+    assert f"dpuplane commands show {ID}" in sentence(pb.Answer(outcome="unknown", command_id=ID))
+
+
+def test_answers_of_several_commands_become_one() -> None:
+    done = pb.Answer(command_id=ID, outcome="done", position="log:zones/1=5,zones/2=1")
+    held = pb.Answer(outcome="held", hold=7, reason="over the budget", position="log:zones/2=9")
+    whole = merged([(["a"], done), (["b", "c"], held)])
+    assert pb.Answer.Outcome.Name(whole.outcome) == "held"
+    assert (whole.command_id, whole.reason) == (ID, "over the budget")
+    assert [(item.name, item.outcome) for item in whole.items] == [("a", pb.Answer.done)]
+    assert whole.position == "log:zones/1=5,zones/2=9"
+    assert merged([(["a"], done)]) is done
+
+
+def test_unknown_and_refused_parts_decide_the_exit_status() -> None:
+    done, refused = pb.Answer(outcome="done"), pb.Answer(outcome="refused", reason="no")
+    unknown = pb.Answer(outcome="unknown")
+    assert exit_status(merged([(["a"], done), (["b"], refused)])) == 1
+    assert exit_status(merged([(["a"], refused), (["b"], unknown)])) == 3
+
+
+def test_positions_merge_to_the_later_of_each_partition() -> None:
+    assert merged_position(["", "l:a/0=3,b/1=2", "l:a/0=1,c/0=4"]) == "l:a/0=3,b/1=2,c/0=4"
+    assert merged_position([""]) == ""
+
+
+def test_ids_of_parts_are_the_same_again_and_issued_when_the_whole_was() -> None:
+    parts = [derived(ID, number) for number in range(1, 50)]
+    assert parts == [derived(ID, number) for number in range(1, 50)]
+    assert len(set(parts) | {ID}) == 50
+    assert {issued_at_ms(part) for part in parts} == {issued_at_ms(ID)}
+
+
+def test_json_is_one_line_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    print_value({"a": {"b": [1, 2]}}, "json")
+    assert capsys.readouterr().out == '{"a": {"b": [1, 2]}}\n'
+
+
+def test_tables_align_and_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("zone", "nodes"), [("rack1", 5), ("r", 1_000)])
+    assert capsys.readouterr().out == "ZONE   NODES\nrack1  5\nr      1000\n"
+
+
+def test_policy_files_take_documents_lists_and_ports_as_people_write_them() -> None:
+    text = """
+name: web
+action: allow
+priority: 10
+protocol: tcp
+ports: [443, "8000-8080", {first: 1, last: 2}]
+sources: {tier: web}
+---
+- {name: a, action: drop}
+- {name: b, action: allow, zones: {row: "7"}}
+"""
+    found = read_policies(text, "file")
+    assert [policy.name for policy in found] == ["web", "a", "b"]
+    assert found[0].message() == pb.PolicySpec(
+        name="web",
+        action="allow",
+        priority=10,
+        protocol="tcp",
+        ports=[{"first": 443, "last": 443}, {"first": 8000, "last": 8080}, {"first": 1, "last": 2}],
+        sources={"tier": "web"},
+    )
+    assert read_policies('{"name": "j", "action": "drop"}', "file") == [PolicyDocument(name="j", action="drop")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ("file", "0 policies", "1 to 1000")),
+        ("name: [", ("file", "YAML")),
+        ("just text", ("policy 1", "'just text'", "mapping")),
+        ("{name: a}", ("policy 1", "action")),
+        ("{name: a, action: permit}", ("policy 1", "action", "'permit'")),
+        ("{name: a, action: allow, priority: high}", ("policy 1", "priority", "'high'")),
+        ("{name: a, action: allow, priority: 2000000}", ("policy 1", "priority", "2000000")),
+        ("{name: a, action: allow, ports: [x]}", ("policy 1", "ports.0", "'x'", "FIRST-LAST")),
+        ("{name: a, action: allow, protocol: tcp, ports: [-1]}", ("policy 1", "ports", "0 to 65535")),
+        ("{name: a, action: allow, protocol: udp, ports: ['9-99999']}", ("policy 1", "ports", "0 to 65535")),
+        ("{name: a, action: allow, color: red}", ("policy 1", "color", "'red'")),
+        ("{name: a, action: allow}\n---\n{name: a, action: drop}", ("name", "'a'", "2 times")),
+        ("&a [*a, *a]", ("policy 1", "mapping")),
+    ],
+)
+def test_a_policy_file_with_a_fault_is_refused_whole(text: str, said: tuple[str, ...]) -> None:
+    with pytest.raises(Refused) as caught:
+        read_policies(text, "file")
+    assert caught.value.exit_code == 1
+    assert "\n" not in caught.value.message
+    for part in said:
+        assert part in caught.value.message
+
+
+def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
+    from deploy.cli import cli
+
+    result = CliRunner().invoke(cli, ["policies", "apply", str(tmp_path / "missing.yaml")])
+    assert result.exit_code == 2
