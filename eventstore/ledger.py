@@ -58,7 +58,7 @@ class Unsaved(NamedTuple):
 class Ledger:
     """Pure: a function of the records that were folded. Times are append times and fold times, never a clock."""
 
-    __slots__ = ("_added", "_buckets", "_forgotten", "_ids_max", "_minute", "entries", "floor")
+    __slots__ = ("_buckets", "_forgotten", "_ids_max", "_minute", "_saved", "entries", "floor")
 
     def __init__(self, ids_max: int = IDS_MAX) -> None:
         self.entries: dict[str, Entry] = {}
@@ -66,7 +66,7 @@ class Ledger:
         self._ids_max = ids_max
         self._minute = 0
         self._buckets: dict[int, list[str]] = {}
-        self._added: dict[int, list[str]] = {}
+        self._saved: dict[int, int] = {}
         self._forgotten: set[int] = set()
 
     def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
@@ -81,7 +81,9 @@ class Ledger:
         if mistake := _malformed(envelope):
             return Entry(content, refused(mistake), at.offset)
         if untimely := _untimely(at.append_ms - envelope.issued_at_ms):
-            return self.remember(envelope, Entry(content, refused(untimely), at.offset), at.time_ms)
+            entry = Entry(content, refused(untimely), at.offset)
+            self.remember(envelope, entry, at.time_ms)
+            return entry
         return None
 
     def known(self, command_id: str, content: bytes) -> Entry | None:
@@ -92,28 +94,31 @@ class Ledger:
         other = refused(f"command id: {command_id} was used for another command, at offset {entry.offset}")
         return Entry(content, other, entry.offset)
 
-    def remember(self, envelope: Envelope, entry: Entry, time_ms: int) -> Entry:
+    def remember(self, envelope: Envelope, entry: Entry, time_ms: int) -> None:
         """This was decided of an admitted command, at fold time `time_ms`."""
-        if envelope.issued_at_ms > time_ms + KEEP_MS:
-            return entry
-        bucket = max(time_ms, envelope.issued_at_ms) // _MINUTE_MS * _BUCKETS_PER_MINUTE
-        while len(ids := self._buckets.setdefault(bucket, [])) >= _BUCKET_IDS:
-            bucket += 1
+        issued_ms = envelope.issued_at_ms
+        if issued_ms > time_ms + KEEP_MS:
+            return
+        bucket = max(time_ms, issued_ms) // _MINUTE_MS * _BUCKETS_PER_MINUTE
+        ids = self._buckets.get(bucket)
+        while ids is None or len(ids) >= _BUCKET_IDS:
+            if ids is not None:
+                bucket += 1
+            ids = self._buckets.setdefault(bucket, [])
         ids.append(envelope.command_id)
-        self._added.setdefault(bucket, []).append(envelope.command_id)
         self.entries[envelope.command_id] = entry
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
-        return entry
 
     def unsaved(self) -> Unsaved:
         """What changed since `mark_saved`."""
-        added = {bucket: [(i, self.entries[i]) for i in ids] for bucket, ids in self._added.items()}
+        fresh = {bucket: ids[self._saved.get(bucket, 0) :] for bucket, ids in self._buckets.items()}
+        added = {bucket: [(i, self.entries[i]) for i in ids] for bucket, ids in fresh.items() if ids}
         return Unsaved(added, frozenset(self._forgotten))
 
     def mark_saved(self) -> None:
         """All that `unsaved` gave is durable."""
-        self._added.clear()
+        self._saved = {bucket: len(ids) for bucket, ids in self._buckets.items()}
         self._forgotten.clear()
 
     def load(self, floor: str, saved: Iterable[tuple[int, Iterable[tuple[str, Entry]]]]) -> None:
@@ -123,6 +128,7 @@ class Ledger:
             for command_id, entry in entries:
                 self.entries[command_id] = entry
                 self._buckets.setdefault(bucket, []).append(command_id)
+        self.mark_saved()
 
     def _advance(self, time_ms: int) -> None:
         minute = time_ms // _MINUTE_MS
@@ -137,7 +143,7 @@ class Ledger:
         for command_id in ids:
             del self.entries[command_id]
         self.floor = max(self.floor, *ids)
-        self._added.pop(bucket, None)
+        self._saved.pop(bucket, None)
         self._forgotten.add(bucket)
 
 
