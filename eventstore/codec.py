@@ -75,12 +75,12 @@ class Codec:
         body.seek(HEADER_BYTES)
         try:
             fields: Any = schemaless_reader(body, reader.schema, None)
+            for upcast in reader.upcasts:
+                fields = upcast(fields)
         except Exception as error:  # what fastavro raises on bad bytes is not documented
             raise Undecodable(f"body: {error!r} at byte {body.tell()} of {reader.make.__name__}") from error
         if body.tell() != len(value):
             raise Undecodable(f"body: {len(value) - body.tell()} bytes are left over after {reader.make.__name__}")
-        for upcast in reader.upcasts:
-            fields = upcast(fields)
         envelope, *rest = fields.values()
         return reader.make(Envelope(*envelope.values()), *rest)
 

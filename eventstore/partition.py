@@ -36,27 +36,12 @@ _QUARANTINE_SHOWN = 16
 logger = logging.getLogger(__name__)
 
 
-class Answer(NamedTuple):
-    """What was decided of a command, and the record by which: the first that took effect or was refused."""
-
-    outcome: Outcome
-    partition: Partition
-    offset: int
-
-
 class Quarantined(NamedTuple):
     """A record that no rule admits. It is skipped, by every replica alike."""
 
     offset: int
     content: str
     reason: str
-
-
-class Decided(NamedTuple):
-    """An answer, and the content of the very record that it is for: an id may be misused for another command."""
-
-    content: bytes
-    answer: Answer
 
 
 class _Halt(Exception):
@@ -101,7 +86,7 @@ class FoldedPartition:
         self.halted = reason
         logger.error("halted partition=%s position=%d reason=%r", self.partition, self.position, reason)
 
-    def fold(self, record: Record) -> Decided | None:
+    def fold(self, record: Record) -> Entry | None:
         """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
         assert record.offset >= self.position, "the log went backwards"
         if self.halted:
@@ -142,7 +127,7 @@ class FoldedPartition:
         self.position = record.offset + 1
         self.time_ms = time_ms
 
-    def _take(self, record: Record, content: bytes, at: At) -> Decided | None:
+    def _take(self, record: Record, content: bytes, at: At) -> Entry | None:
         if record.value[:HEADER_BYTES] not in self._admitted:
             self._quarantine(at, content, f"nothing that fold version {self.version} takes")
             return None
@@ -160,7 +145,7 @@ class FoldedPartition:
         if entry is None:
             entry = Entry(content, self._decide(event, at), at.offset)
             self.ledger.remember(event.envelope, entry, at.time_ms)
-        return Decided(content, Answer(entry.outcome, self.partition, entry.offset))
+        return entry
 
     def _decide(self, event: Event, at: At) -> Outcome:
         if type(event) is FoldVersionRaised:

@@ -14,16 +14,17 @@ from typing import Any, NamedTuple
 
 from eventstore.errors import PermanentError
 from eventstore.fold import Fold
+from eventstore.ledger import Entry
 from eventstore.log import EventLog, Partition, Record
 from eventstore.origin import await_origin, read_first
-from eventstore.partition import Decided, FoldedPartition
+from eventstore.partition import FoldedPartition
 from eventstore.progress import Progress
 from eventstore.saving import restored, save
 from eventstore.snapshots import MemoryStore, Saved, reduced
 
 _SLICE_S = 0.003
 
-Observer = Callable[[FoldedPartition, Record, Decided | None], None]
+Observer = Callable[[FoldedPartition, Record, Entry | None], None]
 """Called after each record, with the partition as it is after it."""
 
 
@@ -154,11 +155,11 @@ class _Run:
                     return
 
     def _fold_record(self, folded: FoldedPartition, record: Record) -> None:
-        decided = folded.fold(record)
+        entry = folded.fold(record)
         self._progress.records += 1
         self._progress.bytes += len(record.key) + len(record.value)
         if self._observer is not None:
-            self._observer(folded, record, decided)
+            self._observer(folded, record, entry)
 
     def _positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self.partitions.items()}

@@ -24,14 +24,14 @@ from eventstore.fold import Fold, Outcome
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.origin import Parentage, await_origin, establish
 from eventstore.pace import Pace
-from eventstore.partition import Answer, FoldedPartition
+from eventstore.partition import FoldedPartition
 from eventstore.progress import Progress
 from eventstore.reading import Backoff, follow, recheck
 from eventstore.saving import Saver, restored
 from eventstore.snapshots import Store
 from eventstore.status import PartitionStatus, status_of
 from eventstore.submitting import submit
-from eventstore.waiting import Answers, Positions, Watch
+from eventstore.waiting import Answer, Answers, Positions, Watch
 from schemas.events import Event, LogCreated
 
 __all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
@@ -241,9 +241,9 @@ class Replica:
         until_s = clock() + self._pace.slice_s
         end = min(len(records), start + self._pace.slice_records)
         for index in range(start, end):
-            decided = folded.fold(records[index])
-            if decided is not None:
-                self._answers.resolve(decided)
+            entry = folded.fold(records[index])
+            if entry is not None:
+                self._answers.resolve(folded.partition, entry)
             if clock() >= until_s:
                 return index + 1
         return end

@@ -13,8 +13,8 @@ from eventstore.codec import encode
 from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.hashes import content_of
 from eventstore.log import EventLog
-from eventstore.partition import Answer, FoldedPartition
-from eventstore.waiting import Answers
+from eventstore.partition import FoldedPartition
+from eventstore.waiting import Answer, Answers
 from schemas.events import Event
 
 

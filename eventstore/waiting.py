@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
-from typing import Self
+from typing import NamedTuple, Self
 
+from eventstore.fold import Outcome
+from eventstore.ledger import Entry
 from eventstore.log import Partition
-from eventstore.partition import Answer, Decided
+
+
+class Answer(NamedTuple):
+    """What was decided of a command, and by which record: the first that took effect, or was refused."""
+
+    outcome: Outcome
+    partition: Partition
+    offset: int
 
 
 class Answers:
@@ -32,11 +41,11 @@ class Answers:
             if not waiting:
                 self._waiting.pop(content, None)
 
-    def resolve(self, decided: Decided) -> None:
+    def resolve(self, partition: Partition, entry: Entry) -> None:
         """The first answer holds; a later copy of the record has the same one."""
-        for future in self._waiting.get(decided.content, ()):
+        for future in self._waiting.get(entry.content, ()):
             if not future.done():
-                future.set_result(decided.answer)
+                future.set_result(Answer(entry.outcome, partition, entry.offset))
 
 
 class Positions:

@@ -1,0 +1,188 @@
+"""The codec: events come back, equal ones are equal bytes, old versions are brought up, bad bytes are refused."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eventstore.codec import Codec, accepting, decode, encode
+from eventstore.errors import Undecodable
+from eventstore.released import Schema, released
+from schemas.events import Envelope, PolicySet, StepSucceeded
+from tests.support.avro import unreadable
+from tests.support.samples import ENVELOPE, EVENT_TYPES, sample
+
+HEADERS = {schema.name: b"\0" + schema.id.to_bytes(4, "big") for schema in released()}
+names = st.sampled_from(sorted(EVENT_TYPES))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+longs = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_every_event_comes_back_as_it_went(name: str) -> None:
+    value = encode(sample(name))
+    assert value.startswith(HEADERS[name])
+    assert decode(value) == sample(name)
+
+
+@given(name=texts, number=longs, ports=st.lists(longs, max_size=5), labels=st.dictionaries(texts, texts, max_size=4))
+def test_any_content_comes_back(name: str, number: int, ports: list[int], labels: dict[str, str]) -> None:
+    event = PolicySet(Envelope("", name, name, number), name, number, "allow", name, ports, labels, {})
+    assert decode(encode(event)) == event
+
+
+@given(st.permutations(["a", "b", "c", "d"]))
+def test_equal_events_are_equal_bytes(keys: list[str]) -> None:
+    def event(order: list[str]) -> StepSucceeded:
+        return StepSucceeded(ENVELOPE, "zone", "dpu", "phase", 1, {key: key * 2 for key in order})
+
+    assert encode(event(keys)) == encode(event(sorted(keys)))
+
+
+# -- bad bytes
+
+
+def refusal(value: bytes) -> str:
+    with pytest.raises(Undecodable) as caught:
+        decode(value)
+    return str(caught.value)
+
+
+def test_what_is_not_in_our_format_is_refused_by_what_it_is() -> None:
+    assert "0 bytes" in refusal(b"")
+    assert "0x00" in refusal(b'{"json": 1}')
+    assert "4 bytes" in refusal(b"\0\0\0\0")
+    assert "99999" in refusal(b"\0" + (99_999).to_bytes(4, "big") + b"body")
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_a_body_cut_short_or_with_something_left_over_is_refused(name: str) -> None:
+    value = encode(sample(name))
+    for length in range(len(value)):
+        refusal(value[:length])
+    assert "left over" in refusal(value + b"\0")
+
+
+@given(name=names, body=st.binary(max_size=200))
+@example("NodesJoined", b"\x01")
+@example("PolicySet", b"\xff" * 12)
+def test_any_bytes_end_in_an_event_or_in_undecodable(name: str, body: bytes) -> None:
+    try:
+        event = decode(HEADERS[name] + body)
+    except Undecodable:
+        return
+    assert decode(encode(event)) == event
+
+
+@given(name=names, seed=st.integers(0, 1 << 32), flips=st.integers(1, 4))
+def test_flipped_bits_end_in_an_event_or_in_undecodable(name: str, seed: int, flips: int) -> None:
+    rng = random.Random(seed)
+    value = bytearray(encode(sample(name)))
+    for _ in range(flips):
+        value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+    try:
+        decode(bytes(value))
+    except Undecodable:
+        return
+
+
+@pytest.mark.parametrize("name", ["NodesJoined", "RulesInstalled", "StepSucceeded"])
+def test_claimed_lengths_allocate_nothing(name: str) -> None:
+    huge = [b"\xfe\xff\xff\xff\xff\xff\xff\xff\x1f", b"\x80\x80\x80\x80\x80\x80\x80\x80\x40", b"\xff" * 9 + b"\x01"]
+    value = encode(sample(name))
+    for at in range(5, len(value)):
+        for claim in huge:
+            tracemalloc.start()
+            try:
+                decode(value[:at] + claim + value[at + 1 :])
+            except Undecodable:
+                pass
+            finally:
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+            assert peak < 1_000_000
+
+
+# -- versions
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """Test-only: the newest of three versions."""
+
+    envelope: Envelope
+    street: str
+    house: int
+    labels: dict[str, str]
+
+
+def parcel(version: int, schema_id: int, fields: list[dict[str, Any]]) -> Schema:
+    envelope = released()[0].document["fields"][0]
+    return Schema("Parcel", version, schema_id, {"type": "record", "name": "Parcel", "fields": [envelope, *fields]})
+
+
+ONE = parcel(1, 900, [{"name": "address", "type": "string"}])
+TWO = parcel(2, 905, [{"name": "street", "type": "string"}, {"name": "house", "type": "long", "default": 0}])
+LABELS = {"name": "labels", "type": {"type": "map", "values": "string"}}
+THREE = parcel(3, 901, [*TWO.document["fields"][1:], {**LABELS, "default": {}}])
+
+
+def split_address(fields: dict[str, Any]) -> dict[str, Any]:
+    street, _, house = fields["address"].rpartition(" ")
+    return {"envelope": fields["envelope"], "street": street, "house": int(house)}
+
+
+UPCASTS = {"Parcel.v1": split_address, "Parcel.v2": lambda fields: {**fields, "labels": {}}}
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """Parcel as its first version was, to write old records with."""
+
+    envelope: Envelope
+    address: str
+
+
+def test_old_versions_are_read_as_the_newest() -> None:
+    Letter.__name__ = "Parcel"
+    old = Codec([ONE], [Letter], {}).encode(Letter(ENVELOPE, "Main Street 7"))
+    codec = Codec([TWO, ONE, THREE], [Parcel], UPCASTS)
+    assert codec.decode(old) == Parcel(ENVELOPE, "Main Street", 7, {})
+    newest = Parcel(ENVELOPE, "Main Street", 7, {"fragile": "yes"})
+    assert codec.encode(newest)[1:5] == (901).to_bytes(4, "big")
+    assert codec.decode(codec.encode(newest)) == newest
+
+
+def test_an_upcast_that_cannot_make_sense_of_a_record_is_undecodable() -> None:
+    Letter.__name__ = "Parcel"
+    old = Codec([ONE], [Letter], {}).encode(Letter(ENVELOPE, "no number"))
+    with pytest.raises(Undecodable, match="Parcel"):
+        Codec([ONE, TWO, THREE], [Parcel], UPCASTS).decode(old)
+
+
+def test_a_step_without_an_upcast_is_found_at_once() -> None:
+    with pytest.raises(KeyError, match=r"Parcel\.v2"):
+        Codec([ONE, TWO, THREE], [Parcel], {"Parcel.v1": split_address})
+
+
+def test_a_fold_version_fixes_the_schema_ids_that_it_accepts() -> None:
+    codec = Codec([ONE, TWO, THREE], [Parcel], UPCASTS)
+    ids = [
+        {int.from_bytes(header[1:], "big") for header in codec.accepting([name])} for name in ("Parcel", "Parcel.v2")
+    ]
+    assert ids == [{900}, {900, 905}]
+    with pytest.raises(KeyError):
+        codec.accepting(["Parcel.v4"])
+    assert accepting(["NodesJoined"]) == {HEADERS["NodesJoined"]}
+
+
+def test_the_compatibility_check_tells_good_changes_from_bad_ones() -> None:
+    assert unreadable(TWO.document, THREE.document) == ""
+    without_default = parcel(3, 901, [*TWO.document["fields"][1:], LABELS])
+    assert "labels" in unreadable(TWO.document, without_default.document)
+    retyped = parcel(3, 901, [{"name": "street", "type": "long"}, TWO.document["fields"][2]])
+    assert unreadable(TWO.document, retyped.document)

@@ -1,0 +1,62 @@
+"""Command ids: RFC 9562 version 7, ordered by time, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.ids import BadCommandId, envelope, issued_at_ms, statement, uuid7
+
+times = st.integers(0, (1 << 48) - 1)
+
+
+@given(now_ms=times, seed=st.integers())
+def test_an_id_is_a_uuid7_of_its_time(now_ms: int, seed: int) -> None:
+    text = uuid7(now_ms, random.Random(seed))
+    parsed = uuid.UUID(text)
+    assert (str(parsed), parsed.version, parsed.variant) == (text, 7, uuid.RFC_4122)
+    assert issued_at_ms(text) == now_ms
+
+
+@given(one=times, other=times)
+def test_ids_compare_as_their_times_do(one: int, other: int) -> None:
+    rng = random.Random(1)
+    if one != other:
+        assert (uuid7(one, rng) < uuid7(other, rng)) == (one < other)
+
+
+def test_ids_of_one_moment_differ_and_repeat_with_their_generator() -> None:
+    rng = random.Random(5)
+    made = [uuid7(1_700_000_000_000, rng) for _ in range(1_000)]
+    assert len(set(made)) == 1_000
+    assert uuid7(1_700_000_000_000, random.Random(5)) == made[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "node-1",
+        "018BCFE5-6800-7D8E-91B7-584A2265B1F5",
+        "018bcfe568007d8e91b7584a2265b1f5",
+        "{018bcfe5-6800-7d8e-91b7-584a2265b1f5}",
+        "018bcfe5-6800-4d8e-91b7-584a2265b1f5",
+        "018bcfe5-6800-7d8e-c1b7-584a2265b1f5",
+        "018bcfe5-6800-7d8e-91b7-584a2265b1f5\n",
+        "٠18bcfe5-6800-7d8e-91b7-584a2265b1f5",
+    ],
+)
+def test_anything_else_is_refused_by_value(text: str) -> None:
+    with pytest.raises(BadCommandId, match="UUIDv7"):
+        issued_at_ms(text)
+
+
+def test_a_command_has_the_time_of_its_id_and_a_statement_has_no_id() -> None:
+    command_id = uuid7(1_700_000_000_123, random.Random(1))
+    assert envelope("node-1", "?me", command_id).issued_at_ms == 1_700_000_000_123
+    said = statement("zone-1", "relay/r1", 1_700_000_000_456)
+    assert (said.command_id, said.issued_at_ms) == ("", 1_700_000_000_456)
