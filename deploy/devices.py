@@ -41,7 +41,7 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
 
 
 def of_relays(addresses: Callable[[], Iterable[str]]) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.status.DeviceSource over every relay that is alive; one that does not answer is left out and logged."""
+    """A commands.status.DeviceSource over every relay that is alive. One that does not answer is left out, and logged."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)
@@ -54,7 +54,10 @@ def of_relays(addresses: Callable[[], Iterable[str]]) -> Callable[[frozenset[str
 
 def _held(relay: Relay, zones: frozenset[str]) -> Holdings:
     wanted = sorted(zones) if zones else sorted(relay.zones)
-    return {zone: {dpu: tuple(held) for dpu, held in relay.zone_devices(zone).items()} for zone in wanted}
+    return {
+        zone: {dpu: (held.epoch, held.version, held.digest) for dpu, held in relay.zone_devices(zone).items()}
+        for zone in wanted
+    }
 
 
 async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[str]) -> Holdings:

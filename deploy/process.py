@@ -37,7 +37,6 @@ def run_process(settings: Settings) -> int:
 async def _serve(settings: Settings) -> None:
     rng = random.Random(settings.seed)
     async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
-        await plane.ready()
         gc.collect()
         gc.freeze()  # what was loaded lives long: the collector need not walk it again
         sys.stdout.write(f"ready {plane.addresses_text()}\n")

@@ -1,0 +1,246 @@
+"""One process of the plane, put together: the log, a replica that folds what its roles need, and the parts that act.
+
+Everything else in the tree takes what it needs as parameters; here is where all of it is made. A part that fails ends
+the process, and the end closes the parts in the order in which nothing acknowledged is lost: API first, log last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from commands.server import CommandServer
+from commands.status import DeviceSource, LogLocation, StatusBoard
+from deploy import devices
+from deploy.directory import LocalDirectory
+from deploy.http import HttpServer
+from deploy.metrics import PlaneCollector
+from deploy.opening import open_log, open_store
+from deploy.settings import Address, Settings
+from drivers.forwarder import Forwarder
+from drivers.links import Link, pair
+from drivers.relay import Relay, RelaySettings
+from drivers.replica_rules import ReplicaRules
+from drivers.simulator import Simulator
+from drivers.timers import Timers
+from drivers.websocket import AgentListener
+from eventstore.beacons import Beacon, Beacons, Ranks, Solo
+from eventstore.fold import Fold
+from eventstore.log import EventLog
+from eventstore.replica import Replica
+from projections.cliques import CliqueFold
+from projections.fleet import FleetFold
+from projections.installs import InstallsFold
+from projections.zone import ZoneFold
+
+API_GRACE_S = 1.0
+"""How long calls under way may take at the end, before they are cut off."""
+
+_FOLDED: dict[str, tuple[str, ...]] = {
+    "all": ("zones", "fleet", "cliques", "installs"),
+    "api": ("zones", "fleet", "cliques", "installs"),
+    "relay": ("zones", "fleet"),
+    "provisioner": ("zones",),
+}
+
+
+def folds_of(role: str, partition_count: int) -> list[Fold[Any]]:
+    """The folds that a role reads."""
+    every: dict[str, Fold[Any]] = {
+        "zones": ZoneFold(),
+        "fleet": FleetFold(partition_count),
+        "cliques": CliqueFold(),
+        "installs": InstallsFold(),
+    }
+    return [every[topic] for topic in _FOLDED[role]]
+
+
+class Plane:
+    """The parts of a process that others look at; made and run by `start`."""
+
+    def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
+        self.settings = settings
+        self.roles = ("api", "relay", "provisioner") if settings.role == "all" else (settings.role,)
+        self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
+        self.addresses: dict[str, str] = {}
+        self.log: EventLog
+        self.replica: Replica
+        self.relay: Relay | None = None
+        self.simulator: Simulator | None = None
+        self._now_ms = now_ms
+        self._rng = rng
+        self._beacons: Beacons | None = None
+        self._unready = "the log is not folded yet"
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls,
+        settings: Settings,
+        *,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        expected_zones: Collection[str] = (),
+    ) -> AsyncIterator[Plane]:
+        """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist."""
+        plane = cls(settings, now_ms=now_ms, rng=rng)
+        async with AsyncExitStack() as stack:
+            plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
+            plane.replica = Replica(
+                plane.log,
+                folds_of(settings.role, plane.log.partition_count),
+                store=stack.enter_context(open_store(settings)),
+                name=plane.name,
+                now_ms=now_ms,
+                rng=rng,
+                creates="api" in plane.roles,
+            )
+            running = await stack.enter_async_context(_Running())
+            running.start(plane.replica.run())
+            await plane._serve(stack, running, expected_zones)
+            yield plane
+
+    async def wait(self) -> None:
+        """For ever: a part that fails cancels whoever waits here."""
+        await asyncio.Event().wait()
+
+    def addresses_text(self) -> str:
+        """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, of the listeners that this process has."""
+        return " ".join(f"{name}={address}" for name, address in self.addresses.items())
+
+    async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
+        if "relay" in self.roles:
+            self._make_relay()
+        await self._open_http(stack)
+        await self.replica.ready()
+        if self.relay is not None:
+            running.start(self.relay.run())
+            await self._open_agents(stack, self.relay)
+        if "api" in self.roles:
+            await self._open_api(stack, running)
+        ranks = self._ranks(running)
+        if "api" in self.roles:
+            running.start(Forwarder(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
+            running.start(Timers(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
+        if self.settings.simulate and self.relay is not None:
+            self._simulate(running, self.relay, expected_zones)
+        self._unready = ""
+
+    def _make_relay(self) -> None:
+        self.relay = Relay(
+            ReplicaRules(self.replica),
+            name=self.name,
+            now_ms=self._now_ms,
+            rng=self._rng,
+            settings=RelaySettings(zones=self.settings.zone_names),
+        )
+
+    async def _open_http(self, stack: AsyncExitStack) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(PlaneCollector(self.replica, self.relay, self._now_ms))
+        http = HttpServer(self.settings.http, registry, lambda: self._unready)
+        stack.push_async_callback(http.stop)
+        self.addresses["http"] = str(await http.start())
+
+    async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
+        host, port = self.settings.agents
+        pages = {devices.DEVICES_PATH: devices.page(relay)}
+        listener = AgentListener(relay.serve, relay.admit, host=host, port=port, pages=pages)
+        await stack.enter_async_context(listener)
+        self.addresses["agents"] = str(Address(host, listener.port))
+
+    async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
+        board = StatusBoard(
+            self.replica,
+            location=self._location(),
+            roles=self.roles,
+            addresses=self.addresses,
+            version=version("dpuplane"),
+            alive=self._alive,
+        )
+        server = CommandServer(
+            self.replica,
+            status=board,
+            devices=self._devices(),
+            listen=str(self.settings.listen),
+            now_ms=self._now_ms,
+            rng=self._rng,
+        )
+        stack.push_async_callback(server.stop, API_GRACE_S)
+        self.addresses["api"] = await server.start()
+        running.start(server.wait())
+
+    def _devices(self) -> DeviceSource:
+        if self.settings.data is not None and self.relay is not None:
+            return devices.of_relay(self.relay)
+        return devices.of_relays(
+            lambda: [beacon.addresses["agents"] for beacon in self._alive() if "agents" in beacon.addresses]
+        )
+
+    def _ranks(self, running: _Running) -> Ranks:
+        """One process has nobody to share with; on Kafka the beacons say who is there."""
+        if self.settings.data is not None:
+            return Solo(self.name)
+        self._beacons = Beacons(
+            self.log,
+            self.replica,
+            roles=self.roles,
+            addresses=self.addresses,
+            version=version("dpuplane"),
+            rng=self._rng,
+        )
+        running.start(self._beacons.run())
+        return self._beacons
+
+    def _alive(self) -> Sequence[Beacon]:
+        return self._beacons.alive() if self._beacons is not None else ()
+
+    def _location(self) -> LogLocation:
+        if self.settings.data is not None:
+            return LogLocation("embedded", data=str(self.settings.data.resolve()))
+        bootstrap = tuple(self.settings.kafka.split(","))
+        return LogLocation("kafka", bootstrap=bootstrap, topic_prefix=self.settings.topic_prefix)
+
+    def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
+        async def dial(_address: str) -> Link:
+            relays_end, devices_end = pair(self.name, "simulator")
+            running.start(relay.serve(relays_end))
+            return devices_end
+
+        self.simulator = Simulator(
+            LocalDirectory(self.replica, now_ms=self._now_ms, rng=self._rng, expected=expected_zones),
+            (self.name,),
+            dial=dial,
+            rng=self._rng,
+            dpus_per_zone=self.settings.simulate,
+        )
+        running.start(self.simulator.run())
+
+
+class _Running:
+    """The tasks of a process: the first that fails cancels the others and whoever runs them; the end cancels all."""
+
+    async def __aenter__(self) -> _Running:
+        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self._started: set[asyncio.Task[None]] = set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for task in self._started:
+            task.cancel()
+        await self._tasks.__aexit__(kind, error, at)
+
+    def start(self, part: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(part)
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)

@@ -1,0 +1,100 @@
+"""`dpuplane serve --data`: the plane as one process, used through its command line as scripts use it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+
+from tests.support.planes import run, serving
+
+
+async def until_zone_has_dpus(server: str, zone: str, count: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            shown = await run("zones", "show", zone, "--output", "json", server=server)
+            if shown.status == 0 and int(shown.json()["dpus"]) == count:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def test_a_node_joins_and_every_dpu_of_its_zone_gets_the_rule(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane"), "--simulate", "3") as plane:
+        server = plane.address("api")
+        joined = await run(
+            "nodes", "join", "n1", "--zone", "a", "--address", "10.0.0.1", "--label", "k=v", "--output", "json",
+            server=server,
+        )  # fmt: skip
+        assert (joined.status, joined.json()["outcome"]) == (0, "done")
+        await until_zone_has_dpus(server, "a", 3)
+        rules = (await run("rules", "show", "a", "--output", "json", server=server)).json()
+        assert [(rule["prefix"], rule["action"]) for rule in rules["rules"]] == [("10.0.0.1/32", "allow")]
+        verified = await run("verify", "--output", "json", server=server)
+        assert verified.status == 0, verified.stderr
+        assert await plane.stop() == 0
+
+
+async def test_eighteen_claims_get_dense_indices_and_the_nineteenth_waits(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        server = plane.address("api")
+        claims = [run("cliques", "claim", "d", "c", f"n{i:02}", "--output", "json", server=server) for i in range(18)]
+        indices = [ran.json()["index"] for ran in await asyncio.gather(*claims)]
+        assert sorted(indices) == list(range(18))
+        late = await run("cliques", "claim", "d", "c", "n18", "--output", "json", server=server)
+        assert (late.status, late.json()["outcome"], late.json()["place"]) == (0, "waiting", 1)
+        shown = (await run("cliques", "show", "d", "c", "--output", "json", server=server)).json()
+        assert shown["capacity"] == 18
+        assert [member["index"] for member in shown["members"]] == list(range(18))
+        assert [waiting["node"] for waiting in shown["waiting"]] == ["n18"]
+
+
+async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    data = str(tmp_path / "plane")
+    for round_ in range(3):
+        async with serving("--data", data) as plane:
+            server = plane.address("api")
+            listed = (await run("nodes", "list", "--output", "json", server=server)).json()
+            assert len(listed["nodes"]) == 2 * round_
+            for number in (2 * round_, 2 * round_ + 1):
+                arguments = ("nodes", "join", f"n{number}", "--zone", f"z{number}", "--address", f"10.0.0.{number + 1}")
+                joined = await run(*arguments, server=server)
+                assert joined.status == 0, joined.stderr
+            plane.kill()
+            await plane.ended()
+
+
+async def test_http_says_how_it_is(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane")) as plane, aiohttp.ClientSession() as session:
+        base = f"http://{plane.address('http')}"
+        for path, says in (("/healthz", "ok"), ("/readyz", "ok"), ("/metrics", "dpuplane_position_records")):
+            async with session.get(base + path) as response:
+                assert response.status == 200
+                assert says in await response.text()
+
+
+async def test_two_processes_cannot_own_one_folder(tmp_path: Path) -> None:
+    data = str(tmp_path / "plane")
+    async with serving("--data", data):
+        ports = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--agents", "127.0.0.1:0")
+        second = await run("serve", "--data", data, *ports)
+        assert second.status == 3
+        assert data in second.stderr
+
+
+async def test_an_unreachable_server_is_one_sentence_and_status_3() -> None:
+    ran = await run("nodes", "list", "--server", "127.0.0.1:9", "--timeout", "1")
+    assert (ran.status, ran.stdout) == (3, "")
+    assert "127.0.0.1:9" in ran.stderr
+
+
+async def test_wrong_usage_is_status_2(tmp_path: Path) -> None:
+    for arguments in (
+        ("serve",),
+        ("serve", "--data", str(tmp_path), "--role", "api"),
+        ("serve", "--data", str(tmp_path), "--listen", "0.0.0.0:0"),
+        ("nodes", "join", "n1"),
+        ("nonsense",),
+    ):
+        ran = await run(*arguments)
+        assert ran.status == 2, (arguments, ran)
