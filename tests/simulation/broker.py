@@ -1,0 +1,27 @@
+"""The log in memory on which `hostile` stands: stamps come from a clock that may differ per partition.
+
+Leaders of partitions are different machines, so a stamp may be ahead of another partition's, and go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventstore.log import Partition, Record, check_append
+from tests.support.memory_log import Contents, MemoryLog
+
+
+class Broker(MemoryLog):
+    """Keeps every record for ever, in `contents`."""
+
+    def __init__(self, partition_count: int, stamp_ms: Callable[[Partition], int]) -> None:
+        super().__init__(Contents(partition_count), lambda: 0)
+        self._stamp_ms = stamp_ms
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        check_append(partition, key, value, self.partition_count)
+        self.contents.add(partition, self._stamp_ms(partition), key, value)
+
+    def records(self, partition: Partition) -> list[Record]:
+        """All records of a partition, as they were appended."""
+        return self.contents.records.get(partition, [])

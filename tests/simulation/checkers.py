@@ -1,0 +1,132 @@
+"""What must hold of every run: each check reads the recorded history and the log folded afresh, and says what is wrong.
+
+Nothing here asks the plane how it came to something. The folds are the reference for answers and digests; marks,
+cliques and membership are also told from the raw events, by models too simple to share a mistake with them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from eventstore.log import FLEET, INSTALLS, ZONES, Partition
+from eventstore.partition import FoldedPartition
+from projections.fleet_state import FleetState
+from projections.zone_state import ZoneState
+from schemas.events import MembershipChanged, NodesSuperseded, ZoneLimited
+from tests.simulation.fresh import Step
+from tests.simulation.history import History, Seen
+
+Steps = Mapping[Partition, Sequence[Step]]
+Found = Iterator[str]
+FLEET_0 = Partition(FLEET, 0)
+
+
+def check_answers(history: History, steps: Steps) -> Found:
+    """What a client was told is what the log says of that very record; and it is there."""
+    by_offset = {(p, step.record.offset): step for p, found in steps.items() for step in found}
+    for told in history.told:
+        command_id, answer = told.event.envelope.command_id, told.answer
+        step = by_offset.get((answer.partition, answer.offset))
+        if step is None or step.event is None or step.answer is None:
+            yield f"{command_id} was answered by {answer.partition}@{answer.offset}, where no command is"
+        elif step.event.envelope.command_id != command_id:
+            yield f"{command_id} was answered by the record of {step.event.envelope.command_id}"
+        elif step.answer != answer:
+            yield f"{command_id} was told {answer} by {told.process}, and the log says {step.answer}"
+
+
+def check_effects(steps: Steps) -> Found:
+    """A command has one effect at most, and none if it was refused; what is said twice is answered alike."""
+    effects: dict[str, list[str]] = defaultdict(list)
+    for partition, found in steps.items():
+        for step in found:
+            if step.event is None or step.answer is None:
+                continue
+            where = f"{partition}@{step.record.offset}"
+            if step.rows:
+                effects[step.event.envelope.command_id].append(where)
+            if step.rows and step.answer.outcome.code == "refused":
+                yield f"{where} was refused, and changed {sorted(step.rows)}"
+            if step.rows and step.answer.offset != step.record.offset:
+                yield f"{where} is a copy of {step.answer.offset}, and changed {sorted(step.rows)}"
+    for command_id, places in sorted(effects.items()):
+        if len(places) > 1:
+            yield f"{command_id} took effect {len(places)} times: {', '.join(places)}"
+
+
+def check_claims(history: History, steps: Steps) -> Found:
+    """Whatever a replica saved of a partition is what a fresh fold has at that position."""
+    digests = {(p, step.position): (step.digest, step.running) for p, found in steps.items() for step in found}
+    for process, partition, head in history.claims:
+        if head.position and digests.get((partition, head.position)) != (head.digest, head.running):
+            yield f"{process} saved {partition} at {head.position} with other digests than a fresh fold has"
+
+
+def check_marks(steps: Steps) -> Found:
+    """A record caused by another partition counts if and only if it begins where the last one ended."""
+    marks: dict[tuple[Partition, int], int] = {}
+    for partition, found in steps.items():
+        for step in found:
+            event = step.event
+            if isinstance(event, MembershipChanged):
+                key, rows = (partition, event.cause_partition), step.rows.get("marks")
+            elif isinstance(event, NodesSuperseded | ZoneLimited):
+                key, rows = (partition, -1), step.rows.get("marks")
+            else:
+                continue
+            fits = event.from_offset == marks.get(key, 0) and event.to_offset > event.from_offset
+            if fits != bool(rows):
+                yield f"{partition}@{step.record.offset}: [{event.from_offset}, {event.to_offset}) at mark {marks.get(key, 0)}"
+            if fits:
+                marks[key] = event.to_offset
+
+
+def check_devices(seen: Iterable[Seen], zone_of: Mapping[str, str], tables: Mapping[str, Mapping[int, bytes]]) -> Found:
+    """Within a boot no device goes back; and what it has is, at each moment, a table that its zone had at that version."""
+    last: dict[str, Seen] = {}
+    for now in seen:
+        before = last.get(now.device)
+        if before and before.boot == now.boot and (now.epoch, now.version) < (before.epoch, before.version):
+            yield f"{now.device} went back from {before.version} to {now.version} at {now.at_s:.3f} s"
+        last[now.device] = now
+        if now.version and tables[zone_of[now.device]].get(now.version) != now.digest:
+            yield f"{now.device} had version {now.version} with a digest that its zone never had"
+
+
+def check_union(zones: Iterable[ZoneState], fleet: FleetState) -> Found:
+    """At rest, fleet has each node where its zone has it, as its zone has it, and no other."""
+    stated: dict[str, tuple[object, ...]] = {}
+    for zone in zones:
+        for name, node in zone.nodes.rows.items():
+            if name in stated:
+                yield f"node {name} is in {stated[name][0]} and in {node.zone}"
+            stated[name] = (node.zone, node.created_ms, node.uid, node.address4, node.address6, node.labels)
+    known = {
+        name: (m.zone, m.created_ms, m.uid, m.address4, m.address6, m.labels)
+        for name, m in fleet.members.rows.items()
+        if not m.held
+    }
+    for name in sorted(stated.keys() | known.keys()):
+        if stated.get(name) != known.get(name):
+            yield f"node {name}: zones say {stated.get(name)}, fleet says {known.get(name)}"
+
+
+def check_rest(folded: Mapping[Partition, FoldedPartition]) -> Found:
+    """Nothing is left to forward, in either direction."""
+    fleet = folded[FLEET_0].state
+    for partition, found in folded.items():
+        if partition.topic != ZONES:
+            continue
+        if found.state.outgoing:
+            yield f"{partition} still has changes of {found.state.outgoing[:3]} to forward"
+        owed = [handed.offset for handed in fleet.queues.get(partition.number, ()) if handed.offset >= found.state.fleet_mark]
+        if owed:
+            yield f"fleet owes {partition} the records caused by {owed[:3]}"
+
+
+def check_quarantine(folded: Mapping[Partition, FoldedPartition]) -> Found:
+    """The plane writes nothing that its own folds do not take."""
+    for partition, found in folded.items():
+        if found.quarantined and partition.topic != INSTALLS:
+            yield f"{partition} has {found.quarantined} quarantined records: {list(found.quarantine)[:2]}"

@@ -1,0 +1,81 @@
+"""Clients: each sends one command after the other to whichever process it finds, and repeats what it got no answer to.
+
+A command whose outcome is unknown is sent again, to another process, under the same id and with the same bytes, until
+the answer is definite or the client gives up; that one then stays open for the checkers: it may or may not have
+happened, but once at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from eventstore.errors import PlaneError
+from eventstore.replica import Answer
+from tests.simulation.history import History, Invoked, Told
+from tests.simulation.loop import current_loop
+from tests.simulation.process import Process
+from tests.simulation.workload import Request, Workload
+
+ATTEMPTS = 8
+TIMEOUT_S = 4.0
+
+
+class Client:
+    """One caller with its own clock and its own generator."""
+
+    def __init__(
+        self,
+        name: str,
+        processes: Sequence[Process],
+        zones: Sequence[str],
+        history: History,
+        *,
+        rng: random.Random,
+        now_ms: Callable[[], int],
+        pause_s: float,
+    ) -> None:
+        self.name = name
+        self._processes = processes
+        self._history = history
+        self._rng = rng
+        self._pause_s = pause_s
+        self._workload = Workload(name, zones, rng, now_ms)
+
+    async def run(self) -> None:
+        """Commands for ever."""
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
+            process = self._rng.choice(self._processes)
+            if process.life is None or not process.life.is_up:
+                continue
+            request = self._workload.request(process.life.replica)
+            if request is not None:
+                await self.ask(request, process)
+
+    async def ask(self, request: Request, process: Process) -> Answer | None:
+        """One command until its outcome is known; None if the client gave up."""
+        command_id, now = request.event.envelope.command_id, current_loop().time
+        self._history.invoked[command_id] = Invoked(now(), self.name, request.event, request.partition)
+        self._history.note(now(), "invoke", self.name, command_id, type(request.event).__name__, request.partition)
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = await process.call(request, TIMEOUT_S)
+            except PlaneError as error:
+                self._history.note(now(), "unknown", self.name, command_id, type(error).__name__)
+            else:
+                self._tell(request, process, answer)
+                if self._rng.random() < 0.97:
+                    return answer
+                self._history.note(now(), "repeat", self.name, command_id)
+            await asyncio.sleep(self._rng.uniform(0.05, 0.5 * 2 ** min(attempt, 4)))
+            process = self._rng.choice(self._processes)
+        self._history.note(now(), "gave up", self.name, command_id)
+        return None
+
+    def _tell(self, request: Request, process: Process, answer: Answer) -> None:
+        now = current_loop().time()
+        self._history.told.append(Told(now, self.name, process.name, request.event, request.partition, answer))
+        outcome = answer.outcome
+        self._history.note(now, outcome.code, self.name, request.event.envelope.command_id, answer.offset, outcome)

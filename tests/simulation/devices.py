@@ -1,0 +1,87 @@
+"""The simulated devices of a run: the production simulator, watched at every change, and what it asks of the plane."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from drivers.backends.simulated import Faults
+from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated_records import Index
+from drivers.protocol_down import Frame
+from drivers.protocol_up import Ack
+from tests.simulation.history import History, Seen
+from tests.simulation.loop import current_loop
+
+
+class WatchedFleet(Fleet):
+    """A fleet of devices that writes down whatever one of them comes to have."""
+
+    def __init__(self, faults: Faults, rng: random.Random, history: History, name_of: Callable[[int, int], str]) -> None:
+        super().__init__(faults, rng)
+        self._history = history
+        self._name_of = name_of
+        self._had = np.zeros(0, np.int32)
+        self._boots = np.zeros(0, np.uint32)
+
+    def take(self, zone: int, frame: Frame, now: float) -> list[Ack]:
+        acks = super().take(zone, frame, now)
+        self._look()
+        return acks
+
+    def tick(self, now: float) -> dict[int, list[Ack]]:
+        acks = super().tick(now)
+        self._look()
+        return acks
+
+    def reboot(self, now: float) -> dict[int, Index]:
+        risen = super().reboot(now)
+        for devices in risen.values():
+            self._history.counts["device reboots"] += len(devices)
+        self._look()
+        return risen
+
+    def rise_all(self, zone: int) -> None:
+        super().rise_all(zone)
+        self._look()
+
+    def _look(self) -> None:
+        records = self.records
+        if len(self._had) != records.count:
+            missing = records.count - len(self._had)
+            self._had = np.concatenate((self._had, np.zeros(missing, np.int32)))
+            self._boots = np.concatenate((self._boots, np.zeros(missing, np.uint32)))
+        for device in np.flatnonzero((records.claimed != self._had) | (records.boots != self._boots)).tolist():
+            table = self.tables[int(records.claimed[device])]
+            zone = int(records.zone[device])
+            name = self._name_of(zone, device - self.zones[zone].start)
+            seen = Seen(current_loop().time(), name, int(records.boots[device]), table.epoch, table.version, table.digest)
+            self._history.seen.append(seen)
+            self._history.note(seen.at_s, "device", name, seen.boot, seen.version, seen.digest.hex())
+        self._had, self._boots = records.claimed.copy(), records.boots.copy()
+
+
+class Directory:
+    """What a simulator asks of the plane, asked of whichever process is up."""
+
+    def __init__(
+        self, zones: Sequence[str], registered: Callable[[str], Collection[str]], register: Callable[..., object]
+    ) -> None:
+        self._zones = zones
+        self._registered = registered
+        self._register = register
+        self._told = False
+
+    async def zones(self) -> Collection[str]:
+        if self._told:
+            await current_loop().create_future()  # there are no others, ever
+        self._told = True
+        return self._zones
+
+    async def registered(self, zone: str) -> Collection[str]:
+        return self._registered(zone)
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        await self._register(zone, dpu, node, serial, bmc_address)  # type: ignore[misc]

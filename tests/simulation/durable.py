@@ -1,0 +1,131 @@
+"""A disk that survives crashes: what a replica saved, to the last commit, and older copies of it.
+
+Every committed head is shown to `on_commit`, so that a checker can hold the digest that a replica claims at a position
+against its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+
+from eventstore.hashes import row_hash
+from eventstore.log import Partition
+from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
+
+OnCommit = Callable[[Partition, Head], None]
+
+
+class _Saved:
+    """One partition on disk."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.rows: dict[str, dict[str, bytes]] = {}
+        self.ids: dict[int, list[bytes]] = {}
+
+
+class Disk:
+    """All that one machine has saved, and how often it fails to."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Partition, _Saved] = {}
+        self.failures = 0.0
+        self.failed = 0
+
+    def copy(self) -> dict[Partition, _Saved]:
+        """What is on it now."""
+        return deepcopy(self.partitions)
+
+
+class DiskStore:
+    """A Store on a disk, as one life of a process has it: after `cut` nothing it does reaches the disk."""
+
+    def __init__(self, disk: Disk, rng: random.Random, on_commit: OnCommit) -> None:
+        self._disk = disk
+        self._rng = rng
+        self._on_commit = on_commit
+        self._is_cut = False
+
+    def cut(self) -> None:
+        """The process is dead."""
+        self._is_cut = True
+
+    def head(self, partition: Partition) -> Head | None:
+        return self._of(partition).head
+
+    def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
+        return iter(sorted(self._of(partition).rows.get(table, {}).items()))
+
+    def ids(self, partition: Partition) -> Iterator[tuple[int, bytes]]:
+        saved = self._of(partition).ids
+        return ((bucket, chunk) for bucket in sorted(saved) for chunk in saved[bucket])
+
+    def batch(self, partition: Partition) -> SaveBatch:
+        return _Batch(self, partition, self._of(partition))
+
+    def forget(self, partition: Partition) -> None:
+        self.check_writable()
+        self._disk.partitions.pop(partition, None)
+
+    def checkpoint(self) -> None:
+        """Older copies are taken by the simulation, of the whole disk."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def check_writable(self) -> None:
+        """Raise SaveFailed if the disk takes nothing now."""
+        if self._is_cut:
+            raise SaveFailed("saved state: the process is dead")
+        if self._disk.failures and self._rng.random() < self._disk.failures:
+            self._disk.failed += 1
+            raise SaveFailed("saved state: no space left on device")
+
+    def committed(self, partition: Partition, head: Head) -> None:
+        self._on_commit(partition, head)
+
+    def _of(self, partition: Partition) -> _Saved:
+        return self._disk.partitions.setdefault(partition, _Saved())
+
+
+class _Batch:
+    def __init__(self, store: DiskStore, partition: Partition, saved: _Saved) -> None:
+        self._store = store
+        self._partition = partition
+        self._saved = saved
+        self._rows: list[tuple[str, str, bytes | None]] = []
+        self._ids: list[tuple[int, bytes]] = []
+        self._forgotten: list[int] = []
+
+    def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
+        before = self._saved.rows.get(table, {})
+        added = 0
+        for key, new in rows:
+            old = before.get(key)
+            added += (0 if new is None else row_hash(table, key, new)) - (0 if old is None else row_hash(table, key, old))
+            self._rows.append((table, key, new))
+        return added
+
+    def add_ids(self, bucket: int, chunk: bytes) -> None:
+        self._ids.append((bucket, chunk))
+
+    def forget_ids(self, bucket: int) -> None:
+        self._forgotten.append(bucket)
+
+    def commit(self, head: Head) -> None:
+        self._store.check_writable()
+        saved = self._saved
+        for table, key, row in self._rows:
+            rows = saved.rows.setdefault(table, {})
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        for bucket in self._forgotten:
+            saved.ids.pop(bucket, None)
+        for bucket, chunk in self._ids:
+            saved.ids.setdefault(bucket, []).append(chunk)
+        saved.head = head
+        self._store.committed(self._partition, head)

@@ -1,0 +1,90 @@
+"""The log folded afresh, by the production folds and nothing around them, with every step kept for checkers to judge.
+
+A step is one record: what was decided, which rows it changed, and the digests after it. It is the reference for all
+that replicas answered, saved, sent and forwarded while things went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eventstore.codec import decode
+from eventstore.errors import Undecodable
+from eventstore.fold import Fold
+from eventstore.hashes import MODULUS, row_hash
+from eventstore.log import Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.replica import Answer
+from eventstore.snapshots import reduced
+from schemas.events import Event
+
+_ROWS = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class Step(NamedTuple):
+    """One record and what the fold made of it. `rows` are those that it changed."""
+
+    partition: Partition
+    record: Record
+    event: Event | None
+    answer: Answer | None
+    rows: dict[str, list[tuple[str, Any]]]
+    digest: bytes
+    running: bytes
+
+    @property
+    def position(self) -> int:
+        return self.record.offset + 1
+
+
+After = Callable[[FoldedPartition, Step], None]
+
+
+def refold(
+    partition: Partition, records: Sequence[Record], fold: Fold[Any], log_id: str, after: Iterable[After] = ()
+) -> tuple[FoldedPartition, list[Step]]:
+    """Fold these records of a partition; `after` is called after each one."""
+    folded = FoldedPartition(partition, {fold.version: fold}, log_id)
+    digests = _Digests()
+    digests.take_in(folded)
+    steps = []
+    observers = list(after)
+    for record in records:
+        entry = folded.fold(record)
+        assert not folded.halted, f"{partition}: the fold halts at {record.offset}: {folded.halted}"
+        rows = digests.take_in(folded)
+        answer = Answer(entry.outcome, partition, entry.offset) if entry else None
+        step = Step(partition, record, event_of(record), answer, rows, reduced(digests.total), folded.running)
+        steps.append(step)
+        for observe in observers:
+            observe(folded, step)
+    return folded, steps
+
+
+def event_of(record: Record) -> Event | None:
+    """The event in a record, if it is one."""
+    try:
+        return decode(record.value)
+    except Undecodable:
+        return None
+
+
+class _Digests:
+    """The digest of a partition's rows, kept up row by row."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._hashes: dict[tuple[str, str], int] = {}
+
+    def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
+        """The rows that changed since the last time, by table."""
+        rows = {table.name: changes for table in folded.state.tables if (changes := table.drain())}
+        for table, changes in rows.items():
+            for key, row in changes:
+                new = 0 if row is None else row_hash(table, key, _ROWS.encode(row))
+                self.total = (self.total + new - self._hashes.get((table, key), 0)) % MODULUS
+                self._hashes[table, key] = new
+        return rows

@@ -1,0 +1,124 @@
+"""Models of the plane that are too simple to be wrong in the way it might be: cliques row by row, nodes by raw event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from projections.clique_state import Member
+from projections.fleet_state import FleetState
+from schemas.events import IndexClaimed, NodesJoined, NodesLeft
+from tests.simulation.fresh import Step
+
+
+class Cliques:
+    """Holds each change of clique rows against what an index may do."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Member] = {}
+        self._capacity: dict[str, int] = {}
+        self.faults: list[str] = []
+
+    def after(self, _: object, step: Step) -> None:
+        """One record of a cliques partition."""
+        where = f"{step.partition}@{step.record.offset}"
+        for key, row in step.rows.get("capacities", ()):
+            self._capacity[key] = row.capacity
+        before = dict(self._rows)
+        for key, row in step.rows.get("members", ()):
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+        if step.rows:
+            self.faults += [f"{where}: {fault}" for fault in self._wrong(before, step)]
+
+    def _wrong(self, before: Mapping[str, Member], step: Step) -> Iterator[str]:
+        held = {key: row for key, row in self._rows.items() if row.standing == "holds"}
+        indices: dict[tuple[str, int], str] = {}
+        homes: dict[tuple[str, str], str] = {}
+        for key, row in self._rows.items():
+            clique, _, node = _split(key)
+            if row.standing != "left" and homes.setdefault((clique.split("/")[0], node), clique) != clique:
+                yield f"{node} is in {clique} and in another clique of its domain"
+        for key, row in held.items():
+            clique, _, node = _split(key)
+            if indices.setdefault((clique, row.last), key) != key:
+                yield f"index {row.last} of {clique} has two nodes"
+            if not 0 <= row.last < self._capacity.get(clique, 18):
+                yield f"index {row.last} of {clique} is beyond its capacity"
+            was = before.get(key)
+            if was and was.standing == "holds" and was.uid == row.uid and was.last != row.last:
+                yield f"the index of {key} changed under a running incarnation"
+        for key, row in step.rows.get("members", ()):
+            wished = isinstance(step.event, IndexClaimed) and step.event.wish >= 0
+            if row is not None and row.standing == "holds" and not wished:
+                yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
+
+    def _sparse(self, key: str, row: Member, before: Mapping[str, Member], used: set[int]) -> Iterator[str]:
+        """A new index is the one that the node had last, or leaves no lower one free."""
+        was = before.get(key)
+        if was is None or (was.last != row.last and was.standing != "holds"):
+            free = set(range(row.last)) - used
+            if free:
+                yield f"{key} got index {row.last} while {min(free)} was free"
+
+
+def _split(key: str) -> tuple[str, str, str]:
+    domain, clique, node = key.split("/", 2)
+    return f"{domain}/{clique}", clique, node
+
+
+class Stated(NamedTuple):
+    """The newest incarnation of a node that anybody stated: when created, where, and whether it left."""
+
+    created_ms: int
+    uid: str
+    zone: str
+    left: bool
+
+
+def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
+    """Per node, its incarnations of the latest creation time that zones accepted; from raw records and outcomes alone."""
+    found: dict[str, dict[tuple[str, str], Stated]] = {}
+    for step in steps:
+        event, answer = step.event, step.answer
+        if answer is None or answer.offset != step.record.offset or answer.outcome.code == "refused":
+            continue
+        spared = {item.name for item in answer.outcome.items}
+        if isinstance(event, NodesJoined):
+            for i, name in enumerate(event.names):
+                if name not in spared:
+                    created, uid = _incarnation(event, i)
+                    found.setdefault(name, {})[event.zone, uid] = Stated(created, uid, event.zone, False)
+        elif isinstance(event, NodesLeft):
+            for name in event.names:
+                if name not in spared:
+                    for key, stated in found.get(name, {}).items():
+                        if stated.zone == event.zone:
+                            found[name][key] = stated._replace(left=True)
+    latest = {name: max(s.created_ms for s in all_of.values()) for name, all_of in found.items()}
+    return {n: [s for s in all_of.values() if s.created_ms == latest[n]] for n, all_of in found.items()}
+
+
+def _incarnation(event: NodesJoined, i: int) -> tuple[int, str]:
+    def pick(column: Sequence[object]) -> object:
+        return column[i] if len(column) > 1 else column[0]
+
+    created = pick(event.created_ms) if event.created_ms else event.envelope.issued_at_ms
+    uid = pick(event.uids) if event.uids else event.envelope.command_id
+    assert isinstance(created, int) and isinstance(uid, str)
+    return created, uid
+
+
+def check_nodes(stated: Mapping[str, Sequence[Stated]], fleet: FleetState) -> Iterator[str]:
+    """No node is lost: one whose newest incarnation nobody took away is a member, in a zone that stated it."""
+    for name, incarnations in sorted(stated.items()):
+        if any(incarnation.left for incarnation in incarnations):
+            continue
+        member = fleet.members.rows.get(name)
+        if member is None or member.held:
+            yield f"node {name} is lost: {incarnations} was stated and never left"
+        elif (member.zone, member.created_ms) not in {(s.zone, s.created_ms) for s in incarnations}:
+            yield f"node {name} is {member.zone}/{member.created_ms} in fleet, and not one of {incarnations}"

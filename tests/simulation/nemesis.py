@@ -1,0 +1,155 @@
+"""What goes wrong in a run, and when: crashes at any await, machines cut off, clocks that jump, disks that are full.
+
+Every blow is drawn from its own generator and counted when it really hit something; a run in which nothing was hit says
+so, instead of passing for a test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from eventstore.log import Partition
+from tests.simulation.loop import current_loop
+from tests.simulation.process import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+STEPS_MAX = 60
+MINUTE_MS = 60_000
+
+
+class Nemesis:
+    """Strikes until it is cancelled."""
+
+    def __init__(self, world: World, rng: random.Random, every_s: float) -> None:
+        self._world = world
+        self._rng = rng
+        self._every_s = every_s
+        self._blows: dict[Callable[[], Awaitable[None]], int] = {
+            self._crash: 8,
+            self._crash_all: 1,
+            self._isolate: 4,
+            self._lose_answers: 3,
+            self._fill_disk: 2,
+            self._skew_process: 3,
+            self._skew_broker: 1,
+            self._break_links: 3,
+            self._darken_links: 1,
+        }
+
+    async def run(self) -> None:
+        """One blow after the other; they may overlap."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await asyncio.sleep(self._rng.expovariate(1 / self._every_s))
+                blow = self._rng.choices(list(self._blows), list(self._blows.values()))[0]
+                tasks.create_task(blow())  # type: ignore[arg-type]
+
+    # --- processes
+
+    async def _crash(self) -> None:
+        await self._crash_one(self._process())
+
+    async def _crash_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for process in self._world.processes:
+                tasks.create_task(self._crash_one(process))
+
+    async def _crash_one(self, process: Process) -> None:
+        rng = self._rng
+        steps, in_the_dark, down_s = rng.randrange(STEPS_MAX), rng.random() < 0.3, rng.expovariate(1 / 4.0)
+        await _loop_steps(steps)
+        if process.life is None:
+            return
+        self._note("crash", process.life.name, steps, in_the_dark)
+        process.life_copies.append(process.disk.copy())
+        await process.crash(in_the_dark=in_the_dark)
+        await asyncio.sleep(down_s)
+        if process.life is None:
+            self._restore_disk(process)
+            process.start()
+
+    def _restore_disk(self, process: Process) -> None:
+        """What a restart finds: mostly what was there, at times an older copy of it, or nothing."""
+        chance = self._rng.random()
+        if chance < 0.2:
+            self._note("older state", process.name)
+            process.disk.partitions = deepcopy(self._rng.choice(process.life_copies))
+        elif chance < 0.3:
+            self._note("lost state", process.name)
+            process.disk.partitions = {}
+
+    async def _fill_disk(self) -> None:
+        process, failed = self._process(), 0
+        failed, process.disk.failures = process.disk.failed, 0.7
+        await asyncio.sleep(self._rng.uniform(1.0, 6.0))
+        process.disk.failures = 0.0
+        if process.disk.failed > failed:
+            self._note("full disk", process.name)
+
+    # --- network
+
+    async def _isolate(self) -> None:
+        life = self._process().life
+        if life is not None:
+            self._note("isolation", life.name)
+            life.wire.is_isolated = True
+            await asyncio.sleep(self._rng.choice((0.3, 2.0, 8.0)))
+            life.wire.is_isolated = False
+
+    async def _lose_answers(self) -> None:
+        life = self._process().life
+        if life is not None:
+            self._note("lost answers", life.name)
+            life.wire.answers_lost = True
+            await asyncio.sleep(self._rng.choice((0.3, 2.0)))
+            life.wire.answers_lost = False
+
+    async def _break_links(self) -> None:
+        life = self._process().life
+        for link in life.links if life else ():
+            if not link.is_closed:
+                self._note("broken link", link.peer)
+                link.abort()
+
+    async def _darken_links(self) -> None:
+        life = self._process().life
+        for link in life.links if life else ():
+            if not link.is_closed:
+                self._note("dark link", link.peer)
+                link.is_dark = True
+
+    # --- clocks
+
+    async def _skew_process(self) -> None:
+        world, rng = self._world, self._rng
+        name = rng.choice(sorted(world.skews_ms))
+        world.skews_ms[name] = rng.choice((1, 50, 3_000, 3 * MINUTE_MS, 15 * MINUTE_MS)) * rng.choice((-1, 1))
+        self._note("clock jump", name, world.skews_ms[name])
+        await asyncio.sleep(rng.uniform(1.0, 10.0))
+        world.skews_ms[name] = 0
+
+    async def _skew_broker(self) -> None:
+        world, rng = self._world, self._rng
+        partition: Partition = rng.choice(world.broker_partitions)
+        world.broker_skews_ms[partition] = rng.choice((-5_000, 5_000, 3 * MINUTE_MS, 12 * MINUTE_MS))
+        self._note("broker clock jump", partition, world.broker_skews_ms[partition])
+        await asyncio.sleep(rng.uniform(1.0, 10.0))
+        world.broker_skews_ms[partition] = 0
+
+    def _process(self) -> Process:
+        return self._rng.choice(self._world.processes)
+
+    def _note(self, what: str, *details: object) -> None:
+        self._world.history.note(current_loop().time(), what, *details)
+
+
+async def _loop_steps(count: int) -> None:
+    """So many turns of the loop, within one instant: a crash then falls between any two steps of its victim."""
+    for _ in range(count):
+        await asyncio.sleep(0)

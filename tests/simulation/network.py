@@ -1,0 +1,187 @@
+"""What lies between the machines of a simulation: requests that travel, links that break, machines that are cut off.
+
+A request that was sent outlives its sender: it lands although the process died meanwhile, and the answer reaches
+nobody. A process that dies leaves its peers in the dark at times, as a machine without power does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from drivers.links import LinkClosed
+from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.log import Batch, EventLog, Partition, check_append
+from tests.simulation.loop import current_loop
+
+SLOW_SHARE = 0.02
+
+
+@dataclass(slots=True)
+class Wire:
+    """How one machine is connected to the log; the nemesis turns these."""
+
+    rng: random.Random
+    is_cut: bool = False
+    """The process that had it is dead."""
+    is_isolated: bool = False
+    """Neither requests nor answers get through."""
+    answers_lost: bool = False
+    """Requests get through, answers do not."""
+    slow_s: float = 0.0
+    """How long a slow message takes at most."""
+
+    def latency_s(self) -> float:
+        """Mostly some milliseconds."""
+        if self.slow_s and self.rng.random() < SLOW_SHARE:
+            return self.rng.uniform(0.0, self.slow_s)
+        return self.rng.uniform(0.000_2, 0.005)
+
+
+class WiredLog:
+    """An EventLog as one process sees it over its wire. Closing it closes nothing that others share."""
+
+    def __init__(self, log: EventLog, wire: Wire) -> None:
+        self.wire = wire
+        self._log = log
+
+    @property
+    def partition_count(self) -> int:
+        return self._log.partition_count
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        return self._log.partitions(topic)
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        self._check()
+        check_append(partition, key, value, self.partition_count)
+        request = current_loop().in_world(self._deliver(partition, key, value, timeout_s), f"append to {partition}")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(request)
+        except TimeoutError:
+            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s") from None
+
+    async def _deliver(self, partition: Partition, key: bytes, value: bytes, timeout_s: float) -> None:
+        """The whole way of a request and its answer."""
+        await asyncio.sleep(self.wire.latency_s())
+        if self.wire.is_isolated:
+            raise AppendUnknown(f"append to {partition}: the connection broke")
+        await self._log.append(partition, key, value, timeout_s=timeout_s)
+        await asyncio.sleep(self.wire.latency_s())
+        if self.wire.is_isolated or self.wire.answers_lost:
+            raise AppendUnknown(f"append to {partition}: the connection broke")
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        self._check()
+        async with aclosing(self._log.read(positions)) as batches:
+            async for batch in batches:
+                await asyncio.sleep(self.wire.latency_s())
+                self._check()
+                yield batch
+
+    async def begin(self, partition: Partition) -> int:
+        await self._round_trip()
+        return await self._log.begin(partition)
+
+    async def end(self, partition: Partition) -> int:
+        await self._round_trip()
+        return await self._log.end(partition)
+
+    async def position_at(self, partition: Partition, time_ms: int) -> int:
+        await self._round_trip()
+        return await self._log.position_at(partition, time_ms)
+
+    async def close(self) -> None:
+        """The log is shared."""
+
+    async def _round_trip(self) -> None:
+        self._check()
+        await asyncio.sleep(self.wire.latency_s())
+        self._check()
+
+    def _check(self) -> None:
+        if self.wire.is_cut or self.wire.is_isolated or self.wire.answers_lost:
+            raise LogUnavailable("the connection to the log broke")
+
+
+class LinkEnd:
+    """One end of an agent link over a network: in order, late, and silent if the other machine has no power."""
+
+    def __init__(self, peer: str, rng: random.Random) -> None:
+        self.peer = peer
+        self.other: LinkEnd = self
+        self.is_dark = False
+        """Nothing leaves or reaches this end any more, and nobody is told."""
+        self._rng = rng
+        self._inbox: deque[bytes] = deque()
+        self._on_way_bytes = 0
+        self._arrives_at = 0.0
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def backlog(self) -> int:
+        return self.other._on_way_bytes
+
+    def send(self, message: bytes) -> None:
+        if self._closed:
+            raise LinkClosed(f"the link to {self.peer} is closed")
+        other = self.other
+        other._on_way_bytes += len(message)
+        self._later(other._arrive, message)
+
+    async def receive(self) -> bytes:
+        while not self._inbox:
+            if self._closed:
+                raise LinkClosed(f"the link to {self.peer} is closed")
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        message = self._inbox.popleft()
+        self._on_way_bytes -= len(message)
+        return message
+
+    def abort(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.clear()
+            self._awake()
+            self._later(self.other._end)
+
+    async def close(self) -> None:
+        self.abort()
+
+    def _later(self, callback: object, *args: object) -> None:
+        """At the other end, after all that was sent before."""
+        loop = current_loop()
+        self._arrives_at = max(self._arrives_at, loop.time() + self._rng.uniform(0.000_1, 0.004))
+        loop.call_at(self._arrives_at, callback, *args)  # type: ignore[arg-type]
+
+    def _arrive(self, message: bytes) -> None:
+        if not (self._closed or self.is_dark or self.other.is_dark):
+            self._inbox.append(message)
+            self._awake()
+
+    def _end(self) -> None:
+        if not (self.is_dark or self.other.is_dark):
+            self._closed = True
+            self._awake()
+
+    def _awake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def link_pair(relay: str, agent: str, rng: random.Random) -> tuple[LinkEnd, LinkEnd]:
+    """The relay's and the agent's end of a new link."""
+    relays, agents = LinkEnd(agent, rng), LinkEnd(relay, rng)
+    relays.other, agents.other = agents, relays
+    return relays, agents

@@ -1,0 +1,180 @@
+"""A process of the plane in a simulation: the production parts, put together as `deploy` does, in one task group.
+
+It can die between any two steps of the loop. Whatever it was about to do is then cut off first (its wire, its disk,
+its links), and only then are its tasks cancelled, so that no cleanup does what a dead process cannot do. What it had in
+memory is gone; its disk stays, or an older copy of it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivers.links import Busy, LinkClosed
+from drivers.relay import Relay
+from eventstore.beacons import Beacons
+from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
+from eventstore.log import EventLog, Partition
+from eventstore.replica import Answer, Replica
+from eventstore.snapshots import Head
+from tests.simulation.durable import Disk, DiskStore
+from tests.simulation.history import Claimed, History
+from tests.simulation.loop import current_loop, owned_by
+from tests.simulation.network import LinkEnd, WiredLog, Wire, link_pair
+from tests.simulation.roles import folds, start_roles
+from tests.simulation.workload import Request
+
+ENDS_WITHIN_S = 60.0
+
+
+class Life:
+    """One life of a process, from a start to a crash."""
+
+    def __init__(self, name: str, wire: Wire, store: DiskStore) -> None:
+        self.name = name
+        self.wire = wire
+        self.store = store
+        self.replica: Replica
+        self.relay: Relay
+        self.beacons: Beacons
+        self.group: asyncio.TaskGroup
+        self.is_up = False
+        self.links: list[LinkEnd] = []
+        self.calls: set[asyncio.Future[Answer]] = set()
+
+    def spawn(self, work: Awaitable[None], name: str) -> None:
+        """A task that ends with this life at the latest."""
+        with owned_by(self.name):
+            self.group.create_task(work, name=name)  # type: ignore[arg-type]
+
+
+@dataclass
+class Process:
+    """A place where the plane runs, life after life."""
+
+    name: str
+    log: EventLog
+    rng: random.Random
+    history: History
+    now_ms: Callable[[], int]
+    roles: frozenset[str] = frozenset({"api", "relay", "provisioner"})
+    disk: Disk = field(default_factory=Disk)
+    life_copies: list[dict[Partition, Any]] = field(default_factory=list)
+    """What was on the disk at earlier deaths."""
+    wire_slow_s: float = 0.0
+    lives: int = 0
+    life: Life | None = None
+    faults: list[str] = field(default_factory=list)
+    _main: asyncio.Task[None] | None = None
+
+    # --- life and death
+
+    def start(self) -> None:
+        """Begin a new life on whatever is on the disk."""
+        assert self.life is None
+        self.lives += 1
+        name = f"{self.name}#{self.lives}"
+        wire = Wire(random.Random(f"{self.rng.random()}"), slow_s=self.wire_slow_s)
+        store = DiskStore(self.disk, random.Random(f"{self.rng.random()}"), self._committed)
+        self.life = Life(name, wire, store)
+        with owned_by(name):
+            self._main = current_loop().create_task(self._live(self.life), name=name)
+
+    async def crash(self, *, in_the_dark: bool = False) -> None:
+        """Die at this instant. `in_the_dark`: without power, so that no peer learns of it."""
+        life, main = self.life, self._main
+        if life is None or main is None:
+            return
+        self.life = self._main = None
+        life.is_up = False
+        life.wire.is_cut = True
+        life.store.cut()
+        for link in life.links:
+            link.is_dark = in_the_dark
+            link.abort()
+        for call in life.calls:
+            if not call.done():
+                call.set_exception(AppendUnknown(f"{self.name} is gone"))
+        main.cancel()
+        _, pending = await asyncio.wait({main}, timeout=ENDS_WITHIN_S)
+        if pending:
+            self.faults.append(f"{life.name} still runs {ENDS_WITHIN_S:g} s after it was cancelled")
+        await asyncio.sleep(0.01)
+        if left := current_loop().tasks_of(life.name):
+            self.faults.append(f"{life.name} left tasks behind: {left[:5]}")
+
+    async def _live(self, life: Life) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                life.group = group
+                start_roles(self, life, WiredLog(self.log, life.wire))
+                await life.replica.ready()
+                life.is_up = True
+                self.history.note(current_loop().time(), "ready", life.name)
+        except* PlaneError as group:
+            self._died(life, group.exceptions[0])
+        except* Exception as group:
+            self._died(life, group.exceptions[0])
+
+    def _died(self, life: Life, error: BaseException) -> None:
+        """By itself, which nothing that a simulation does should bring about."""
+        if not life.wire.is_cut:
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            self.faults.append(f"{life.name} died of {type(error).__name__}: {error}")
+            life.is_up = False
+
+    def _committed(self, partition: Partition, head: Head) -> None:
+        self.history.claims.append(Claimed(self.name, partition, head))
+
+    # --- what reaches it
+
+    async def call(self, request: Request, timeout_s: float) -> Answer:
+        """A command over the network. Raises AppendUnknown, LogUnavailable if it certainly was not taken."""
+        life = self.life
+        if life is None or not life.is_up:
+            raise LogUnavailable(f"{self.name} takes no connections")
+        await asyncio.sleep(self.rng.uniform(0.0001, 0.003))
+        if life is not self.life:
+            raise AppendUnknown(f"{self.name} is gone")
+        answer: asyncio.Future[Answer] = current_loop().create_future()
+        life.calls.add(answer)
+        life.spawn(_handle(life.replica, request, answer, timeout_s), "call")
+        try:
+            async with asyncio.timeout(timeout_s + 5.0):
+                return await answer
+        except TimeoutError:
+            raise AppendUnknown(f"{self.name} gave no answer") from None
+        finally:
+            life.calls.discard(answer)
+
+    async def dial(self, agent: str) -> LinkEnd:
+        """A link to this process's relay. Raises LinkClosed, Busy."""
+        life = self.life
+        await asyncio.sleep(self.rng.uniform(0.0001, 0.003))
+        if life is None or life is not self.life or not life.is_up:
+            raise LinkClosed(f"{self.name} takes no connections")
+        if wait_s := life.relay.admit():
+            raise Busy(f"{self.name} takes no more links now", wait_s)
+        relays, agents = link_pair(self.name, agent, self.rng)
+        life.links = [link for link in life.links if not link.is_closed] + [relays]
+        life.spawn(life.relay.serve(relays), f"link of {agent}")
+        return agents
+
+
+async def _handle(replica: Replica, request: Request, answer: asyncio.Future[Answer], timeout_s: float) -> None:
+    """One command inside a process."""
+    try:
+        found = await replica.submit(request.partition, request.key, request.event, timeout_s=timeout_s)
+    except PlaneError as error:
+        if not answer.done():
+            answer.set_exception(error)
+    else:
+        if not answer.done():
+            answer.set_result(found)
+
+
+__all__ = ["Life", "Process", "folds"]

@@ -1,0 +1,241 @@
+"""What clients ask of the plane: everything that a user can say of nodes, cliques, policies, DPUs and devices.
+
+Few names, few addresses and few labels, so that commands meet: a node joins while it leaves elsewhere, two nodes have
+one address, a policy goes while its sources come. Each request is drawn from the client's own generator and from what
+a replica shows it, as an operator would look before acting.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from eventstore.ids import envelope, uuid7
+from eventstore.log import CLIQUES, FLEET, ZONES, Partition, partition_of
+from eventstore.replica import Replica
+from projections.fleet_state import FleetState
+from projections.zone_state import ZoneState
+from schemas import events as e
+
+NODES = [f"node-{n}" for n in range(24)]
+LABELS: Sequence[dict[str, str]] = ({}, {"role": "web"}, {"role": "db"}, {"role": "web", "tier": "gold"}, {"tier": "gold"})
+ZONE_LABELS: Sequence[dict[str, str]] = ({}, {"site": "a"}, {"site": "b"})
+POLICIES = ["p0", "p1", "p2", "p3", "default"]
+DOMAINS = ["dom-0", "dom-1"]
+CLIQUES_OF = ["c0", "c1"]
+IMAGES = ["bf-1.0", "bf-2.0"]
+CAPACITY = (1, 2, 3, 5)
+
+
+class Request(NamedTuple):
+    """A command and where it belongs."""
+
+    partition: Partition
+    key: bytes
+    event: e.Event
+
+
+class Workload:
+    """Draws the requests of one client."""
+
+    def __init__(self, name: str, zones: Sequence[str], rng: random.Random, now_ms: Callable[[], int]) -> None:
+        self.name = name
+        self._zones = zones
+        self._rng = rng
+        self._now_ms = now_ms
+        self._draws: dict[Callable[[Replica], Request | None], int] = {
+            self._join: 24,
+            self._leave: 10,
+            self._change: 8,
+            self._infer: 4,
+            self._claim: 16,
+            self._release: 8,
+            self._ready: 3,
+            self._session: 3,
+            self._resize: 2,
+            self._policy: 6,
+            self._unpolicy: 3,
+            self._describe: 4,
+            self._budget: 1,
+            self._approve: 6,
+            self._reject: 1,
+            self._freeze: 1,
+            self._thaw: 3,
+            self._lifecycle: 12,
+        }
+
+    def request(self, replica: Replica) -> Request | None:
+        """The next request; None if what was drawn has nothing to be about."""
+        draw = self._rng.choices(list(self._draws), list(self._draws.values()))[0]
+        return draw(replica)
+
+    # --- nodes
+
+    def _join(self, replica: Replica) -> Request:
+        zone, rng = self._rng.choice(self._zones), self._rng
+        names = rng.sample(NODES, rng.choice((1, 1, 2, 5)))
+        fours, sixes, sets, index = self._columns(len(names))
+        said = self._said(zone)
+        created, uids = self._incarnations(names)
+        return self._zoned(replica, zone, e.NodesJoined(said, zone, names, created, uids, fours, sixes, sets, index))
+
+    def _change(self, replica: Replica) -> Request:
+        zone, rng = self._rng.choice(self._zones), self._rng
+        names = self._there(replica, zone) or [rng.choice(NODES)]
+        fours, sixes, sets, index = self._columns(len(names))
+        said = self._said(zone)
+        return self._zoned(replica, zone, e.NodesChanged(said, zone, names, [], [], fours, sixes, sets, index))
+
+    def _leave(self, replica: Replica) -> Request:
+        zone, rng = self._rng.choice(self._zones), self._rng
+        names = self._there(replica, zone) if rng.random() < 0.8 else [rng.choice(NODES)]
+        names = names or [rng.choice(NODES)]
+        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], False, b""))
+
+    def _infer(self, replica: Replica) -> Request:
+        """A complete list, or a leave that quotes the last one that the replica knows."""
+        zone, rng = self._rng.choice(self._zones), self._rng
+        last = self._zone_state(replica, zone).lists.rows.get(f"{zone}/")
+        names = self._there(replica, zone)
+        if last is None or not names or rng.random() < 0.4:
+            listed = e.ListCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
+            return self._zoned(replica, zone, listed)
+        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], True, last.list_hash))
+
+    def _incarnations(self, names: Sequence[str]) -> tuple[list[int], list[str]]:
+        """None given, exact ones, or as Kubernetes gives them, in whole seconds."""
+        kind, now_ms = self._rng.randrange(3), self._now_ms()
+        if kind == 0:
+            return [], []
+        created = now_ms if kind == 1 else now_ms - now_ms % 1000
+        return [created], [f"{self.name}-{self._rng.getrandbits(32):08x}" for _ in names]
+
+    def _columns(self, count: int) -> tuple[bytes, bytes, list[dict[str, str]], list[int]]:
+        rng = self._rng
+        fours = b"".join(bytes((10, 0, 0, 1 + n)) for n in rng.sample(range(40), count))
+        sixes = b"".join(bytes((0xFD, *([0] * 14), 1 + n)) for n in rng.sample(range(40), count))
+        pick = [rng.randrange(len(LABELS)) for _ in range(count)]
+        with6 = rng.random() < 0.3
+        return fours if rng.random() < 0.95 else b"", sixes if with6 else b"", [dict(found) for found in LABELS], pick
+
+    def _there(self, replica: Replica, zone: str) -> list[str]:
+        names = sorted(n for n, node in self._zone_state(replica, zone).nodes.rows.items() if node.zone == zone)
+        return self._rng.sample(names, min(len(names), self._rng.choice((1, 1, 3))))
+
+    # --- cliques
+
+    def _claim(self, replica: Replica) -> Request:
+        domain, clique, node = self._spot()
+        address = f"10.1.0.{1 + self._rng.randrange(12)}" if self._rng.random() < 0.5 else ""
+        uid, created = (f"pod-{self._rng.randrange(6)}", self._now_ms()) if self._rng.random() < 0.7 else ("", 0)
+        wish = self._rng.choice((-1, -1, -1, 0, 2))
+        said = self._said(f"{domain}/{clique}")
+        return self._of_domain(replica, domain, e.IndexClaimed(said, domain, clique, node, address, created, uid, wish))
+
+    def _release(self, replica: Replica) -> Request:
+        domain, clique, node = self._spot()
+        said = self._said(f"{domain}/{clique}")
+        return self._of_domain(replica, domain, e.IndexReleased(said, domain, clique, node, 0, ""))
+
+    def _ready(self, replica: Replica) -> Request:
+        domain, clique, node = self._spot()
+        ready, said = self._rng.random() < 0.8, self._said(f"{domain}/{clique}")
+        return self._of_domain(replica, domain, e.DaemonReady(said, domain, clique, node, "", ready))
+
+    def _session(self, replica: Replica) -> Request:
+        domain, clique, node = self._spot()
+        session, said = f"s{self._rng.randrange(4)}", self._said(f"{domain}/{clique}")
+        if self._rng.random() < 0.5:
+            opened = e.SessionOpened(said, domain, clique, node, "", session, self.name)
+            return self._of_domain(replica, domain, opened)
+        return self._of_domain(replica, domain, e.NotHeard(said, domain, clique, node, session))
+
+    def _resize(self, replica: Replica) -> Request:
+        domain, clique, _ = self._spot()
+        capacity, said = self._rng.choice(CAPACITY), self._said(f"{domain}/{clique}")
+        return self._of_domain(replica, domain, e.CapacitySet(said, domain, clique, capacity))
+
+    def _spot(self) -> tuple[str, str, str]:
+        return self._rng.choice(DOMAINS), self._rng.choice(CLIQUES_OF), self._rng.choice(NODES[:8])
+
+    # --- fleet
+
+    def _policy(self, replica: Replica) -> Request:
+        rng, name = self._rng, self._rng.choice(POLICIES)
+        protocol = rng.choice(("any", "any", "tcp"))
+        ports = [] if protocol == "any" else [rng.randint(1, 99), 200]
+        sources, zones = dict(rng.choice(LABELS)), dict(rng.choice(ZONE_LABELS))
+        priority, action = rng.choice((0, 10, 10, 20)), rng.choice(("allow", "allow", "drop"))
+        return self._fleet(e.PolicySet(self._said(name), name, priority, action, protocol, ports, sources, zones))
+
+    def _unpolicy(self, replica: Replica) -> Request:
+        name = self._rng.choice(POLICIES)
+        return self._fleet(e.PolicyDeleted(self._said(name), name))
+
+    def _describe(self, replica: Replica) -> Request:
+        rng, zone = self._rng, self._rng.choice(self._zones)
+        labels = dict(rng.choice(ZONE_LABELS))
+        limits = (rng.choice((-1, 0, 1, 2)), rng.choice((-1, 0, 1, 2)))
+        return self._fleet(e.ZoneDescribed(self._said(zone), zone, rng.random() < 0.6, labels, *limits))
+
+    def _budget(self, replica: Replica) -> Request:
+        kind = self._rng.choice(("inferred", "stated"))
+        return self._fleet(e.BudgetSet(self._said(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100))))
+
+    def _approve(self, replica: Replica) -> Request | None:
+        holds = self._fleet_state(replica).holds.rows
+        if not holds:
+            return None
+        hold = holds[self._rng.choice(sorted(holds))]
+        return self._fleet(e.HoldApproved(self._said("hold"), hold.id, hold.hash))
+
+    def _reject(self, replica: Replica) -> Request | None:
+        holds = self._fleet_state(replica).holds.rows
+        return self._fleet(e.HoldRejected(self._said("hold"), holds[min(holds)].id)) if holds else None
+
+    def _freeze(self, replica: Replica) -> Request:
+        zone = self._rng.choice(("", *self._zones))
+        return self._fleet(e.Frozen(self._said(zone), zone))
+
+    def _thaw(self, replica: Replica) -> Request | None:
+        frozen = sorted(self._fleet_state(replica).freezes.rows)
+        return self._fleet(e.Thawed(self._said(""), self._rng.choice(frozen))) if frozen else None
+
+    # --- DPUs
+
+    def _lifecycle(self, replica: Replica) -> Request | None:
+        zone, rng = self._rng.choice(self._zones), self._rng
+        dpus = sorted(n for n, dpu in self._zone_state(replica, zone).dpus.rows.items() if dpu.zone == zone)
+        if not dpus:
+            return None
+        request = rng.choice(("provision",) * 6 + ("pause", "resume", "resume", "retry", "skip", "abort", "delete"))
+        image = rng.choice(IMAGES) if request == "provision" else ""
+        dpu = rng.choice(dpus)
+        return self._zoned(replica, zone, e.LifecycleRequested(self._said(dpu), zone, dpu, request, image))
+
+    # --- where things go
+
+    def _said(self, subject: str) -> e.Envelope:
+        return envelope(subject, self.name, uuid7(self._now_ms(), self._rng))
+
+    def _zoned(self, replica: Replica, zone: str, event: e.Event) -> Request:
+        return Request(_keyed(replica, ZONES, zone), zone.encode(), event)
+
+    def _of_domain(self, replica: Replica, domain: str, event: e.Event) -> Request:
+        return Request(_keyed(replica, CLIQUES, domain), domain.encode(), event)
+
+    def _fleet(self, event: e.Event) -> Request:
+        return Request(Partition(FLEET, 0), event.envelope.subject.encode(), event)
+
+    def _zone_state(self, replica: Replica, zone: str) -> ZoneState:
+        state: ZoneState = replica.state(_keyed(replica, ZONES, zone))
+        return state
+
+    def _fleet_state(self, replica: Replica) -> FleetState:
+        state: FleetState = replica.state(Partition(FLEET, 0))
+        return state
+
+
+def _keyed(replica: Replica, topic: str, key: str) -> Partition:
+    return Partition(topic, partition_of(key.encode(), len(replica.partitions(topic))))

@@ -1,0 +1,183 @@
+"""One run: a log, processes, clients and devices on one virtual clock; first everything goes wrong, then nothing does.
+
+Afterwards the log is read again, folded afresh, and everything that happened is held against it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from drivers.backends.simulated import NO_FAULTS
+from drivers.links import Link
+from drivers.simulator import NAMING, Simulator
+from eventstore.errors import TransientError
+from eventstore.hostile import HostileLog
+from eventstore.ids import envelope, uuid7
+from eventstore.log import TOPICS, ZONES, Partition, Record, partition_of
+from eventstore.replica import Answer
+from schemas.events import DpuRegistered, Envelope, Event
+from tests.simulation.broker import Broker
+from tests.simulation.clients import Client
+from tests.simulation.devices import Directory, WatchedFleet
+from tests.simulation.history import History
+from tests.simulation.loop import current_loop
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.plan import PARTITIONS, SOUND_LOG, Plan
+from tests.simulation.process import Process
+from tests.simulation.workload import Request
+
+BASE_MS = 1_700_000_000_000
+
+
+class World:
+    """Everything there is in a run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.history = History()
+        self.skews_ms: dict[str, int] = {}
+        self.broker_skews_ms: dict[Partition, int] = {}
+        self.broker = Broker(PARTITIONS, self._stamp_ms)
+        self.broker_partitions = [p for topic in TOPICS for p in self.broker.partitions(topic)]
+        self.log = HostileLog(self.broker, self.rng("log"), plan.log, seed=plan.seed)
+        self.processes = [self._process(f"p{number}") for number in range(plan.processes)]
+        self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
+        self._operator_rng = self.rng("operator")
+        directory = Directory(plan.zones, self._registered, self._register)
+        self.simulator = Simulator(
+            directory,
+            [process.name for process in self.processes],
+            dial=self._dial,
+            rng=self.rng("simulator"),
+            dpus_per_zone=plan.dpus_per_zone,
+        )
+        self.fleet = self.simulator.fleet = WatchedFleet(
+            plan.devices, self.rng("devices"), self.history, self._device_name
+        )
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, so that one more draw somewhere changes little elsewhere."""
+        return random.Random(f"{self.plan.seed}/{purpose}")
+
+    # --- clocks
+
+    def true_ms(self) -> int:
+        """What a clock shows that nobody has touched."""
+        return BASE_MS + round(current_loop().time() * 1000)
+
+    def _stamp_ms(self, partition: Partition) -> int:
+        return self.true_ms() + self.broker_skews_ms.get(partition, 0)
+
+    # --- phases
+
+    async def go_wrong(self) -> None:
+        """Clients work, devices come up, and the nemesis strikes."""
+        for process in self.processes:
+            process.start()
+        async with asyncio.TaskGroup() as tasks:
+            self._devices = current_loop().in_world(self.simulator.run(), "simulator")
+            working = [tasks.create_task(client.run(), name=client.name) for client in self.clients]
+            nemesis = Nemesis(self, self.rng("nemesis"), self.plan.trouble_s)
+            working.append(tasks.create_task(nemesis.run(), name="nemesis"))
+            await asyncio.sleep(self.plan.faulty_s)
+            for task in working:
+                task.cancel()
+
+    async def heal(self) -> None:
+        """Nothing goes wrong from here on, and everybody is up."""
+        self.history.note(current_loop().time(), "healed")
+        self.log.faults = SOUND_LOG
+        self.fleet.faults = NO_FAULTS
+        self.broker_skews_ms.clear()
+        self.skews_ms = dict.fromkeys(self.skews_ms, 0)
+        for process in self.processes:
+            process.disk.failures = process.wire_slow_s = 0.0
+            if process.life is None:
+                process.start()
+            else:
+                process.life.wire.is_isolated = process.life.wire.answers_lost = False
+                process.life.wire.slow_s = 0.0
+        await self.log.settle()
+
+    async def end(self) -> None:
+        """Stop everything."""
+        self._devices.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._devices
+        for process in self.processes:
+            await process.crash()
+
+    def faults(self) -> Iterator[str]:
+        """What went wrong that nobody brought about."""
+        for process in self.processes:
+            yield from process.faults
+        if self._devices.done() and not self._devices.cancelled():
+            yield f"the simulator ended: {self._devices.exception()}"
+
+    # --- parts
+
+    def _process(self, name: str) -> Process:
+        self.skews_ms[name] = 0
+        return Process(
+            name,
+            self.log,
+            self.rng(name),
+            self.history,
+            now_ms=lambda: self.true_ms() + self.skews_ms[name],
+            wire_slow_s=1.0,
+        )
+
+    def _client(self, name: str) -> Client:
+        self.skews_ms[name] = 0
+        return Client(
+            name,
+            self.processes,
+            self.plan.zones,
+            self.history,
+            rng=self.rng(name),
+            now_ms=lambda: self.true_ms() + self.skews_ms[name],
+            pause_s=self.plan.pause_s,
+        )
+
+    # --- what devices need
+
+    async def _dial(self, address: str) -> Link:
+        return await next(process for process in self.processes if process.name == address).dial("simulator")
+
+    def _device_name(self, zone: int, number: int) -> str:
+        return NAMING.dpu.format(zone=self.plan.zones[zone], number=number)
+
+    def zone_partition(self, zone: str) -> Partition:
+        return Partition(ZONES, partition_of(zone.encode(), PARTITIONS))
+
+    def _registered(self, zone: str) -> Collection[str]:
+        return ()
+
+    async def _register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        process = self._operator_rng.choice(self.processes)
+        said = partial(DpuRegistered, zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
+        if await self.operate(process, self.zone_partition(zone), zone.encode(), said) is None:
+            raise TransientError(f"dpu {dpu} is not registered yet")
+
+    async def operate(
+        self, process: Process, partition: Partition, key: bytes, command: Callable[[Envelope], Event]
+    ) -> Answer | None:
+        """A command of an operator whose clock is right, until its outcome is known."""
+        said = envelope("operated", "operator", uuid7(self.true_ms(), self._operator_rng))
+        return await self.clients[0].ask(Request(partition, key, command(said)), process)
+
+    def counts(self, records: Mapping[Partition, Sequence[Record]]) -> Counter[str]:
+        """What really happened, by kind."""
+        counts = Counter(self.history.counts)
+        hostile = self.log.counts
+        counts["duplicated records"], counts["lost answers to appends"] = hostile.duplicates, hostile.lost_answers
+        counts["records that landed late"], counts["appends that never landed"] = hostile.landed_late, hostile.never_landed
+        counts["restamped records"] = hostile.restamped
+        counts["records"] = sum(map(len, records.values()))
+        counts["lives"] = sum(process.lives for process in self.processes)
+        return counts
