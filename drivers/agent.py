@@ -75,6 +75,7 @@ class Agent:
         self._rng = rng
         self._settings = settings
         self._heartbeat_s = 10.0
+        self._heard_at = 0.0
 
     @property
     def table(self) -> DeviceTable:
@@ -103,10 +104,11 @@ class Agent:
         if not isinstance(first, Welcome):
             raise ProtocolError("message: the first one must be a welcome")
         self._relays.welcomed()
+        self._heard_at = asyncio.get_running_loop().time()
         tasks.create_task(self._beat(link))
         while True:
-            async with asyncio.timeout(3 * self._heartbeat_s):
-                message = protocol_down.decode(await link.receive())
+            message = protocol_down.decode(await link.receive())
+            self._heard_at = asyncio.get_running_loop().time()
             await self._handle(message, link, tasks)
 
     async def _handle(self, message: protocol_down.ToAgent, link: Link, tasks: asyncio.TaskGroup) -> None:
@@ -149,6 +151,9 @@ class Agent:
     async def _beat(self, link: Link) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_s * self._rng.uniform(0.5, 1.0))
+            silent_s = asyncio.get_running_loop().time() - self._heard_at
+            if silent_s > 3 * self._heartbeat_s and not self._held.is_at_work:
+                raise LinkClosed(f"{link.peer} has said nothing for {silent_s:.0f} seconds")
             link.send(protocol_up.encode(Heartbeat([await self._held.read_back()])))
 
     async def _ask_again(self, link: Link, wait_s: float) -> None:

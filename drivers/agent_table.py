@@ -53,6 +53,11 @@ class AgentTable:
         elif fault := await self._install(self.table, None):
             log.warning("the device does not take its last good table yet: %s", fault)
 
+    @property
+    def is_at_work(self) -> bool:
+        """The device is taking a frame, or being read."""
+        return self._busy.locked()
+
     def holding(self) -> Holding:
         """What this DPU has, by its last read-back."""
         table = self.table

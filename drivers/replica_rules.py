@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drivers.rule_source import FLEET_0, REPORT_S, Current
+from drivers.rule_source import Current
 from eventstore.log import FLEET, INSTALLS, ZONES, Partition, partition_of
 from eventstore.replica import Replica
 from projections.fleet_state import FleetState
@@ -10,6 +10,9 @@ from projections.rules import Delta
 from projections.tables import delta, snapshot, table
 from projections.zone_state import ZoneState
 from schemas.events import RulesInstalled
+
+FLEET_0 = Partition(FLEET, 0)
+REPORT_S = 5.0
 
 
 class ReplicaRules:
@@ -19,6 +22,7 @@ class ReplicaRules:
         self._replica = replica
         self._partition_count = len(replica.partitions(ZONES))
         self._watch = replica.watch(FLEET)
+        self._numbers: dict[str, int] = {}
 
     @property
     def epoch(self) -> int:
@@ -61,4 +65,8 @@ class ReplicaRules:
         return state
 
     def _of(self, topic: str, zone: str) -> Partition:
-        return Partition(topic, partition_of(zone.encode(), self._partition_count))
+        """Asked for every DPU of every heartbeat, so a zone's number is computed once."""
+        number = self._numbers.get(zone)
+        if number is None:
+            number = self._numbers[zone] = partition_of(zone.encode(), self._partition_count)
+        return Partition(topic, number)

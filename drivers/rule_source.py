@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from eventstore.log import FLEET, Partition
 from projections.rules import Delta
 from schemas.events import RulesInstalled
-
-FLEET_0 = Partition(FLEET, 0)
-REPORT_S = 5.0
 
 
 class Current(NamedTuple):

@@ -20,6 +20,8 @@ from projections import digests
 from projections.rules import Delta, Rule, SetStep, precedence
 
 WIDTH4, WIDTH6 = 5, 17
+FEW = 16
+"""Prefixes up to which single integers are faster than numpy."""
 
 Prefixes = frozenset[bytes]
 """Packed prefixes of both families; their widths tell them apart."""
@@ -171,11 +173,15 @@ def _fault(step: SetStep) -> str | None:
 
 def _canonical(packed: bytes, width: int) -> bool:
     """Whether every prefix's length fits its family, and no bit beyond it is set."""
+    bits = (width - 1) * 8
+    if len(packed) <= FEW * width:
+        prefixes = (divmod(int.from_bytes(packed[at : at + width]), 256) for at in range(0, len(packed), width))
+        return all(length <= bits and not address & ((1 << bits - length) - 1) for address, length in prefixes)
     rows = np.frombuffer(packed, np.uint8).reshape(-1, width)
     lengths = rows[:, -1].astype(np.int16)
-    if (lengths > (width - 1) * 8).any():
+    if (lengths > bits).any():
         return False
-    kept = np.clip(lengths[:, None] - np.arange(0, (width - 1) * 8, 8), 0, 8)
+    kept = np.clip(lengths[:, None] - np.arange(0, bits, 8), 0, 8)
     host_bits = rows[:, :-1] & (0xFF >> kept).astype(np.uint8)
     return not host_bits.any()
 
