@@ -1,0 +1,51 @@
+"""Records for the toy fold: a log begun, commands and statements about policies, and the bytes of poison."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from eventstore.codec import encode
+from eventstore.ids import envelope, statement, uuid7
+from eventstore.log import FLEET, Partition, Record
+from schemas.events import Event, FoldVersionRaised, LogCreated, PolicyDeleted, PolicySet
+
+T0 = 1_700_000_000_000
+FLEET_0 = Partition(FLEET, 0)
+LOG_ID = uuid7(T0, random.Random(0))
+POISON = b"\0\0\0\0\x12not what schema 18 says"
+
+
+class Issuer:
+    """Makes commands, each under an id of its own."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.rng = random.Random(seed)
+
+    def id(self, now_ms: int = T0) -> str:
+        return uuid7(now_ms, self.rng)
+
+    def set(self, name: str, priority: int = 1, *, now_ms: int = T0, labels: dict[str, str] | None = None) -> PolicySet:
+        said = envelope(name, "?tester", self.id(now_ms))
+        return PolicySet(said, name, priority, "allow", "any", [], labels or {}, {})
+
+    def delete(self, name: str, *, now_ms: int = T0) -> PolicyDeleted:
+        return PolicyDeleted(envelope(name, "?tester", self.id(now_ms)), name)
+
+    def raise_version(self, version: int, *, now_ms: int = T0) -> FoldVersionRaised:
+        return FoldVersionRaised(envelope("fold", "?tester", self.id(now_ms)), version)
+
+
+def fact(name: str, priority: int = 1) -> PolicySet:
+    """A statement of the plane: it has no id, and takes effect as often as it lands."""
+    return PolicySet(statement(name, "plane", T0), name, priority, "allow", "any", [], {}, {})
+
+
+def created(log_id: str = LOG_ID, partition_count: int = 4) -> LogCreated:
+    return LogCreated(statement("log", "tester", T0), log_id, 1, partition_count, "")
+
+
+def records(items: Iterable[Event | bytes], *, start: int = 0, time_ms: int = T0) -> list[Record]:
+    """Events and raw values as they stand in a log, all appended at one time."""
+    values = (item if isinstance(item, bytes) else encode(item) for item in items)
+    return [Record(offset, time_ms, b"key", value) for offset, value in enumerate(values, start)]
