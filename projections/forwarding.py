@@ -14,10 +14,7 @@ from typing import TypeVar
 from projections.columns import size_of_labels
 from projections.zone_rows import PRESENT, Gone, Node
 from projections.zone_state import ZoneState, outbox_key
-from schemas.events import MAX_FORWARD_BYTES, Envelope, MembershipChanged
-
-MAX_FORWARD_ITEMS = 2_000
-"""Nodes of one forward at most, unless one record has more: some milliseconds for whoever makes or folds it."""
+from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48

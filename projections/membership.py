@@ -16,7 +16,7 @@ import numpy as np
 
 from projections.roster import Address, Column
 from projections.withdrawals import hash_of
-from schemas.events import MAX_ITEMS, MembershipChanged
+from schemas.events import MAX_FORWARD_ITEMS, MembershipChanged
 
 PRESENT, LEFT = 0, 1
 """States of an item; 2 (inferred) and 3 (superseded) are leaves that nobody asked for."""
@@ -106,8 +106,8 @@ def read_items(event: MembershipChanged) -> Items | str:
 
 
 def _fault(event: MembershipChanged, count: int) -> str | None:
-    if count > MAX_ITEMS:
-        return f"names: {count} items are more than the {MAX_ITEMS} allowed"
+    if count > MAX_FORWARD_ITEMS:
+        return f"names: {count} items are more than the {MAX_FORWARD_ITEMS} allowed"
     if len(set(event.names)) != count:
         return f"names: {count} items name {len(set(event.names))} nodes; a record names a node once"
     for field in ("zones", "states", "created_ms", "uids", "label_index"):

@@ -470,5 +470,8 @@ MAX_ITEMS = 1_000
 MAX_RECORD_BYTES = 256 * 1024
 """Encoded size of a stated record at most; what one record changes must fit one forward."""
 
+MAX_FORWARD_ITEMS = 2_000
+"""Items of a MembershipChanged at most: two full records, some milliseconds for whoever makes or folds it."""
+
 MAX_FORWARD_BYTES = 512 * 1024
 """Encoded size of a MembershipChanged at most."""
