@@ -1,10 +1,11 @@
-"""Plain data from the folds, as messages: a NamedTuple becomes the message whose fields it has."""
+"""Plain data from the folds, as messages: a NamedTuple or Struct becomes the message whose fields it has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from google.protobuf.message import Message
 
 from projections.policies import Policy
@@ -14,18 +15,19 @@ M = TypeVar("M", bound=Message)
 
 
 def message(kind: type[M], view: Any, **more: Any) -> M:
-    """The message with the fields of a view (a NamedTuple), and some more."""
+    """The message with the fields of a view, and some more."""
     return kind(**_fields(view), **more)
 
 
 def _fields(view: Any) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in zip(view._fields, view, strict=True)}
+    names = view.__struct_fields__ if isinstance(view, msgspec.Struct) else view._fields
+    return {name: _plain(getattr(view, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return _fields(value) if hasattr(value, "_fields") else [_plain(item) for item in value]
-    return value
+    if isinstance(value, msgspec.Struct) or hasattr(value, "_fields"):
+        return _fields(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def ports(flat: Sequence[int]) -> Iterable[pb.PortRange]:

@@ -1,0 +1,280 @@
+"""The API over a real server and a real log: what callers are told, and that it is so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import Served, served
+
+Outcome = pb.Answer.Outcome
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "plane") as found:
+        yield found
+
+
+def node(name: str, *addresses: str, **labels: str) -> pb.NodeSpec:
+    return pb.NodeSpec(name=name, addresses=addresses, labels=labels)
+
+
+async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
+    answer = await plane.join("z1", node("n1", "10.0.0.1", "fd00::1", model="A10"))
+    assert answer.outcome == pb.Answer.done
+    assert answer.command_id
+    found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
+    assert (found.zone, list(found.addresses), dict(found.labels)) == (
+        "z1",
+        ["10.0.0.1", "fd00::1"],
+        {"model": "A10"},
+    )
+    assert found.uid == answer.command_id, "without an incarnation, the command is it"
+    rules = [
+        page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1", min_position=answer.position))
+    ]
+    assert [rule.prefix for page in rules for rule in page.rules] == ["10.0.0.1/32", "fd00::1/128"]
+    assert rules[0].version > 0
+    assert {rule.policy for page in rules for rule in page.rules} == {"default"}
+
+
+async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: Served) -> None:
+    command_id = plane.command_id()
+    first = await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id)
+    ends = await plane.ends()
+    assert await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id) == first
+    assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)) == first
+    other = await plane.join("z1", node("n1", "10.0.0.2"), command_id=command_id)
+    assert other.outcome == pb.Answer.refused
+    assert command_id in other.reason
+    assert await plane.ends() == ends
+    found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+    assert list(found.addresses) == ["10.0.0.1"]
+
+
+async def test_another_principal_cannot_use_a_command_id(plane: Served) -> None:
+    request = pb.FreezeRequest(zone="z1", command_id=plane.command_id())
+    mine = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "alice")])
+    theirs = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "bob")])
+    assert (mine.outcome, theirs.outcome) == (pb.Answer.done, pb.Answer.refused)
+
+
+async def test_a_leave_without_its_zone_is_repeated_safely(plane: Served) -> None:
+    joined = await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2"))
+    request = pb.LeaveNodesRequest(names=["n1", "n2"], command_id=plane.command_id())
+    first = await plane.calls.LeaveNodes(request)
+    assert (first.outcome, list(first.items)) == (pb.Answer.done, [])
+    assert await plane.calls.LeaveNodes(request) == first
+    other = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n1"], command_id=request.command_id))
+    assert other.outcome == pb.Answer.refused
+    gone = await plane.queries.ListNodes(pb.ListNodesRequest(min_position=first.position))
+    assert list(gone.nodes) == []
+    assert joined.position != first.position
+
+
+async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
+    assert (await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))).outcome == 1
+    await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9)))
+    answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)]))
+    assert answer.outcome == pb.Answer.held
+    assert answer.HasField("hold")
+    holds = await plane.queries.ListHolds(pb.ListHoldsRequest())
+    (hold,) = holds.holds
+    assert (hold.hold, hold.kind, list(hold.nodes), hold.node_count) == (
+        answer.hold,
+        "stated",
+        ["n1", "n2", "n3", "n4"],
+        4,
+    )
+    shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+    assert shown.held, "it left, and its address stays"
+    approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
+    for name in ("alice", "bob"):
+        said = await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
+        assert said.outcome == pb.Answer.done, said
+    assert not (await plane.queries.ListHolds(pb.ListHoldsRequest(min_position=said.position))).holds
+    with pytest.raises(grpc.aio.AioRpcError, match="'n1' is not a node of any zone"):
+        await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+
+
+async def test_a_leave_that_fleet_does_not_hear_of_is_unknown(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane", forwards=False) as plane:
+        await plane.join("z1", node("n1", "10.0.0.1"))
+        answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n1"]), timeout=1.0)
+        assert answer.outcome == pb.Answer.unknown
+        assert "held is not known" in answer.reason
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=await position(plane)), timeout=0.5)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "fleet has not taken zones/" in str(caught.value.details())
+
+
+async def position(plane: Served) -> str:
+    found = await plane.queries.LocateNodes(pb.LocateNodesRequest(names=["n1"]))
+    return str(found.position)
+
+
+async def test_nodes_of_several_zones_leave_one_zone_a_request(plane: Served) -> None:
+    await plane.join("z1", node("a"))
+    await plane.join("z2", node("b"))
+    both = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["a", "b"]))
+    assert both.outcome == pb.Answer.refused
+    assert "'z1'" in both.reason
+    assert "'z2'" in both.reason
+    located = await plane.queries.LocateNodes(pb.LocateNodesRequest(names=["a", "b", "c"]))
+    assert dict(located.zones) == {"a": "z1", "b": "z2"}
+    nowhere = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["c"]))
+    assert (nowhere.outcome, "'c'" in nowhere.reason) == (pb.Answer.refused, True)
+
+
+async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> None:
+    def claim(number: int) -> Any:
+        return plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node=f"n{number}"))
+
+    answers = await asyncio.gather(*(claim(number) for number in range(19)))
+    assert sorted(answer.index for answer in answers if answer.HasField("index")) == list(range(18))
+    (waiting,) = (answer for answer in answers if answer.outcome == pb.Answer.waiting)
+    assert (waiting.place, "(18)" in waiting.reason) == (1, True)
+    shown = await plane.queries.ShowClique(pb.ShowCliqueRequest(domain="d", clique="c", min_position=waiting.position))
+    assert [member.index for member in shown.members] == list(range(18))
+    assert [place.place for place in shown.waiting] == [1]
+    config = await plane.queries.ShowCliqueConfig(pb.ShowCliqueConfigRequest(domain="d", clique="c"))
+    assert (len(config.peers.splitlines()), len(config.hosts.splitlines())) == (18, 18)
+
+
+async def test_bulk_joins_say_what_was_refused(plane: Served) -> None:
+    def requests() -> list[pb.JoinNodesRequest]:
+        good = [
+            pb.JoinNodesRequest(
+                zone=f"z{zone}",
+                columns=pb.NodeColumns(
+                    names=[f"z{zone}-n{i}" for i in range(200)],
+                    addresses4=b"".join((0x0A000000 + zone * 256 + i + 1).to_bytes(4, "big") for i in range(200)),
+                ),
+            )
+            for zone in range(40)
+        ]
+        bad = [pb.JoinNodesRequest(zone="z/1", nodes=[node("x")]), pb.JoinNodesRequest(zone="z1")]
+        return [*good, *bad]
+
+    summary = await plane.calls.JoinNodesStream(iter(requests()))
+    assert (summary.requests, summary.nodes, summary.done, summary.refused, summary.unknown) == (42, 8001, 8000, 1, 0)
+    assert [("zone" in answer.reason, "nodes" in answer.reason) for answer in summary.refusals] == [
+        (True, False),
+        (False, True),
+    ]
+    zones = await plane.queries.ListZones(pb.ListZonesRequest(min_position=summary.position, page_size=1000))
+    assert {zone.zone: zone.nodes for zone in zones.zones} == {f"z{zone}": 200 for zone in range(40)}
+    assert len({zone.digest for zone in zones.zones}) == 1
+
+
+async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None:
+    for zone in ("z1", "z2", "z3", "z4"):
+        await plane.join(zone, *(node(f"{zone}-n{i}") for i in range(25)))
+    seen, request = [], pb.ListNodesRequest(page_size=7)
+    while True:
+        page = await plane.queries.ListNodes(request)
+        seen += [found.name for found in page.nodes]
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+    assert sorted(seen) == sorted(f"{zone}-n{i}" for zone in ("z1", "z2", "z3", "z4") for i in range(25))
+    one = await plane.queries.ListNodes(pb.ListNodesRequest(zone="z2", page_size=1000))
+    assert {found.zone for found in one.nodes} == {"z2"}
+
+
+async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
+    register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="10.9.0.1")
+    assert (await plane.calls.RegisterDpu(register)).outcome == pb.Answer.done
+    provision = pb.RequestLifecycleRequest(dpu="d1", request="provision", image="bundle-2")
+    answer = await plane.calls.RequestLifecycle(provision)
+    assert answer.outcome == pb.Answer.done, answer.reason
+    shown = await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", min_position=answer.position))
+    assert (shown.zone, shown.ordinal, shown.image, shown.serial) == ("z1", 0, "bundle-2", "MT1")
+    listed = await plane.queries.ListDpus(pb.ListDpusRequest(zone="z1", phase=shown.phase))
+    assert [dpu.dpu for dpu in listed.dpus] == ["d1"]
+    nowhere = await plane.calls.RequestLifecycle(pb.RequestLifecycleRequest(dpu="d2", request="pause"))
+    assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.Answer.refused, True)
+
+
+async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
+    await plane.join("z1", node("n1", "10.0.0.1"))
+    described = await plane.calls.DescribeZone(
+        pb.DescribeZoneRequest(zone="z1", set_labels=True, labels={"tier": "gpu"}, parallel_installs=3)
+    )
+    assert described.outcome == pb.Answer.done, described.reason
+    frozen = await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
+    shown = await plane.queries.ShowZone(pb.ShowZoneRequest(zone="z1", min_position=frozen.position))
+    assert (dict(shown.labels), shown.parallel_installs, shown.frozen, shown.nodes) == ({"tier": "gpu"}, 3, True, 1)
+    assert (await plane.calls.Thaw(pb.ThawRequest(zone="z1"))).outcome == pb.Answer.done
+    status = await plane.queries.ShowStatus(pb.ShowStatusRequest())
+    assert list(status.frozen) == []
+
+
+async def test_policies_are_set_listed_and_deleted(plane: Served) -> None:
+    await plane.join("z1", node("n1", "10.0.0.1", tier="web"), node("n2", "10.0.0.2"))
+    spec = pb.PolicySpec(
+        name="web",
+        action="allow",
+        priority=5,
+        protocol="tcp",
+        ports=[{"first": 443, "last": 443}],
+        sources={"tier": "web"},
+    )
+    answer = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=spec))
+    assert answer.outcome == pb.Answer.done, answer.reason
+    listed = await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=answer.position))
+    assert [policy.name for policy in listed.policies] == ["web", "default"]
+    assert [(p.first, p.last) for p in listed.policies[0].ports] == [(443, 443)]
+    rules = [page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+    assert next((rule.policy, rule.prefix) for page in rules for rule in page.rules) == ("web", "10.0.0.1/32")
+    assert (await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web"))).outcome == pb.Answer.done
+
+
+async def test_status_names_the_replica_the_log_and_every_partition(plane: Served) -> None:
+    status = await plane.queries.ShowStatus(pb.ShowStatusRequest())
+    (replica,) = status.replicas
+    assert (replica.name, list(replica.roles), replica.version) == ("replica-1", ["api"], "1.2.3")
+    assert {part.partition for part in replica.partitions} == {
+        "fleet/0",
+        *(f"{topic}/{number}" for topic in ("zones", "cliques", "installs") for number in range(3)),
+    }
+    assert (status.log.engine, status.log.partition_count, status.log_id) == ("embedded", 3, plane.replica.log_id)
+    assert not status.halted
+
+
+async def test_devices_are_asked_of_their_source(plane: Served) -> None:
+    plane.held = {"z1": {"d1": (1, 7, b"\1\2")}, "z2": {"d2": (1, 8, b"\3")}}
+    found = [page async for page in plane.queries.ListDevices(pb.ListDevicesRequest(zones=["z1"]))]
+    assert [(d.zone, d.dpu, d.version, d.digest) for page in found for d in page.devices] == [("z1", "d1", 7, "0102")]
+
+
+async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
+    soon = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id()))
+    assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.Answer.unknown, True)
+    late = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id(late_ms=200_000)))
+    assert (late.outcome, "no effect" in late.reason) == (pb.Answer.refused, True)
+    expired = await plane.join("z1", node("n1"), command_id=plane.command_id(late_ms=150_000))
+    assert (expired.outcome, "expired" in expired.reason) == (pb.Answer.refused, True)
+
+
+async def test_health_and_reflection_answer(plane: Served) -> None:
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    health = health_pb2_grpc.HealthStub(plane.channel)
+    for service in ("", "dpuplane.v1.Commands", "dpuplane.v1.Queries"):
+        found = await health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert found.status == health_pb2.HealthCheckResponse.SERVING
+    reflection = reflection_pb2_grpc.ServerReflectionStub(plane.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for listed in reflection.ServerReflectionInfo(iter([asked])):
+        names = {service.name for service in listed.list_services_response.service}
+        assert {"dpuplane.v1.Commands", "dpuplane.v1.Queries"} <= names

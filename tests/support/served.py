@@ -1,0 +1,107 @@
+"""A plane behind its API, in this process: an embedded log, every fold, a forwarder and a server on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from commands.limits import DEFAULTS, Limits
+from commands.server import CommandServer
+from commands.status import LogLocation, StatusBoard
+from drivers.forwarder import Forwarder
+from eventstore.beacons import Solo
+from eventstore.embedded import EmbeddedLog
+from eventstore.fold import Fold
+from eventstore.ids import uuid7
+from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore
+from projections.cliques import CliqueFold
+from projections.fleet import FleetFold
+from projections.installs import InstallsFold
+from projections.zone import ZoneFold
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+
+PARTITIONS = 3
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Served:
+    """The plane and a channel to it. `calls` and `queries` are the generated stubs."""
+
+    def __init__(self, log: EmbeddedLog, replica: Replica, server: CommandServer, address: str) -> None:
+        self.log = log
+        self.replica = replica
+        self.server = server
+        self.address = address
+        self.channel = grpc.aio.insecure_channel(address)
+        self.calls: Any = CommandsStub(self.channel)  # type: ignore[no-untyped-call]
+        self.queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
+        self.held: dict[str, dict[str, tuple[int, int, bytes]]] = {}
+        self._rng = random.Random(7)
+
+    def command_id(self, late_ms: int = 0) -> str:
+        """An id issued so long ago."""
+        return uuid7(now_ms() - late_ms, self._rng)
+
+    async def ends(self) -> dict[str, int]:
+        """How long every deciding partition is: unchanged if nothing was appended."""
+        partitions = [p for topic in ("zones", "cliques", "fleet") for p in self.replica.partitions(topic)]
+        return {str(partition): await self.log.end(partition) for partition in partitions}
+
+    async def join(self, zone: str, *nodes: pb.NodeSpec, command_id: str = "") -> pb.Answer:
+        answer: pb.Answer = await self.calls.JoinNodes(
+            pb.JoinNodesRequest(zone=zone, nodes=nodes, command_id=command_id)
+        )
+        return answer
+
+    async def devices(self, zones: frozenset[str]) -> Mapping[str, Mapping[str, tuple[int, int, bytes]]]:
+        return {zone: held for zone, held in self.held.items() if not zones or zone in zones}
+
+
+@asynccontextmanager
+async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True) -> AsyncIterator[Served]:
+    """A plane that is ready; with `forwards` off, fleet hears of nothing."""
+    rng = random.Random(5)
+    async with EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
+        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(PARTITIONS), CliqueFold(), InstallsFold()]
+        replica = Replica(log, folds, store=MemoryStore(), name="replica-1", now_ms=now_ms, rng=rng)
+        running = [tasks.create_task(replica.run())]
+        if forwards:
+            forwarder = Forwarder(replica, Solo("replica-1"), now_ms=now_ms, rng=rng)
+            running.append(tasks.create_task(forwarder.run()))
+        await replica.ready()
+        board = StatusBoard(
+            replica,
+            location=LogLocation("embedded", data=str(path)),
+            roles=["api"],
+            addresses={"api": "127.0.0.1:1"},
+            version="1.2.3",
+            alive=lambda: [],
+        )
+        plane: Served
+
+        async def devices(zones: frozenset[str]) -> Mapping[str, Mapping[str, tuple[int, int, bytes]]]:
+            return await plane.devices(zones)
+
+        server = CommandServer(
+            replica, status=board, devices=devices, listen="127.0.0.1:0", now_ms=now_ms, rng=rng, limits=limits
+        )
+        plane = Served(log, replica, server, await server.start())
+        try:
+            yield plane
+        finally:
+            await plane.channel.close(None)
+            await server.stop(0.1)
+            for task in running:
+                task.cancel()
