@@ -32,11 +32,12 @@ class ZoneDpus:
 
 
 class DpuIndex:
-    """`steps` are the DPUs, of all zones here, with a step that is open or running."""
+    """The DPUs of all zones here, and those whose step is open or running, in no particular order."""
 
     def __init__(self) -> None:
         self.zones: dict[str, ZoneDpus] = {}
-        self.steps: dict[str, None] = {}
+        self.open: dict[str, None] = {}
+        self.running: dict[str, None] = {}
 
     def zone(self, zone: str) -> ZoneDpus:
         """What is known of a zone's DPUs; an empty one, that nobody keeps, if there are none."""
@@ -67,8 +68,10 @@ class DpuIndex:
             zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
         if dpu.phase == PENDING:
             (zone.returning if dpu.effect else zone.line)[name] = None
-        if dpu.standing != "idle":
-            self.steps[name] = None
+        if dpu.standing == "open":
+            self.open[name] = None
+        elif dpu.standing == "running":
+            self.running[name] = None
 
     def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:
         zone = self.zones[dpu.zone]
@@ -82,7 +85,8 @@ class DpuIndex:
                 del zone.unavailable[host]
         if dpu.phase == PENDING and not stays:
             del (zone.returning if dpu.effect else zone.line)[name]
-        self.steps.pop(name, None)
+        self.open.pop(name, None)
+        self.running.pop(name, None)
         if not zone.names:
             del self.zones[dpu.zone]
 

@@ -61,6 +61,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
         phase=phase,
         standing="open",
         entered=row.attempt,
+        disowned=row.attempt,
         since=at.offset,
         since_ms=at.time_ms,
         effect=row.effect or phase == NODE_EFFECT,

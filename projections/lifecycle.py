@@ -197,8 +197,12 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
     failures = row.failures + 1
     if failures > RETRIES[trigger.kind] or row.tries >= MAX_TRIES:
         return _error(row, row.phase, trigger)
-    wait_ms = backoff_ms(name, row.attempt, failures)
-    return replace(_without_attempt(row, trigger), failures=failures, not_before_ms=trigger.at.time_ms + wait_ms)
+    return replace(
+        _without_attempt(row, trigger),
+        failures=failures,
+        disowned=row.attempt if trigger.kind == "device" else row.disowned,
+        not_before_ms=trigger.at.time_ms + backoff_ms(name, row.attempt, failures),
+    )
 
 
 def _lose(name: str, row: Dpu, trigger: Trigger) -> Result:

@@ -99,13 +99,13 @@ def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
 
 
 def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
-    """Newer incarnations are in other zones, as fleet found."""
-    if not len(event.zones) == len(event.names) == len(event.created_ms):
-        return Decision(None, refused("names: zones, names and created_ms must have an entry per node"))
+    """These incarnations have a newer one in another zone, as fleet found."""
+    if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
+        return Decision(None, refused("names: zones, names, created_ms and uids must have an entry per node"))
     gone: dict[str, Gone] = {}
-    for zone, name, created_ms in zip(event.zones, event.names, event.created_ms, strict=True):
+    for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
         old = state.nodes.rows.get(name)
-        if old is not None and old.zone == zone and old.created_ms <= created_ms:
+        if old is not None and old.zone == zone and _is_about(old, (created_ms, uid)):
             gone[name] = _gone(old, SUPERSEDED, at)
     return Decision(Change(gone=gone), DONE)
 

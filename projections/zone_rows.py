@@ -81,7 +81,8 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     offset at which the phase began, and the place in line while it is Pending. `resume` is the phase to go on with
     after Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
     `effect` says that its node is out of service for it, `swapped` that another card is there than was provisioned.
-    `failures` are those that count against the phase's retries. `facts` is what the device said of itself.
+    `disowned` is the last attempt whose tasks on the device are not to be adopted: those of an earlier phase, and what
+    turned out wrong. `failures` are those that count against the phase's retries. `facts` is what the device said.
     """
 
     zone: str
@@ -102,6 +103,7 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     paused: bool = False
     swapped: bool = False
     failures: int = 0
+    disowned: int = 0
     not_before_ms: int = 0
     deadline_ms: int = 0
     provisioner: str = ""

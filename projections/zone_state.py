@@ -72,6 +72,14 @@ class ZoneState:
         """Names of the zones that are, or were, here."""
         return sorted(self.zone_rows.rows)
 
+    def has_outgoing_from(self, mark: int) -> bool:
+        """Whether fleet, whose mark this is, has something to hear."""
+        return bool(self.outgoing) and self.outgoing[-1] >= mark
+
+    def has_outgoing_before(self, mark: int) -> bool:
+        """Whether the outbox has what fleet, whose mark this is, has heard."""
+        return bool(self.outgoing) and self.outgoing[0] < mark
+
     def knows_none(self, names: Collection[str]) -> bool:
         """Whether no node of these names is here, or left without fleet having heard of it."""
         return self.nodes.rows.keys().isdisjoint(names) and (

@@ -1,0 +1,131 @@
+"""BMCs over HTTP: what serves simulated ones to provisioners in other processes, and how these reach them.
+
+An address is `http://HOST:PORT/NAME`. Every call is a POST to ADDRESS/CALL with a JSON body; the answer is JSON too,
+and a status other than 200 tells which of the errors of `bmc` it is, with its sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from drivers.backends.bmc import (
+    Action,
+    Bmc,
+    Connect,
+    Device,
+    DeviceFailed,
+    NeedsOperator,
+    SessionEnded,
+    Task,
+    Unreachable,
+)
+
+_MAX_ANSWER_BYTES = 1 << 20
+_STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, DeviceFailed: 500, NeedsOperator: 422}
+_ERRORS = {status: error for error, status in _STATUS.items()}
+
+_Answer = TypeVar("_Answer")
+
+
+class _Start(msgspec.Struct, frozen=True):
+    token: int
+    action: Action
+    image: str = ""
+
+
+class _Cancel(msgspec.Struct, frozen=True):
+    token: int
+    task: str
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: int
+
+
+class HttpBmc:
+    """One device, over a client session that its owner closes."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session = session
+        self._address = address.rstrip("/")
+
+    async def open(self, token: int) -> Device:
+        return await self._post("open", _Token(token), Device)
+
+    async def read(self, token: int) -> Device:
+        return await self._post("read", _Token(token), Device)
+
+    async def start(self, token: int, action: Action, image: str) -> Task:
+        return await self._post("start", _Start(token, action, image), Task)
+
+    async def cancel(self, token: int, task: str) -> None:
+        await self._post("cancel", _Cancel(token, task), None)
+
+    async def _post(self, call: str, body: msgspec.Struct, answer: type[_Answer] | None) -> _Answer:
+        try:
+            async with self._session.post(f"{self._address}/{call}", data=msgspec.json.encode(body)) as response:
+                content = await response.content.read(_MAX_ANSWER_BYTES)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"device: {self._address} does not answer: {error}") from error
+        if response.status != 200:
+            text = content.decode(errors="replace")[:253]
+            raise _ERRORS.get(response.status, DeviceFailed)(text or f"device: status {response.status}")
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except msgspec.DecodeError as error:
+            raise DeviceFailed(f"device: {self._address} answers what is no {call}: {error}") from error
+
+
+def http_connect(session: aiohttp.ClientSession) -> Connect:
+    """Connects to addresses over HTTP."""
+    return lambda address: HttpBmc(session, address)
+
+
+def application(device: Callable[[str], Bmc]) -> web.Application:
+    """Serves devices by name. `device` may raise NeedsOperator for a name that it does not know."""
+
+    def serving(call: Callable[[Bmc, bytes], Awaitable[Any]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handler(request: web.Request) -> web.Response:
+            try:
+                answer = await call(device(request.match_info["name"]), await request.read())
+            except tuple(_STATUS) as error:
+                return web.Response(status=_STATUS[type(error)], text=str(error))
+            except msgspec.DecodeError as error:
+                return web.Response(status=422, text=f"body: {error}")
+            return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+        return handler
+
+    calls: dict[str, Callable[[Bmc, bytes], Awaitable[Any]]] = {
+        "open": _open,
+        "read": _read,
+        "start": _start,
+        "cancel": _cancel,
+    }
+    app = web.Application(client_max_size=1 << 16)
+    for name, call in calls.items():
+        app.router.add_post(f"/{{name}}/{name}", serving(call))
+    return app
+
+
+async def _open(bmc: Bmc, body: bytes) -> Device:
+    return await bmc.open(msgspec.json.decode(body, type=_Token).token)
+
+
+async def _read(bmc: Bmc, body: bytes) -> Device:
+    return await bmc.read(msgspec.json.decode(body, type=_Token).token)
+
+
+async def _start(bmc: Bmc, body: bytes) -> Task:
+    asked = msgspec.json.decode(body, type=_Start)
+    return await bmc.start(asked.token, asked.action, asked.image)
+
+
+async def _cancel(bmc: Bmc, body: bytes) -> None:
+    asked = msgspec.json.decode(body, type=_Cancel)
+    await bmc.cancel(asked.token, asked.task)

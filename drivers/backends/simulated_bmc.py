@@ -1,0 +1,203 @@
+"""Simulated BMCs: devices that take their time, lose calls, fail, hang and lie, as told and by seed.
+
+A device is data and a clock; no task runs on its behalf. What it does is a record of when it began and how long it
+takes, so it goes on whether or not anybody looks, and outlives every provisioner. Addresses are `simulated:NAME`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from drivers.backends.bmc import (
+    Action,
+    Bmc,
+    Device,
+    NeedsOperator,
+    SessionEnded,
+    Task,
+    TaskState,
+    Unreachable,
+)
+
+SCHEME = "simulated:"
+
+_LAST_TASKS = 8
+
+WORK_S: Mapping[str, float] = {"install": 2.0, "firmware": 0.5, "reboot": 1.0, "drain": 0.3}
+_OTHER_WORK_S = 0.1
+"""What work takes, in seconds, at pace 1."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Faults(NamedTuple):
+    """How bad the devices are. Shares are of calls, or of tasks for `fail` and `lie`."""
+
+    latency_s: float = 0.005
+    """Mean of the time that a call takes, exponentially distributed."""
+    pace: float = 1.0
+    """Factor on the time that work takes."""
+    unreachable: float = 0.0
+    """The call is lost before the device has seen it."""
+    mute: float = 0.0
+    """The call takes effect, and its answer is lost."""
+    hang: float = 0.0
+    """The call never ends."""
+    fail: float = 0.0
+    """The work ends as failed."""
+    lie: float = 0.0
+    """The work ends as done, and nothing was done."""
+    no_images: frozenset[str] = frozenset()
+    """Images that the device cannot get."""
+
+
+NO_FAULTS = Faults()
+
+
+class SimulatedBmc:
+    """One device. `begun` lists what it was told to do, and by which attempt, for tests to judge by."""
+
+    def __init__(self, serial: str, *, now_s: Callable[[], float], rng: Random, faults: Faults = NO_FAULTS) -> None:
+        self.serial = serial
+        self.image = ""
+        self.boots = 1
+        self.drained = False
+        self.faults = faults
+        self.begun: list[Task] = []
+        self._now_s = now_s
+        self._rng = rng
+        self._token = 0
+        self._running: Task | None = None
+        self._lies = False
+        self._began_s = 0.0
+        self._ended: list[Task] = []
+
+    async def open(self, token: int) -> Device:
+        await self._take(token)
+        self._token = token
+        return self._answer(self._device())
+
+    async def read(self, token: int) -> Device:
+        await self._take(token)
+        return self._answer(self._device())
+
+    async def start(self, token: int, action: Action, image: str) -> Task:
+        await self._take(token)
+        if self._running is not None:
+            raise Unreachable("device: another update is in progress")
+        if action == "install" and image in self.faults.no_images:
+            raise NeedsOperator(f"image: {image!r} is not there")
+        return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
+
+    async def cancel(self, token: int, task: str) -> None:
+        await self._take(token)
+        if self._running is not None and self._running.id == task:
+            self._end("cancelled")
+        self._answer(None)
+
+    def swap(self, serial: str) -> None:
+        """Another card is put in this one's place."""
+        self.serial, self.image, self.boots = serial, "", 1
+        self._token, self._running, self._ended = 0, None, []
+
+    async def _take(self, token: int) -> None:
+        """The way of a call to the device, with all that may happen to it."""
+        await asyncio.sleep(self._rng.expovariate(1 / self.faults.latency_s) if self.faults.latency_s else 0)
+        if self._chance(self.faults.hang):
+            await asyncio.get_running_loop().create_future()
+        if self._chance(self.faults.unreachable):
+            raise Unreachable("device: no route to it")
+        if token < self._token:
+            raise SessionEnded(f"session: attempt {self._token} has opened one after {token}")
+        self._settle()
+
+    def _answer(self, answer: _Answer) -> _Answer:
+        if self._chance(self.faults.mute):
+            raise Unreachable("device: it hung up")
+        return answer
+
+    def _begin(self, task: Task) -> Task:
+        self._running, self._began_s = task, self._now_s()
+        self._lies = self._chance(self.faults.lie)
+        self.begun.append(task)
+        if task.action == "install" and not self._lies:
+            self.image = ""
+        return task
+
+    def _settle(self) -> None:
+        """Let the time pass since the last look."""
+        task = self._running
+        if task is None:
+            return
+        share = (self._now_s() - self._began_s) / max(1e-9, WORK_S.get(task.action, _OTHER_WORK_S) * self.faults.pace)
+        if share < 1:
+            self._running = task._replace(percent=int(share * 100))
+        elif self._chance(self.faults.fail):
+            self._end("failed", "the flash could not be written")
+        else:
+            if not self._lies:
+                self._do(task)
+            self._end("done")
+
+    def _do(self, task: Task) -> None:
+        match task.action:
+            case "install":
+                self.image = task.image
+                self.boots += 1
+            case "reboot":
+                self.boots += 1
+            case "drain":
+                self.drained = True
+            case "undrain" | "release":
+                self.drained = False
+
+    def _end(self, state: TaskState, message: str = "") -> None:
+        assert self._running is not None
+        percent = 100 if state == "done" else self._running.percent
+        self._ended.append(self._running._replace(state=state, percent=percent, message=message))
+        del self._ended[:-_LAST_TASKS]
+        self._running = None
+
+    def _device(self) -> Device:
+        running = () if self._running is None else (self._running,)
+        return Device(self.serial, self.image, f"boot-{self.boots}", (*self._ended, *running))
+
+    def _chance(self, share: float) -> bool:
+        return share > 0 and self._rng.random() < share
+
+
+class SimulatedBmcs:
+    """The devices of a plane by name, made when they are first asked for. `serial_of` tells theirs."""
+
+    def __init__(
+        self,
+        *,
+        now_s: Callable[[], float],
+        rng: Random,
+        faults: Faults = NO_FAULTS,
+        serial_of: Callable[[str], str] = lambda name: "",
+    ) -> None:
+        self.devices: dict[str, SimulatedBmc] = {}
+        self._now_s = now_s
+        self._rng = rng
+        self._faults = faults
+        self._serial_of = serial_of
+
+    def connect(self, address: str) -> Bmc:
+        """The device at an address. Raises NeedsOperator if it is none of ours."""
+        name = address.removeprefix(SCHEME)
+        if name == address or not name:
+            raise NeedsOperator(f"bmc_address: {address!r} is not {SCHEME}NAME")
+        return self.device(name)
+
+    def device(self, name: str) -> SimulatedBmc:
+        """The device of this name."""
+        device = self.devices.get(name)
+        if device is None:
+            rng = Random(self._rng.getrandbits(64))
+            device = SimulatedBmc(self._serial_of(name), now_s=self._now_s, rng=rng, faults=self._faults)
+            self.devices[name] = device
+        return device

@@ -1,0 +1,196 @@
+"""From zones to fleet and back: what either says to the other is appended here, by whoever is first in rank.
+
+Per zones partition three things go on, each as long as the log shows a need for it: changes of the zone are forwarded
+to fleet, what fleet caused is handed down to the zone, and the zone is told what fleet has folded, so that its outbox
+may forget. All three are functions of the states; two forwarders do no harm, as the folds take what fits their marks.
+
+Forwards are batched by the partition's own pace. The first change after a quiet time goes at once; while fleet is busy
+the next one gathers for as long as the last took, at most half a second. One is outstanding at a time. After an error,
+or an append of which nobody knows, the marks are read again, and what they still lack is said again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from drivers.following import Following
+from eventstore.beacons import Ranks
+from eventstore.errors import FatalError, PlaneError
+from eventstore.ids import statement
+from eventstore.log import FLEET, ZONES, Partition
+from eventstore.replica import Replica
+from projections.fleet_state import FleetState
+from projections.forwarding import forward
+from projections.handed_down import caused
+from projections.zone_state import ZoneState
+from schemas.events import Event, Forwarded, MembershipChanged
+
+FLEET_0 = Partition(FLEET, 0)
+
+logger = logging.getLogger(__name__)
+
+
+class Pace(NamedTuple):
+    """How fast a forwarder goes, in seconds."""
+
+    window_max_s: float = 0.5
+    """Longest time for which changes are gathered while fleet is busy."""
+    turn_s: float = 0.3
+    """Each rank waits so much longer than the one before."""
+    append_timeout_s: float = 5.0
+    """An append that takes longer is taken for unknown."""
+    landing_s: float = 2.0
+    """How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
+    prune_s: float = 5.0
+    """How long changes stay in the outbox after fleet has them: one record prunes all of that time."""
+    retry_s: float = 1.0
+    """Wait after an error, with jitter."""
+
+
+_PACE = Pace()
+
+
+class _Need(NamedTuple):
+    """Something to say about a zones partition in another or the same one, until what is folded of that meets it."""
+
+    subject: Partition
+    target: Partition
+    is_met: Callable[[], bool]
+    event: Callable[[], Event | None]
+
+
+class Forwarder:
+    """Serves every zones partition until `run` is cancelled. Counts are of what was appended for certain."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        ranks: Ranks,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+        role: str = "api",
+        pace: Pace = _PACE,
+    ) -> None:
+        self.forwards = 0
+        self.forwarded_items = 0
+        self.handed_down = 0
+        self.failures = 0
+        self._replica = replica
+        self._ranks = ranks
+        self._now_ms = now_ms
+        self._rng = rng
+        self._role = role
+        self._pace = pace
+        self._actor = f"forwarder/{replica.name}"
+        self._following = Following(replica, ZONES, FLEET)
+
+    async def run(self) -> None:
+        await self._replica.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._following.run())
+            for partition in self._replica.partitions(ZONES):
+                tasks.create_task(self._forward(partition))
+                tasks.create_task(self._hand_down(partition))
+                tasks.create_task(self._prune(partition))
+
+    async def _forward(self, partition: Partition) -> None:
+        while True:
+            zone, mark = self._zone(partition), self._mark(partition)
+            if mark < zone.forwarded or not zone.has_outgoing_from(mark):
+                await self._following.changed(partition, FLEET_0)
+            else:
+                await self._forward_from(partition, mark)
+
+    async def _forward_from(self, partition: Partition, mark: int) -> None:
+        loop = asyncio.get_running_loop()
+        began_s, items = loop.time(), 0
+
+        def moved() -> bool:
+            return self._mark(partition) != mark
+
+        def event() -> MembershipChanged | None:
+            nonlocal items
+            found = forward(self._zone(partition), partition.number, mark)
+            items = len(found.names) if found else 0
+            return found
+
+        if not await self._say(_Need(partition, FLEET_0, moved, event)):
+            return
+        self.forwards += 1
+        self.forwarded_items += items
+        if self._zone(partition).has_outgoing_from(self._mark(partition)):
+            await asyncio.sleep(min(loop.time() - began_s, self._pace.window_max_s))
+
+    async def _hand_down(self, partition: Partition) -> None:
+        while True:
+            mark = self._zone(partition).fleet_mark
+            if caused(self._fleet(), partition.number, mark) is None:
+                await self._following.changed(partition, FLEET_0)
+            else:
+                await self._hand_down_from(partition, mark)
+
+    async def _hand_down_from(self, partition: Partition, mark: int) -> None:
+        def moved() -> bool:
+            return self._zone(partition).fleet_mark != mark
+
+        def event() -> Event | None:
+            return caused(self._fleet(), partition.number, mark)
+
+        self.handed_down += await self._say(_Need(partition, partition, moved, event))
+
+    async def _prune(self, partition: Partition) -> None:
+        while True:
+            if self._zone(partition).has_outgoing_before(self._mark(partition)):
+                await asyncio.sleep(self._pace.prune_s)
+                await self._prune_to(partition, self._mark(partition))
+            else:
+                await self._following.changed(partition, FLEET_0)
+
+    async def _prune_to(self, partition: Partition, mark: int) -> None:
+        def pruned() -> bool:
+            return self._zone(partition).forwarded >= mark
+
+        def event() -> Event:
+            return Forwarded(statement(str(partition), self._actor, self._now_ms()), mark)
+
+        if not pruned():
+            await self._say(_Need(partition, partition, pruned, event))
+
+    async def _say(self, need: _Need) -> bool:
+        """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours."""
+        turn_s = self._ranks.rank(str(need.subject), self._role) * self._pace.turn_s
+        if turn_s and await self._following.until(need.target, need.is_met, turn_s):
+            return False
+        event = need.event()
+        if event is None:
+            return False
+        event = replace(event, envelope=statement(event.envelope.subject, self._actor, self._now_ms()))
+        try:
+            key = event.envelope.subject.encode()
+            await self._replica.state_fact(need.target, key, event, timeout_s=self._pace.append_timeout_s)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            self.failures += 1
+            logger.warning("append failed subject=%s event=%s: %s", need.subject, type(event).__name__, error)
+            await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))
+            return False
+        return await self._following.until(need.target, need.is_met, self._pace.landing_s)
+
+    def _zone(self, partition: Partition) -> ZoneState:
+        state: ZoneState = self._replica.state(partition)
+        return state
+
+    def _fleet(self) -> FleetState:
+        state: FleetState = self._replica.state(FLEET_0)
+        return state
+
+    def _mark(self, partition: Partition) -> int:
+        return self._fleet().marks.get(partition.number, 0)

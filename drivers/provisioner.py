@@ -1,0 +1,307 @@
+"""The provisioner: it takes the steps that DPUs wait for, by rank, and states how they went.
+
+    an open step -> StepStarted -> the fold names this attempt -> the device (steps) -> StepSucceeded or StepFailed
+
+Only the actor that the fold names touches a device, and it looks before every call. If that actor's beacon is gone,
+whoever is first in rank states so (StepFailed, lost) and the next attempt is open to all; if it hangs, the step's
+deadline ends it. An actor is a replica's name and a mark of this life of its process: what a former life began is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, NamedTuple
+
+from drivers import steps
+from drivers.backends.bmc import Connect, DeviceFailed, SessionEnded
+from drivers.following import Following
+from eventstore.beacons import Ranks
+from eventstore.errors import FatalError, PermanentError, PlaneError, TransientError
+from eventstore.ids import statement
+from eventstore.log import ZONES, Partition
+from eventstore.replica import Replica
+from projections.dpus import LOST
+from projections.zone_rows import Dpu
+from projections.zone_state import ZoneState
+from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
+
+logger = logging.getLogger(__name__)
+
+
+class Pace(NamedTuple):
+    """How a provisioner goes about it; times in seconds."""
+
+    attempts_at_once: int = 1_000
+    """Attempts under way in this process; most of them wait for a device."""
+    calls_at_once: int = 64
+    """Calls to devices under way in this process."""
+    turn_s: float = 0.3
+    """Each rank waits so much longer than the one before."""
+    gone_s: float = 3.0
+    """How long an actor's beacon must be gone before its attempt is lost."""
+    look_s: float = 0.02
+    """Shortest time between two looks at a partition."""
+    idle_look_s: float = 1.0
+    """Longest time between two looks at a partition in which attempts run, since beacons end without a record."""
+    append_timeout_s: float = 5.0
+    landing_s: float = 2.0
+    """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
+    retry_s: float = 1.0
+    """Wait after a statement that changed nothing, with jitter."""
+    device: steps.Pace = steps.Pace()
+
+
+_PACE = Pace()
+
+
+class _Step(NamedTuple):
+    """A step of a DPU, as it stood when it was looked at."""
+
+    partition: Partition
+    name: str
+    dpu: Dpu
+
+    @property
+    def key(self) -> bytes:
+        return self.dpu.zone.encode()
+
+
+class Provisioner:
+    """Serves every zones partition until `run` is cancelled."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        ranks: Ranks,
+        connect: Connect,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+        role: str = "provisioner",
+        pace: Pace = _PACE,
+    ) -> None:
+        self.succeeded = 0
+        self.failed = 0
+        self.lost = 0
+        self.append_failures = 0
+        self._replica = replica
+        self._ranks = ranks
+        self._connect = connect
+        self._now_ms = now_ms
+        self._rng = rng
+        self._role = role
+        self._pace = pace
+        self._following = Following(replica, ZONES)
+        self._calls = asyncio.Semaphore(pace.calls_at_once)
+        self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
+        self._busy: set[str] = set()
+        self._gone_since_s: dict[str, float] = {}
+
+    @property
+    def under_way(self) -> int:
+        """DPUs that this process is busy with."""
+        return len(self._busy)
+
+    async def run(self) -> None:
+        await self._replica.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._following.run())
+            for partition in self._replica.partitions(ZONES):
+                tasks.create_task(self._serve(partition, tasks))
+
+    # -- what there is to do
+
+    async def _serve(self, partition: Partition, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            wait_s = self._look(partition, tasks)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._following.changed(partition)
+            except TimeoutError:
+                continue
+            await asyncio.sleep(self._pace.look_s)
+
+    def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
+        """Begin what is due; in how many seconds to look again at the latest."""
+        state, now_ms = self._state(partition), self._now_ms()
+        waits = [self._pace.idle_look_s] if state.dpu_index.running else []
+        for name in sorted(state.dpu_index.running):
+            step = _Step(partition, name, state.dpus.rows[name])
+            if name not in self._busy:
+                self._begin(tasks, step, self._resume)
+        for name in sorted(state.dpu_index.open):
+            step = _Step(partition, name, state.dpus.rows[name])
+            if name in self._busy or step.dpu.paused:
+                continue
+            if step.dpu.not_before_ms > now_ms:
+                waits.append((step.dpu.not_before_ms - now_ms) / 1_000)
+            elif len(self._busy) < self._pace.attempts_at_once:
+                self._begin(tasks, step, self._take)
+            else:
+                waits.append(self._pace.idle_look_s)
+        return min(waits, default=None)
+
+    def _resume(self, step: _Step) -> Coroutine[Any, Any, None] | None:
+        """What to do about an attempt that runs, and with which nothing here is busy."""
+        if step.dpu.provisioner == self._actor:
+            return self._work(step)
+        replica = step.dpu.provisioner.partition("#")[0]
+        return self._lose(step) if replica == self._replica.name or self._is_gone(replica) else None
+
+    def _begin(
+        self, tasks: asyncio.TaskGroup, step: _Step, choose: Callable[[_Step], Coroutine[Any, Any, None] | None]
+    ) -> None:
+        work = choose(step)
+        if work is not None:
+            self._busy.add(step.name)
+            tasks.create_task(self._do(step, work))
+
+    async def _do(self, step: _Step, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            self._busy.discard(step.name)
+            self._following.wake(step.partition)
+
+    def _is_gone(self, replica: str) -> bool:
+        """Whether a replica has been without a beacon for long enough."""
+        now_s = asyncio.get_running_loop().time()
+        if self._ranks.is_alive(replica):
+            self._gone_since_s.pop(replica, None)
+            return False
+        return now_s - self._gone_since_s.setdefault(replica, now_s) >= self._pace.gone_s
+
+    # -- one attempt
+
+    async def _take(self, step: _Step) -> None:
+        """State that we take the next attempt, and work on it if the fold names us."""
+        number = step.dpu.attempt + 1
+        if await self._is_anothers(step):
+            return
+        event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
+        if not await self._say(step, event):
+            await self._rest()
+            return
+        now = self._now(step)
+        if now is not None and self._is_ours(now):
+            await self._work(now)
+
+    async def _work(self, step: _Step) -> None:
+        """Do the step that the fold says is ours, and state how it went, unless it is not ours any more by then."""
+        logger.info("step begins dpu=%s phase=%r attempt=%d", step.name, step.dpu.phase, step.dpu.attempt)
+        try:
+            event = await self._attempt(step)
+        except (steps.NotActor, SessionEnded) as error:
+            logger.info("step given up dpu=%s phase=%r: %s", step.name, step.dpu.phase, error)
+            await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
+            return
+        if isinstance(event, StepSucceeded):
+            self.succeeded += 1
+            logger.info("step done dpu=%s phase=%r", step.name, step.dpu.phase)
+        else:
+            self.failed += 1
+            logger.warning("step failed dpu=%s phase=%r kind=%s: %s", step.name, event.phase, event.kind, event.message)
+        while self._is_ours(step) and not await self._say(step, event):
+            await self._rest()
+
+    async def _attempt(self, step: _Step) -> StepSucceeded | StepFailed:
+        about = (self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, step.dpu.attempt)
+
+        def check() -> None:
+            if not self._is_ours(step):
+                raise steps.NotActor(f"attempt {step.dpu.attempt} is over")
+
+        async def progressed(task: str, percent: int) -> None:
+            check()
+            await self._append(step, StepProgressed(*about, task, percent))
+
+        try:
+            bmc = self._connect(step.dpu.bmc_address)
+            left_s = max(0.0, (step.dpu.deadline_ms - self._now_ms()) / 1_000)
+            async with asyncio.timeout(left_s):
+                attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._pace.device)
+                return StepSucceeded(*about, await steps.run_step(attempt))
+        except SessionEnded:
+            raise
+        except TimeoutError:
+            return StepFailed(*about, "transient", "the step's time is over")
+        except TransientError as error:
+            return StepFailed(*about, "transient", str(error))
+        except DeviceFailed as error:
+            return StepFailed(*about, "device", str(error))
+        except PermanentError as error:
+            return StepFailed(*about, "operator", str(error))
+
+    async def _lose(self, step: _Step) -> None:
+        """State that an attempt has nobody who works on it."""
+        if await self._is_anothers(step):
+            return
+        message = f"provisioner {step.dpu.provisioner!r} is gone"
+        dpu = step.dpu
+        event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
+        logger.warning("attempt lost dpu=%s phase=%r attempt=%d: %s", step.name, dpu.phase, dpu.attempt, message)
+        self.lost += 1
+        if not await self._say(step, event):
+            await self._rest()
+
+    # -- saying it
+
+    async def _is_anothers(self, step: _Step) -> bool:
+        """Wait for our turn; True if the step has moved on by then."""
+        turn_s = self._ranks.rank(step.name, self._role) * self._pace.turn_s
+        return turn_s > 0 and await self._following.until(step.partition, lambda: self._moved(step), turn_s)
+
+    async def _say(self, step: _Step, event: Event) -> bool:
+        """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
+        await self._append(step, event)
+        return await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
+
+    async def _append(self, step: _Step, event: Event) -> None:
+        """Append a statement; an error is only counted, as the fold shows what landed."""
+        try:
+            await self._replica.state_fact(step.partition, step.key, event, timeout_s=self._pace.append_timeout_s)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            self.append_failures += 1
+            logger.warning("append failed dpu=%s event=%s: %s", step.name, type(event).__name__, error)
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))
+
+    def _envelope(self, step: _Step) -> Envelope:
+        return statement(step.name, f"provisioner/{self._replica.name}", self._now_ms())
+
+    # -- what the fold says
+
+    def _state(self, partition: Partition) -> ZoneState:
+        state: ZoneState = self._replica.state(partition)
+        return state
+
+    def _now(self, step: _Step) -> _Step | None:
+        """The DPU as it stands now."""
+        dpu = self._state(step.partition).dpus.rows.get(step.name)
+        return None if dpu is None else step._replace(dpu=dpu)
+
+    def _moved(self, step: _Step) -> bool:
+        """Whether the step stands otherwise than when it was looked at; progress is no move."""
+        now = self._now(step)
+        return now is None or _standing(now.dpu) != _standing(step.dpu)
+
+    def _is_ours(self, step: _Step) -> bool:
+        """Whether the fold says that this attempt runs, is ours, and has time left."""
+        now = self._now(step)
+        return (
+            now is not None
+            and now.dpu.standing == "running"
+            and now.dpu.attempt == step.dpu.attempt
+            and now.dpu.provisioner == self._actor
+            and self._now_ms() < now.dpu.deadline_ms
+        )
+
+
+def _standing(dpu: Dpu) -> tuple[str, str, int, int]:
+    return dpu.phase, dpu.standing, dpu.attempt, dpu.since
