@@ -95,6 +95,8 @@ def _all_new(state: FleetState, items: Items) -> bool:
 
 
 def _repeats(values: Sequence[Address]) -> bool:
+    if len(set(values)) == len(values):
+        return False
     given = [value for value in values if value]
     return len(set(given)) != len(given)
 
@@ -172,8 +174,10 @@ def join(state: FleetState, change: Joined, at: At) -> None:
     """Take new nodes, all at once."""
     items = change.items
     names, labels = items.names, state.labels
+    if not names:
+        return
     numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
-    label = [numbers[i] for i in items.label_index]
+    label = [*map(numbers.__getitem__, items.label_index)] if len(numbers) > 1 else [*numbers.values()] * len(names)
     slots = state.roster.extend(names, items.addresses4, items.addresses6, label)
     rows = map(
         Member,
@@ -182,7 +186,7 @@ def join(state: FleetState, change: Joined, at: At) -> None:
         items.uids,
         items.addresses4.values,
         items.addresses6.values,
-        [labels.sets[number] for number in label],
+        map(labels.sets.__getitem__, label),
         slots,
         repeat(False),
         repeat(-1),

@@ -87,7 +87,8 @@ class Roster:
                 self._first.update(zip(column.values, slots, strict=True))
         self._first.pop(0, None)
         self._first.pop(b"", None)
-        for label, count in Counter(labels).items():
+        alike = labels.count(labels[0]) == len(labels)
+        for label, count in ((labels[0], len(labels)),) if alike else Counter(labels).items():
             self.labels.use(label, count)
         return slots
 

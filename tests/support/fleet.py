@@ -1,0 +1,275 @@
+"""A fleet fold to drive by hand, and an oracle for its tables that knows nothing of how they are made.
+
+The oracle reads rows (members, what is kept, policies, zones' labels) and Python's ipaddress, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
+from typing import NamedTuple
+
+import msgspec
+
+from eventstore.fold import At, Outcome
+from eventstore.log import FLEET, Partition, partition_of
+from projections.digests import digest_of, to_bytes
+from projections.fleet import FleetFold, FleetState
+from projections.policies import Policy
+from projections.prefixes import networks
+from projections.rules import Delta, Rule
+from projections.tables import table
+from schemas.events import (
+    BudgetSet,
+    Envelope,
+    Event,
+    HoldApproved,
+    HoldRejected,
+    MembershipChanged,
+    PolicyDeleted,
+    PolicySet,
+    ZoneDescribed,
+)
+
+Address = IPv4Address | IPv6Address
+PARTITIONS = 4
+HERE = Partition(FLEET, 0)
+
+
+class Item(NamedTuple):
+    """One item of a MembershipChanged. States: 0 present, 1 left, 2 left (inferred), 3 left (superseded)."""
+
+    name: str
+    zone: str = "z0"
+    address: str = ""
+    address6: str = ""
+    labels: Mapping[str, str] = {}
+    state: int = 0
+    created_ms: int = 1
+    uid: str = "u"
+
+
+class Fleet:
+    """A fold, its state, and the log position and time of the next record."""
+
+    def __init__(self) -> None:
+        self.fold = FleetFold(PARTITIONS)
+        self.state: FleetState = self.fold.empty(HERE)
+        self.offset = 10
+        self.now_ms = 1_000_000
+
+    def apply(self, event: Event) -> Outcome:
+        at = At(HERE, self.offset, self.now_ms, self.now_ms)
+        decision = self.fold.decide(self.state, event, at)
+        if decision.change is not None:
+            self.fold.evolve(self.state, decision.change, at)
+        self.offset += 1
+        return decision.outcome
+
+    def change(self, *items: Item, partition: int | None = None, earliest_ms: int = 0) -> Outcome:
+        """One record of these items, from the partition of the first one's zone."""
+        cause = partition_of(items[0].zone.encode(), PARTITIONS) if partition is None else partition
+        mark = self.state.marks.get(cause, 0)
+        return self.apply(membership(cause, mark, mark + 1, items, earliest_ms or self.now_ms))
+
+    def leave(self, *names: str, state: int = 1) -> Outcome:
+        """These members leave, whatever zone they are in."""
+        rows = self.state.members.rows
+        return self.change(
+            *(Item(n, rows[n].zone, state=state, created_ms=rows[n].created_ms, uid=rows[n].uid) for n in names)
+        )
+
+    def policy(
+        self,
+        name: str,
+        *,
+        priority: int = 0,
+        action: str = "allow",
+        protocol: str = "any",
+        ports: Sequence[int] = (),
+        sources: Mapping[str, str] | None = None,
+        zones: Mapping[str, str] | None = None,
+        actor: str = "ann",
+    ) -> Outcome:
+        event = PolicySet(
+            envelope(actor), name, priority, action, protocol, list(ports), dict(sources or {}), dict(zones or {})
+        )
+        return self.apply(event)
+
+    def delete_policy(self, name: str, actor: str = "ann") -> Outcome:
+        return self.apply(PolicyDeleted(envelope(actor), name))
+
+    def describe(self, zone: str, labels: Mapping[str, str], actor: str = "ann") -> Outcome:
+        return self.apply(ZoneDescribed(envelope(actor), zone, True, dict(labels), -1, -1))
+
+    def limit(self, zone: str, installs: int, nodes: int) -> Outcome:
+        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, installs, nodes))
+
+    def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
+        return self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))
+
+    def approve(self, hold: int, actor: str) -> Outcome:
+        row = self.state.holds.rows.get(str(hold))
+        return self.apply(HoldApproved(envelope(actor), hold, row.hash if row else b""))
+
+    def reject(self, hold: int, actor: str = "eve") -> Outcome:
+        return self.apply(HoldRejected(envelope(actor), hold))
+
+    def reload(self) -> FleetState:
+        """A state made from this one's saved rows alone."""
+        loaded = self.fold.empty(HERE)
+        for rows, saved in zip(loaded.tables, self.state.tables, strict=True):
+            packed = {key: msgspec.msgpack.encode(row) for key, row in saved.rows.items()}
+            rows.rows.clear()
+            rows.load((key, msgspec.msgpack.decode(row, type=rows.row_type)) for key, row in sorted(packed.items()))
+        loaded.rederive()
+        return loaded
+
+
+def saved_bytes(state: FleetState) -> dict[str, dict[str, bytes]]:
+    """All rows, as they are saved."""
+    return {
+        table.name: {key: msgspec.msgpack.encode(row) for key, row in sorted(table.rows.items())}
+        for table in state.tables
+    }
+
+
+def envelope(actor: str) -> Envelope:
+    return Envelope("", "subject", actor, 0)
+
+
+def membership(partition: int, start: int, end: int, items: Sequence[Item], earliest_ms: int = 1) -> MembershipChanged:
+    """A record with one label set per item, and an address column only if an item has such an address."""
+    fours = b"".join(int(IPv4Address(item.address or 0)).to_bytes(4, "big") for item in items)
+    sixes = b"".join(int(IPv6Address(item.address6 or 0)).to_bytes(16, "big") for item in items)
+    return MembershipChanged(
+        envelope("forwarder/a"),
+        partition,
+        start,
+        end,
+        earliest_ms,
+        [item.zone for item in items],
+        [item.name for item in items],
+        [item.state for item in items],
+        [item.created_ms for item in items],
+        [item.uid for item in items],
+        fours if any(fours) else b"",
+        sixes if any(sixes) else b"",
+        [dict(item.labels) for item in items],
+        list(range(len(items))),
+    )
+
+
+# --- the oracle ------------------------------------------------------------------------------------------------------
+
+Net = IPv4Network | IPv6Network
+Device = dict[Rule, set[Net]]
+
+
+def holders(state: FleetState) -> list[tuple[set[Address], Mapping[str, str]]]:
+    """Everything that makes an address reachable: its addresses and labels."""
+    members = [(m.address4, m.address6, m.labels) for m in state.members.rows.values() if m.slot >= 0]
+    parts = [(p.address4, p.address6, p.labels) for kept in state.kept.rows.values() for p in kept.parts]
+    return [(addresses_of(four, six), labels) for four, six, labels in members + parts]
+
+
+def addresses_of(four: int, six: bytes) -> set[Address]:
+    found: set[Address] = {IPv4Address(four)} if four else set()
+    return found | ({IPv6Address(six)} if six else set())
+
+
+def expected_table(state: FleetState, zone: str) -> Device:
+    """The table that the rows say a zone must have."""
+    info = state.zones.rows.get(zone)
+    labels = info.labels if info is not None else {}
+    sources: dict[Rule, set[Address]] = {}
+    for policy in state.policies.rows.values():
+        if policy.zones.items() <= labels.items():
+            found = sources.setdefault(policy.rule, set())
+            for addresses, of_node in holders(state):
+                if policy.sources.items() <= of_node.items():
+                    found |= addresses
+    return {rule: covered(found) for rule, found in sources.items() if found}
+
+
+def covered(addresses: Iterable[Address]) -> set[Net]:
+    fours = [a for a in addresses if isinstance(a, IPv4Address)]
+    sixes = [a for a in addresses if isinstance(a, IPv6Address)]
+    return {*collapse_addresses(map(IPv4Network, fours)), *collapse_addresses(map(IPv6Network, sixes))}
+
+
+def copy(device: Device) -> Device:
+    return {rule: set(found) for rule, found in device.items()}
+
+
+def single_steps(delta: Delta) -> Iterator[tuple[bool, Rule, Net]]:
+    """Every prefix of a delta that comes (True) or goes, in the order in which a device does it."""
+    for step in delta.steps:
+        for come in networks(step.add4, step.add6):
+            yield True, step.rule, come
+        for go in networks(step.remove4, step.remove6):
+            yield False, step.rule, go
+
+
+def take(device: Device, comes: bool, rule: Rule, net: Net) -> None:
+    """One prefix comes into a device, or goes; it must not be there already, or must be."""
+    found = device.setdefault(rule, set())
+    assert (net in found) != comes
+    if comes:
+        found.add(net)
+    else:
+        found.remove(net)
+    if not found:
+        del device[rule]
+
+
+def applied(device: Device, delta: Delta) -> Device:
+    """A device after a delta; a snapshot replaces what it had."""
+    after = copy(device) if delta.from_version else {}
+    for comes, rule, net in single_steps(delta):
+        take(after, comes, rule, net)
+    return after
+
+
+def digest_from_scratch(device: Device) -> bytes:
+    total = 0
+    for rule, found in device.items():
+        for net in found:
+            packed = net.network_address.packed + bytes((net.prefixlen,))
+            total += digest_of(rule, packed, b"") if net.version == 4 else digest_of(rule, b"", packed)
+    return to_bytes(total)
+
+
+Probe = tuple[str, int]
+"""A protocol and a port."""
+
+
+def probes(rules: Iterable[Policy | Rule]) -> list[Probe]:
+    """Traffic to ask about: every protocol, and for each port that a rule names, it and its neighbours."""
+    ports = {0, 65_535}
+    for rule in rules:
+        for port in rule.ports:
+            ports |= {max(port - 1, 0), port, min(port + 1, 65_535)}
+    return [("icmp", 0), ("other", 0), *((p, port) for p in ("tcp", "udp") for port in sorted(ports))]
+
+
+def is_allowed(device: Device, address: Address, probe: Probe) -> bool:
+    """First match wins; at one priority drop goes first; nothing matches: denied."""
+    for rule in sorted(device, key=lambda r: (-r.priority, r.action == "allow")):
+        if _speaks_of(rule, probe) and any(address in net for net in device[rule]):
+            return rule.action == "allow"
+    return False
+
+
+def _speaks_of(rule: Rule, probe: Probe) -> bool:
+    protocol, port = probe
+    if rule.protocol not in ("any", protocol):
+        return False
+    pairs = list(zip(rule.ports[::2], rule.ports[1::2], strict=True))
+    return not pairs or any(first <= port <= last for first, last in pairs)
+
+
+def actual_table(state: FleetState, zone: str) -> Device:
+    """What the plane says a zone's table is."""
+    found = {each.rule: each.prefixes.content() for each in table(state, zone).sets}
+    return {rule: set(networks(c.add4, c.add6)) for rule, c in found.items() if c.add4 or c.add6}

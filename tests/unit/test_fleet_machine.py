@@ -1,0 +1,273 @@
+"""The whole fleet fold against brute force: random membership, policies, labels, budgets, approvals, restarts.
+
+After every record the rows are asked what each zone's table must be, with dicts and ipaddress; devices at older
+versions are led to the newest one prefix at a time; and what turned from allow to deny is counted and held against the
+budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from projections.fleet import FleetState
+from projections.rules import Delta
+from projections.tables import delta, snapshot, table
+from tests.support.fleet import (
+    Address,
+    Device,
+    Fleet,
+    Item,
+    Probe,
+    actual_table,
+    applied,
+    copy,
+    digest_from_scratch,
+    expected_table,
+    is_allowed,
+    probes,
+    saved_bytes,
+    single_steps,
+    take,
+)
+
+ZONES = ("z0", "z1", "z2")
+UNHEARD = "nowhere"
+POLICIES = ("default", "p", "q", "r")
+NAMES = tuple(f"n{i}" for i in range(7))
+BASE4, BASE6 = int(IPv4Address("10.0.0.0")), int(IPv6Address("2001:db8::"))
+WINDOW_MS = 600_000
+
+addresses = st.one_of(st.just(""), st.integers(1, 9).map(lambda i: str(IPv4Address(BASE4 + i))))
+addresses6 = st.one_of(st.just(""), st.just(""), st.integers(1, 4).map(lambda i: str(IPv6Address(BASE6 + i))))
+labels = st.fixed_dictionaries({}, optional={"a": st.sampled_from("12"), "b": st.just("1")})
+items = st.builds(
+    Item,
+    name=st.sampled_from(NAMES),
+    zone=st.sampled_from(ZONES),
+    address=addresses,
+    address6=addresses6,
+    labels=labels,
+    state=st.sampled_from((0, 0, 0, 0, 1, 2, 3)),
+    created_ms=st.integers(1, 3),
+    uid=st.sampled_from("uv"),
+)
+traffic = st.sampled_from((("any", ()), ("icmp", ()), ("tcp", ()), ("tcp", (80, 90)), ("tcp", (85, 85, 443, 443))))
+policies = st.builds(
+    lambda priority, action, said, sources, zones: {
+        "priority": priority,
+        "action": action,
+        "protocol": said[0],
+        "ports": said[1],
+        "sources": sources,
+        "zones": zones,
+    },
+    st.integers(-1, 1),
+    st.sampled_from(("allow", "allow", "drop")),
+    traffic,
+    labels,
+    st.sampled_from(({}, {}, {"t": "1"})),
+)
+PROBES: tuple[Probe, ...] = (
+    ("icmp", 0),
+    ("other", 0),
+    ("udp", 85),
+    *(("tcp", port) for port in (79, 80, 85, 86, 91, 443, 444)),
+)
+Verdicts = dict[tuple[str, Address], set[Probe]]
+
+
+class FleetMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet = Fleet()
+        self.members: dict[str, Item] = {}
+        self.devices: dict[tuple[str, int], Device] = {}
+        self.content: dict[str, tuple[int, Device]] = {}
+        self.verdicts: Verdicts = {}
+        self.spent: dict[str, list[tuple[int, int]]] = {}
+        self.approved = False
+        self.partition = {zone: i for i, zone in enumerate(ZONES)}
+
+    @initialize(small=st.booleans())
+    def choose_budgets(self, small: bool) -> None:
+        """Half of the runs never hold anything, and must then be what their members say."""
+        self.small = small
+        for kind in ("inferred", "stated"):
+            self.fleet.budget(kind, 0, 2 if small else 1_000_000)
+
+    @rule(found=st.lists(items, min_size=1, max_size=4, unique_by=lambda item: item.name), passed=st.integers(0, 3))
+    def members_change(self, found: list[Item], passed: int) -> None:
+        """Items of one zone, as that zone could have said them: a leave is of an incarnation that it knew."""
+        self.fleet.now_ms += passed * 100_000
+        zone = found[0].zone
+        outcome = self.fleet.change(*(item._replace(zone=zone) for item in found), partition=self.partition[zone])
+        assert outcome.code in (("done", "held") if self.small else ("done",)), outcome
+        for item in found:
+            self._member_changes(item._replace(zone=zone))
+
+    def _member_changes(self, item: Item) -> None:
+        had = self.members.get(item.name)
+        older = had is not None and (item.created_ms, item.uid) < (had.created_ms, had.uid)
+        if item.state == 0:
+            if had is None or had.zone == item.zone or not older:
+                self.members[item.name] = item
+        elif had is not None and had.zone == item.zone and not older:
+            del self.members[item.name]
+
+    @rule(name=st.sampled_from(POLICIES), said=policies)
+    def policy_set(self, name: str, said: dict[str, Any]) -> None:
+        self.fleet.policy(name, **said)
+
+    @rule(name=st.sampled_from(POLICIES))
+    def policy_deleted(self, name: str) -> None:
+        self.fleet.delete_policy(name)
+
+    @rule(zone=st.sampled_from(ZONES), found=st.sampled_from(({}, {"t": "1"}, {"t": "2"})))
+    def zone_relabelled(self, zone: str, found: dict[str, str]) -> None:
+        self.fleet.describe(zone, found)
+
+    @precondition(lambda self: self.fleet.state.holds.rows)
+    @rule(which=st.integers(0, 9), verdict=st.sampled_from(("approve", "approve", "reject")))
+    def hold_decided(self, which: int, verdict: str) -> None:
+        holds = sorted(self.fleet.state.holds.rows.values(), key=lambda hold: hold.id)
+        hold = holds[which % len(holds)]
+        if verdict == "reject":
+            assert self.fleet.reject(hold.id).code == "done"
+            return
+        self.approved = True
+        for actor in ("bob", "cid"):
+            assert self.fleet.approve(hold.id, actor).code == "done"
+        assert str(hold.id) not in self.fleet.state.holds.rows
+
+    @rule()
+    def restarted(self) -> None:
+        """A state from saved rows says the same and goes on the same; only history is gone."""
+        before = {zone: table(self.fleet.state, zone) for zone in (*ZONES, UNHEARD)}
+        rows = saved_bytes(self.fleet.state)
+        self.fleet.state = self.fleet.reload()
+        assert saved_bytes(self.fleet.state) == rows
+        for zone, was in before.items():
+            found = table(self.fleet.state, zone)
+            assert (found.version, found.digest, found.earliest_ms) == (was.version, was.digest, was.earliest_ms)
+
+    @invariant()
+    def everything_holds(self) -> None:
+        self.members_are_what_was_said_of_them()
+        self.slots_are_dense_and_holds_account_for_all_that_is_kept()
+        self.tables_are_what_the_rows_say()
+        self.devices_follow_from_every_version_they_have()
+        self.withdrawals_stay_within_the_budget()
+
+    def tables_are_what_the_rows_say(self) -> None:
+        for zone in (*ZONES, UNHEARD):
+            device = expected_table(self.fleet.state, zone)
+            found = table(self.fleet.state, zone)
+            assert actual_table(self.fleet.state, zone) == device
+            assert found.digest == digest_from_scratch(device)
+            assert applied({}, snapshot(self.fleet.state, zone)) == device
+            version, content = self.content.get(zone, (0, {}))
+            assert found.version >= version
+            assert found.version > version or content == device
+            self.content[zone] = (found.version, device)
+
+    def devices_follow_from_every_version_they_have(self) -> None:
+        state = self.fleet.state
+        for zone in ZONES:
+            version, device = self.content[zone]
+            for (of, since), had in list(self.devices.items()):
+                if of != zone:
+                    continue
+                found = delta(state, zone, since)
+                if found is None:
+                    del self.devices[of, since]
+                    continue
+                assert (found.from_version, found.to_version) == (since, version)
+                self._never_worse(had, device, found)
+            self.devices[zone, version] = device
+
+    def _never_worse(self, had: Device, becomes: Device, found: Delta) -> None:
+        """At every prefix, each verdict is one that the old or the new table gives."""
+        asked = [(address, probe) for address in universe() for probe in probes([*had, *becomes])]
+        old = {key: is_allowed(had, *key) for key in asked}
+        new = {key: is_allowed(becomes, *key) for key in asked}
+        now = copy(had)
+        for step in single_steps(found):
+            take(now, *step)
+            wrong = [key for key in asked if is_allowed(now, *key) not in (old[key], new[key])]
+            assert not wrong, (step, wrong)
+        assert now == becomes
+        assert found.digest == digest_from_scratch(now)
+
+    def withdrawals_stay_within_the_budget(self) -> None:
+        """Per zone and 10 minutes at most 2 of each kind, unless somebody approved more."""
+        found = dict(verdicts(self.fleet.state))
+        lost: dict[str, int] = {}
+        for (zone, address), allowed in self.verdicts.items():
+            if allowed - found.get((zone, address), set()):
+                lost[zone] = lost.get(zone, 0) + 1
+        self.verdicts = found
+        if self.approved:
+            self.approved = False
+            return
+        for zone, count in lost.items():
+            self.spent.setdefault(zone, []).append((self.fleet.now_ms, count))
+        since = self.fleet.now_ms - WINDOW_MS
+        for zone, spent in self.spent.items():
+            most = 4 if self.small else 1_000_000
+            assert sum(count for when, count in spent if when > since) <= most, (zone, spent)
+
+    def members_are_what_was_said_of_them(self) -> None:
+        state = self.fleet.state
+        present = {name: row for name, row in state.members.rows.items() if not row.held}
+        assert present.keys() == self.members.keys()
+        for name, row in present.items():
+            item = self.members[name]
+            assert (row.zone, row.created_ms, row.uid, row.labels) == (
+                item.zone,
+                item.created_ms,
+                item.uid,
+                dict(item.labels),
+            )
+            assert row.slot >= 0 or str(row.withheld) in state.holds.rows
+        if not self.small:
+            assert not state.holds.rows
+            assert not state.kept.rows
+            assert present.keys() == state.members.rows.keys()
+
+    def slots_are_dense_and_holds_account_for_all_that_is_kept(self) -> None:
+        state = self.fleet.state
+        slots = [row.slot for row in state.members.rows.values() if row.slot >= 0]
+        parts = [(name, part) for name, kept in state.kept.rows.items() for part in kept.parts]
+        slots += [part.slot for _, part in parts]
+        assert len(set(slots)) == len(slots)
+        assert all(slot < len(state.roster.names) <= 2 * len(NAMES) * 40 for slot in slots)
+        keeping: dict[int, set[str]] = {}
+        for name, part in parts:
+            keeping.setdefault(part.hold, set()).add(name)
+        for name, row in state.members.rows.items():
+            if row.withheld >= 0:
+                keeping.setdefault(row.withheld, set()).add(name)
+            assert row.held == (name not in self.members)
+        holds = {hold.id: hold.nodes for hold in state.holds.rows.values() if hold.subject == "members"}
+        assert holds == {hold: len(names) for hold, names in keeping.items()}
+
+
+def universe() -> list[Address]:
+    return [*(IPv4Address(BASE4 + i) for i in range(11)), *(IPv6Address(BASE6 + i) for i in range(6))]
+
+
+def verdicts(state: FleetState) -> Iterator[tuple[tuple[str, Address], set[Probe]]]:
+    for zone in ZONES:
+        device = expected_table(state, zone)
+        for address in universe():
+            yield (zone, address), {probe for probe in PROBES if is_allowed(device, address, probe)}
+
+
+FleetMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestFleet = FleetMachine.TestCase

@@ -1,0 +1,237 @@
+"""Membership in fleet: marks, incarnations, conflicts, dense slots, what is handed down, freezes."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+import pytest
+
+from eventstore.log import partition_of
+from projections.fleet import caused
+from projections.fleet_state import MAX_HANDED
+from projections.tables import table
+from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, ZoneDescribed, ZoneLimited
+from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
+
+
+def zone_on(partition: int) -> str:
+    return next(z for z in (f"z{i}" for i in range(99)) if partition_of(z.encode(), PARTITIONS) == partition)
+
+
+def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
+    fleet = Fleet()
+    first = membership(1, 0, 5, [Item("a", address="10.0.0.1")])
+    assert fleet.apply(first).code == "done"
+    assert fleet.state.marks == {1: 5}
+    rows = saved_bytes(fleet.state)
+    again = fleet.apply(first)
+    assert (again.code, again.reason) == ("refused", "from_offset: 0 must be the mark of partition 1, which is 5")
+    assert fleet.apply(membership(1, 6, 9, [Item("b")])).code == "refused"
+    assert saved_bytes(fleet.state) == rows
+    assert fleet.apply(membership(2, 0, 1, [Item("b")])).code == "done"
+    assert fleet.apply(membership(1, 5, 9, [])).code == "done"
+    assert fleet.state.marks == {1: 9, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"cause_partition": 4}, "cause_partition: 4 must be one of the 4 partitions"),
+        ({"cause_partition": -1}, "cause_partition: -1 must be one of"),
+        ({"to_offset": 0}, "to_offset: 0 must be after from_offset"),
+        ({"names": ["a", "a"]}, "names: 2 items name 1 nodes"),
+        ({"names": [f"n{i}" for i in range(2001)]}, "names: 2001 items are more than the 2000 allowed"),
+        ({"zones": []}, "zones: 0 entries for 2 names"),
+        ({"states": [0, 0, 0]}, "states: 3 entries for 2 names"),
+        ({"states": [4]}, "states: 4 to 4 must be from 0 to 3"),
+        ({"uids": ["u", "u", "u"]}, "uids: 3 entries for 2 names"),
+        ({"addresses4": b"123"}, "addresses4: 3 bytes for 2 names"),
+        ({"addresses6": bytes(16)}, "addresses6: 16 bytes for 2 names"),
+        ({"label_index": [1]}, "label_index: 1 must be the number of one of the 1 label sets"),
+        ({"label_index": [-1]}, "label_index: -1 must be the number of one of the 1 label sets"),
+        ({"label_sets": [{}, {}], "label_index": []}, "label_index: 0 entries for 2 label sets"),
+    ],
+)
+def test_a_malformed_record_is_refused_whole_and_moves_no_mark(changes: dict[str, object], fault: str) -> None:
+    fleet = Fleet()
+    fields = {
+        "envelope": envelope("forwarder/a"),
+        "cause_partition": 0,
+        "from_offset": 0,
+        "to_offset": 1,
+        "earliest_ms": 1,
+        "zones": ["z0"],
+        "names": ["a", "b"],
+        "states": [0],
+        "created_ms": [],
+        "uids": [],
+        "addresses4": b"",
+        "addresses6": b"",
+        "label_sets": [{}],
+        "label_index": [],
+    }
+    rows = saved_bytes(fleet.state)
+    outcome = fleet.apply(MembershipChanged(**{**fields, **changes}))  # type: ignore[arg-type]
+    assert outcome.code == "refused"
+    assert fault in outcome.reason
+    assert saved_bytes(fleet.state) == rows
+    assert fleet.apply(MembershipChanged(**fields)).code == "done"  # type: ignore[arg-type]
+
+
+def test_slots_are_dense_and_the_lowest_free_one_goes_first() -> None:
+    fleet = Fleet()
+    fleet.change(*(Item(f"n{i}") for i in range(5)))
+    fleet.leave("n3", "n1")
+    fleet.change(Item("a"), Item("b"), Item("c"))
+    slots = {name: row.slot for name, row in fleet.state.members.rows.items()}
+    assert slots == {"n0": 0, "n2": 2, "n4": 4, "a": 1, "b": 3, "c": 5}
+
+
+def test_an_address_is_there_until_its_last_holder_leaves_and_conflicts_are_reported() -> None:
+    fleet = Fleet()
+    shared = "10.0.0.7"
+    fleet.change(*(Item(name, address=shared) for name in ("c", "a", "b")), Item("lone", address="10.0.0.8"))
+    assert fleet.state.conflicts() == [(int(IPv4Address(shared)), ("a", "b", "c"))]
+    fleet.leave("a")
+    assert fleet.state.conflicts() == [(int(IPv4Address(shared)), ("b", "c"))]
+    fleet.leave("b")
+    assert fleet.state.conflicts() == []
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
+    version = table(fleet.state, "z0").version
+    fleet.leave("c")
+    assert table(fleet.state, "z0").version > version
+
+
+def test_the_newest_incarnation_wins_and_the_other_zone_is_told() -> None:
+    fleet = Fleet()
+    here, there = zone_on(0), zone_on(1)
+    fleet.change(Item("n", here, "10.0.0.1", created_ms=5, uid="x"))
+    fleet.change(Item("n", there, "10.0.0.2", created_ms=6, uid="w"))
+    assert fleet.state.members.rows["n"].zone == there
+    told = caused(fleet.state, 0, 0)
+    assert isinstance(told, NodesSuperseded)
+    assert (told.from_offset, told.to_offset) == (0, fleet.offset)
+    assert (told.zones, told.names, told.created_ms, told.uids) == ([here], ["n"], [5], ["x"])
+    assert caused(fleet.state, 0, told.to_offset) is None
+    assert caused(fleet.state, 1, 0) is None
+    fleet.change(Item("n", here, "10.0.0.1", state=3, created_ms=5, uid="x"))
+    assert fleet.state.members.rows["n"].zone == there
+
+
+def test_an_older_incarnation_is_sent_back_and_changes_nothing() -> None:
+    fleet = Fleet()
+    here, there = zone_on(0), zone_on(1)
+    fleet.change(Item("n", here, "10.0.0.1", created_ms=6))
+    fleet.change(Item("n", there, "10.0.0.2", created_ms=5), Item("m", there, created_ms=5))
+    assert fleet.state.members.rows["n"].zone == here
+    assert fleet.state.members.rows["m"].zone == there
+    told = caused(fleet.state, 1, 3)
+    assert isinstance(told, NodesSuperseded)
+    assert (told.from_offset, told.zones, told.names, told.created_ms) == (3, [there], ["n"], [5])
+
+
+def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> None:
+    fleet = Fleet()
+    here, there = zone_on(0), zone_on(1)
+    fleet.change(Item("n", here))
+    fleet.change(Item("n", there))
+    fleet.change(Item("n", here, state=1))
+    assert fleet.state.members.rows["n"].zone == there
+
+
+def test_a_leave_of_an_older_incarnation_or_of_a_stranger_does_nothing() -> None:
+    fleet = Fleet()
+    fleet.change(Item("n", created_ms=9, address="10.0.0.1"))
+    rows = {key: row for key, row in saved_bytes(fleet.state).items() if key not in ("marks", "zones")}
+    fleet.change(Item("n", created_ms=8, state=1), Item("stranger", state=1))
+    fleet.change(Item("n", zone="z1", created_ms=9, state=2))
+    assert {key: row for key, row in saved_bytes(fleet.state).items() if key not in ("marks", "zones")} == rows
+    fleet.change(Item("n", created_ms=0, uid="", state=1))
+    assert "n" not in fleet.state.members.rows
+
+
+def test_limits_go_down_to_the_zone_once_per_change() -> None:
+    fleet = Fleet()
+    zone = zone_on(2)
+    fleet.limit(zone, 4, -1)
+    fleet.limit(zone, 4, -1)
+    fleet.limit(zone, -1, 9)
+    first = caused(fleet.state, 2, 0)
+    assert isinstance(first, ZoneLimited)
+    assert (first.zone, first.parallel_installs, first.unavailable_nodes) == (zone, 4, 0)
+    second = caused(fleet.state, 2, first.to_offset)
+    assert isinstance(second, ZoneLimited)
+    assert (second.from_offset, second.parallel_installs, second.unavailable_nodes) == (first.to_offset, 4, 9)
+    assert caused(fleet.state, 2, second.to_offset) is None
+    fleet.state = fleet.reload()
+    assert caused(fleet.state, 2, first.to_offset) == second
+
+
+def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
+    fleet = Fleet()
+    zone = zone_on(2)
+    for i in range(MAX_HANDED + 3):
+        fleet.limit(zone, i + 1, -1)
+    oldest = caused(fleet.state, 2, 0)
+    assert isinstance(oldest, ZoneLimited)
+    assert oldest.parallel_installs == 4
+    assert len(fleet.state.handed.rows) == MAX_HANDED
+
+
+@pytest.mark.parametrize(
+    ("event", "fault"),
+    [
+        (ZoneDescribed(envelope("ann"), "a b", True, {}, -1, -1), "zone: 'a b' must be"),
+        (ZoneDescribed(envelope("ann"), "z", True, {"a b": ""}, -1, -1), "labels key: 'a b' must be"),
+        (ZoneDescribed(envelope("ann"), "z", False, {}, -2, -1), "parallel_installs: -2 must be from -1"),
+        (ZoneDescribed(envelope("ann"), "z", False, {}, -1, 2_000_000), "unavailable_nodes: 2000000 must be from -1"),
+        (Frozen(envelope("ann"), "a b"), "zone: 'a b' must be"),
+        (Thawed(envelope("ann"), "z"), "zone: 'z' must be frozen to be thawed"),
+        (Thawed(envelope("ann"), ""), "zone: all zones together must be frozen to be thawed"),
+    ],
+)
+def test_wrong_zone_commands_are_refused(event: ZoneDescribed | Frozen | Thawed, fault: str) -> None:
+    fleet = Fleet()
+    rows = saved_bytes(fleet.state)
+    outcome = fleet.apply(event)
+    assert outcome.code == "refused"
+    assert fault in outcome.reason
+    assert saved_bytes(fleet.state) == rows
+
+
+def test_a_freeze_is_of_a_zone_or_of_all() -> None:
+    fleet = Fleet()
+    fleet.apply(Frozen(envelope("ann"), "z1"))
+    assert (fleet.state.is_frozen("z1"), fleet.state.is_frozen("z2")) == (True, False)
+    fleet.apply(Frozen(envelope("ann"), ""))
+    assert fleet.state.is_frozen("z2")
+    assert "thaws with them" in fleet.apply(Thawed(envelope("ann"), "z2")).reason
+    assert fleet.apply(Thawed(envelope("ann"), "z1")).code == "done"
+    assert fleet.state.is_frozen("z1")
+    assert fleet.apply(Thawed(envelope("ann"), "")).code == "done"
+    assert not fleet.state.is_frozen("z1")
+
+
+def test_columns_of_one_value_stand_for_every_item() -> None:
+    fleet = Fleet()
+    names = [f"n{i}" for i in range(3)]
+    fours = b"".join(int(IPv4Address(f"10.0.0.{i}")).to_bytes(4, "big") for i in (1, 0, 3))
+    event = MembershipChanged(
+        envelope("f"), 0, 0, 1, 1, ["z0"], names, [0], [7], ["u"], fours.replace(b"\x0a\0\0\0", bytes(4)), b"", [], []
+    )
+    assert fleet.apply(event).code == "done"
+    rows = fleet.state.members.rows
+    assert {(row.zone, row.created_ms, row.uid) for row in rows.values()} == {("z0", 7, "u")}
+    assert [rows[name].address4 for name in names] == [0x0A000001, 0, 0x0A000003]
+    assert rows["n0"].labels == {}
+
+
+def test_labels_are_shared_between_members_and_across_restarts() -> None:
+    fleet = Fleet()
+    fleet.change(Item("a", labels={"x": "1", "y": "2"}), Item("b", labels={"y": "2", "x": "1"}))
+    fleet.change(Item("c", labels={"y": "2", "x": "1"}))
+    for _ in range(2):
+        rows = fleet.state.members.rows
+        assert rows["a"].labels is rows["b"].labels is rows["c"].labels
+        assert list(rows["a"].labels) == ["x", "y"]
+        fleet.state = fleet.reload()

@@ -1,0 +1,142 @@
+"""Policies: what may stand in one, how ties go, and how traffic falls into classes."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.lists import Plan, id_of, list_of, turned
+from projections.policies import BUILT_IN, Policy, fault_of, matches, policy_of
+from projections.rules import Rule
+from projections.traffic import Traffic, allowed
+from schemas.events import PolicySet
+from tests.support.fleet import Fleet, envelope, is_allowed, probes
+
+
+def said(**changes: object) -> PolicySet:
+    fields = {"priority": 0, "action": "allow", "protocol": "any", "ports": [], "sources": {}, "zones": {}}
+    return PolicySet(envelope("ann"), **{"name": "p", **fields, **changes})  # type: ignore[arg-type]
+
+
+def policy(name: str, priority: int = 0, action: str = "allow", **selectors: dict[str, str]) -> Policy:
+    sources, zones = selectors.get("sources", {}), selectors.get("zones", {})
+    return Policy(name, priority, action, "any", (), sources, zones, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"name": "a b"}, "name: 'a b' must be 1 to 63"),
+        ({"action": "deny"}, "action: 'deny' must be allow or drop"),
+        ({"protocol": "sctp"}, "protocol: 'sctp' must be any, tcp, udp or icmp"),
+        ({"priority": 1_000_001}, "priority: 1000001 must be from"),
+        ({"ports": [80, 80]}, "ports: 2 port numbers need protocol tcp or udp, not 'any'"),
+        ({"protocol": "icmp", "ports": [0, 1]}, "not 'icmp'"),
+        ({"protocol": "tcp", "ports": [80]}, "ports: 1 port numbers must be at most 64 pairs"),
+        ({"protocol": "tcp", "ports": [90, 80]}, "ports: 90-80 must be FIRST-LAST"),
+        ({"protocol": "udp", "ports": [0, 65_536]}, "ports: 0-65536 must be FIRST-LAST"),
+        ({"protocol": "tcp", "ports": [1, 1] * 65}, "ports: 130 port numbers must be at most 64 pairs"),
+        ({"sources": {"a b": "1"}}, "sources key: 'a b' must be"),
+        ({"zones": {"k": "x\ny"}}, "zones[k]: 'x\\ny' must be at most"),
+    ],
+)
+def test_a_wrong_policy_is_refused_in_one_sentence_and_changes_nothing(changes: dict[str, object], fault: str) -> None:
+    found = fault_of(said(**changes))
+    assert found is not None
+    assert fault in found
+    fleet = Fleet()
+    outcome = fleet.apply(said(**changes))
+    assert (outcome.code, outcome.reason) == ("refused", found)
+    assert list(fleet.state.policies.rows) == ["default"]
+
+
+def test_ports_are_put_in_order_and_joined() -> None:
+    ports = policy_of(said(protocol="tcp", ports=[443, 443, 80, 90, 91, 95, 85, 92]), 1).ports
+    assert ports == (80, 95, 443, 443)
+
+
+def test_an_empty_selector_matches_everything_and_a_conjunction_needs_every_label() -> None:
+    assert matches({}, {})
+    assert matches({}, {"a": "1"})
+    assert matches({"a": "1", "b": "2"}, {"a": "1", "b": "2", "c": "3"})
+    assert not matches({"a": "1", "b": "2"}, {"a": "1"})
+    assert not matches({"a": "1"}, {"a": "2"})
+
+
+def test_a_list_goes_by_priority_then_drop_before_allow() -> None:
+    found = list_of([BUILT_IN, policy("x", 1), policy("y", 1, "drop"), policy("z", 2)], {})
+    assert [(key.rule.priority, key.rule.action) for key in found] == [
+        (2, "allow"),
+        (1, "drop"),
+        (1, "allow"),
+        (BUILT_IN.priority, "allow"),
+    ]
+
+
+def test_policies_with_one_rule_make_one_set_of_all_their_sources() -> None:
+    both = [policy("x", sources={"a": "1"}), policy("y", sources={"b": "1"})]
+    (one,) = list_of(both, {})
+    assert one.sources == ((("a", "1"),), (("b", "1"),))
+    (everyone,) = list_of([*both, policy("z")], {})
+    assert everyone.sources == ((),)
+
+
+def test_lists_are_known_by_what_they_say() -> None:
+    assert id_of(list_of([policy("x")], {})) == id_of(list_of([policy("another name", zones={"t": "1"})], {"t": "1"}))
+    assert id_of(list_of([policy("x")], {})) != id_of(list_of([policy("x", 1)], {}))
+
+
+def test_the_built_in_default_can_be_replaced_and_comes_back() -> None:
+    fleet = Fleet()
+    assert fleet.policy("default", priority=3, action="drop").code == "done"
+    assert fleet.state.policies.rows["default"].action == "drop"
+    assert fleet.delete_policy("default").code == "done"
+    back = fleet.state.policies.rows["default"]
+    assert (back.says(), back.version) == (BUILT_IN.says(), fleet.offset)
+    assert fleet.delete_policy("default").code == "done"
+    assert fleet.delete_policy("p").reason == "name: 'p' must be the name of a policy"
+
+
+ranges = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=3)
+rules = st.builds(
+    lambda priority, action, protocol, found: Rule(
+        priority,
+        action,
+        protocol,
+        tuple(port for first, more in found for port in (first, first + more)) if protocol in ("tcp", "udp") else (),
+    ),
+    st.integers(0, 2),
+    st.sampled_from(("allow", "drop")),
+    st.sampled_from(("any", "tcp", "udp", "icmp")),
+    ranges,
+)
+
+
+@given(st.lists(rules, max_size=5, unique=True), st.lists(rules, max_size=5, unique=True))
+def test_classes_of_traffic_tell_exactly_whether_anything_is_lost(old: list[Rule], new: list[Rule]) -> None:
+    """A source that every rule holds: masks against asking about one port after the other."""
+    traffic = Traffic([*old, *new])
+
+    def mask(found: list[Rule]) -> int:
+        ordered = sorted(found, key=lambda rule: (-rule.priority, rule.action == "allow"))
+        return allowed((rule.action == "allow", traffic.masks[rule]) for rule in ordered)
+
+    address, everything = IPv4Address("10.0.0.1"), IPv4Network("0.0.0.0/0")
+    lost = any(
+        is_allowed({rule: {everything} for rule in old}, address, probe)
+        and not is_allowed({rule: {everything} for rule in new}, address, probe)
+        for probe in probes([*old, *new])
+    )
+    assert bool(mask(old) & ~mask(new)) == lost
+
+
+def test_what_turns_is_counted_per_move_between_lists() -> None:
+    old = Plan([BUILT_IN], [])
+    new = Plan([BUILT_IN, policy("drop-a", action="drop", sources={"a": "1"})], [])
+    labels = ({"a": "1"}, {"a": "2"})
+    held = {(old.bits_of(found), new.bits_of(found)): count for found, count in zip(labels, (30, 4), strict=True)}
+    assert turned(old, new, [(0, 0)], held) == {(0, 0): 30}
+    assert turned(old, old, [(0, 0)], held) == {}

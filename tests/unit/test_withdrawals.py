@@ -1,0 +1,319 @@
+"""Withdrawal budgets: everything that turns allow into deny meets them, whatever caused it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eventstore.fold import Outcome
+from projections.tables import table
+from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Window, merged
+from schemas.events import HoldApproved
+from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
+
+MANY = 150
+"""More than the inferred budget's 100, less than the stated one's 1,000."""
+
+
+def node(i: int, **changes: object) -> Item:
+    labels = {"side": "left" if i % 2 else "right"}
+    found = Item(f"n{i}", "z0", f"10.0.{i // 250}.{i % 250 + 1}", labels=labels)
+    return found._replace(**changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet()
+    made.change(*(node(i) for i in range(2 * MANY)))
+    return made
+
+
+def content(fleet: Fleet) -> object:
+    """What zone z0 has: the table, which must be what the rows say, with its version."""
+    found = table(fleet.state, "z0")
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
+    return found.version, found.digest
+
+
+def names(first: int, end: int) -> list[str]:
+    return [f"n{i}" for i in range(first, end)]
+
+
+def vanish(fleet: Fleet) -> Outcome:
+    return fleet.leave(*names(0, MANY), state=2)
+
+
+def drop_policy(fleet: Fleet) -> Outcome:
+    return fleet.policy("no", action="drop", sources={"side": "left"})
+
+
+def drop_everything(fleet: Fleet) -> Outcome:
+    return fleet.policy("no", action="drop", sources={})
+
+
+def drop_one_port(fleet: Fleet) -> Outcome:
+    return fleet.policy("no", action="drop", protocol="tcp", ports=(22, 22))
+
+
+def narrow_the_default(fleet: Fleet) -> Outcome:
+    return fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
+
+
+def default_for_other_zones(fleet: Fleet) -> Outcome:
+    return fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"})
+
+
+def relabel_nodes(fleet: Fleet) -> Outcome:
+    fleet.policy("no", action="drop", sources={"side": "down"})
+    return fleet.change(*(node(i, labels={"side": "down"}) for i in range(MANY)))
+
+
+def change_addresses(fleet: Fleet) -> Outcome:
+    return fleet.change(*(node(i, address=f"10.1.0.{i + 1}") for i in range(MANY)))
+
+
+def relabel_the_zone(fleet: Fleet) -> Outcome:
+    fleet.policy("no", action="drop", zones={"tier": "none"})
+    return fleet.describe("z0", {"tier": "none"})
+
+
+def take_the_addresses_of_others(fleet: Fleet) -> Outcome:
+    """Newcomers with addresses that are in use and labels that a drop policy matches."""
+    fleet.policy("no", action="drop", sources={"side": "evil"})
+    return fleet.change(*(node(i, name=f"evil{i}", labels={"side": "evil"}) for i in range(MANY)))
+
+
+WITHDRAWALS = [
+    vanish,
+    drop_policy,
+    drop_everything,
+    drop_one_port,
+    narrow_the_default,
+    default_for_other_zones,
+    relabel_nodes,
+    relabel_the_zone,
+    take_the_addresses_of_others,
+]
+
+
+@pytest.mark.parametrize("withdraw", WITHDRAWALS)
+def test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve(
+    fleet: Fleet, withdraw: Callable[[Fleet], Outcome]
+) -> None:
+    before = actual_table(fleet.state, "z0")
+    outcome = withdraw(fleet)
+    assert outcome.code == "held"
+    assert actual_table(fleet.state, "z0") == before
+    assert expected_table(fleet.state, "z0") == before
+    hold = fleet.state.holds.rows[str(outcome.hold)]
+    assert hold.addresses >= MANY
+    assert hold.zones == ("z0",)
+
+    first = fleet.approve(hold.id, "bob")
+    assert (first.code, first.reason) == ("done", f"hold {hold.id} has 1 of 2 approvals")
+    assert fleet.approve(hold.id, "bob").reason == f"hold {hold.id} has 1 of 2 approvals"
+    assert actual_table(fleet.state, "z0") == before
+    assert fleet.approve(hold.id, "cid").code == "done"
+    assert fleet.state.holds.rows == {}
+    assert fleet.state.kept.rows == {}
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0") != before
+
+
+def test_new_addresses_are_reachable_at_once_while_the_old_ones_wait(fleet: Fleet) -> None:
+    version, _ = table(fleet.state, "z0")[:2]
+    outcome = change_addresses(fleet)
+    assert outcome.code == "held"
+    reachable = {str(net) for found in expected_table(fleet.state, "z0").values() for net in found}
+    assert "10.1.0.1/32" in reachable
+    old = fleet.state.parts("n0")
+    assert [part.hold for part in old] == [outcome.hold]
+    assert table(fleet.state, "z0").version > version
+    content(fleet)
+
+
+@pytest.mark.parametrize("state", [2, 3])
+def test_a_record_is_held_whole_and_one_within_budget_passes_whole(fleet: Fleet, state: int) -> None:
+    assert fleet.leave(*names(0, 60), state=state).code == "done"
+    outcome = fleet.leave(*names(60, 101), state=state)
+    assert outcome.code == "held"
+    assert fleet.state.holds.rows[str(outcome.hold)].nodes == 41
+    assert fleet.leave(*names(101, 141), state=state).code == "done"
+    assert len(fleet.state.members.rows) == 2 * MANY - 100
+
+
+def test_stated_leaves_have_a_budget_of_their_own(fleet: Fleet) -> None:
+    assert fleet.leave(*names(0, 100), state=2).code == "done"
+    assert fleet.leave(*names(100, 250)).code == "done"
+    fleet.budget("stated", 0, 10)
+    outcome = fleet.leave(*names(250, 252))
+    assert outcome.code == "held"
+    assert fleet.state.holds.rows[str(outcome.hold)].kind == "stated"
+    assert fleet.state.members.rows["n250"].held
+
+
+def test_one_record_with_both_kinds_holds_only_what_is_over(fleet: Fleet) -> None:
+    rows = fleet.state.members.rows
+    stated = [Item(n, rows[n].zone, state=1) for n in names(0, 5)]
+    inferred = [Item(n, rows[n].zone, state=2) for n in names(5, 5 + MANY)]
+    outcome = fleet.change(*stated, *inferred)
+    assert outcome.code == "held"
+    assert fleet.state.holds.rows[str(outcome.hold)].nodes == MANY
+    assert "n0" not in rows
+    assert rows["n5"].held
+
+
+def test_a_share_of_a_large_table_may_go() -> None:
+    fleet = Fleet()
+    for i in range(0, 12_000, 1000):
+        fleet.change(*(Item(f"n{k}", "z0", f"10.0.{k // 250}.{k % 250 + 1}") for k in range(i, i + 1000)))
+    assert fleet.leave(*names(0, 121), state=2).code == "held"
+    assert fleet.leave(*names(121, 241), state=2).code == "done"
+
+
+def test_the_budget_comes_back_after_the_window(fleet: Fleet) -> None:
+    assert fleet.leave(*names(0, 100), state=2).code == "done"
+    fleet.now_ms += WINDOW_MS - 1
+    assert fleet.leave("n100", state=2).code == "held"
+    fleet.now_ms += BUCKET_MS + 1
+    assert fleet.leave(*names(101, 200), state=2).code == "done"
+
+
+def test_moving_to_another_list_does_not_refill_a_budget(fleet: Fleet) -> None:
+    assert fleet.leave(*names(0, 90), state=2).code == "done"
+    assert fleet.policy("harmless", action="allow", priority=7).code == "done"
+    assert fleet.leave(*names(90, 110), state=2).code == "held"
+    assert fleet.describe("z0", {"t": "1"}).code == "done"
+    assert fleet.policy("only-t", zones={"t": "1"}).code == "done"
+    assert fleet.leave(*names(110, 130), state=2).code == "held"
+
+
+def test_an_address_that_another_node_holds_or_another_policy_allows_is_not_lost(fleet: Fleet) -> None:
+    fleet.change(*(node(i, name=f"twin{i}") for i in range(MANY)))
+    assert fleet.leave(*names(0, MANY), state=2).code == "done"
+    fleet.policy("twice", priority=1)
+    assert fleet.delete_policy("twice").code == "done"
+    assert fleet.policy("twice", priority=1, sources={"side": "nobody"}).code == "done"
+
+
+def test_a_new_allow_or_a_wider_one_never_waits(fleet: Fleet) -> None:
+    assert fleet.policy("more", priority=9, protocol="tcp", ports=(1, 9)).code == "done"
+    assert fleet.policy("more", priority=9, protocol="tcp").code == "done"
+
+
+def test_a_drop_that_nothing_reaches_takes_nothing_away(fleet: Fleet) -> None:
+    fleet.policy("first", priority=9)
+    assert fleet.policy("no", action="drop").code == "done"
+
+
+def test_a_node_that_comes_back_ends_its_hold(fleet: Fleet) -> None:
+    outcome = vanish(fleet)
+    before = content(fleet)
+    hash_of_all = fleet.state.holds.rows[str(outcome.hold)].hash
+    fleet.approve(outcome.hold, "bob")
+    fleet.change(*(node(i, created_ms=2) for i in range(MANY - 1)))
+    hold = fleet.state.holds.rows[str(outcome.hold)]
+    assert (hold.nodes, hold.approvals) == (1, ("bob",))
+    assert hold.hash != hash_of_all
+    fleet.change(node(MANY - 1, created_ms=2))
+    assert fleet.state.holds.rows == {}
+    assert content(fleet) == before
+
+
+def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
+    outcome = vanish(fleet)
+    fleet.change(node(0, created_ms=2))
+    row = fleet.state.holds.rows[str(outcome.hold)]
+    fleet.change(node(1, created_ms=2))
+    refusal = fleet.apply(HoldApproved(envelope("bob"), outcome.hold, row.hash))
+    assert refusal.code == "refused"
+    assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be that of the hold now")
+    assert fleet.approve(999, "bob").reason == "hold: 999 is not a hold that is open"
+
+
+def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
+    outcome = drop_everything(fleet)
+    refusal = fleet.approve(outcome.hold, "ann")
+    assert (refusal.code, refusal.reason) == (
+        "refused",
+        "principal: 'ann' asked for this change, so others must approve it",
+    )
+
+
+def test_a_rejected_edit_is_gone_and_a_rejected_leave_stays_kept(fleet: Fleet) -> None:
+    before = content(fleet)
+    edit, leave = drop_everything(fleet), vanish(fleet)
+    assert fleet.reject(edit.hold).code == "done"
+    assert "no" not in fleet.state.policies.rows
+    fleet.approve(leave.hold, "bob")
+    assert fleet.reject(leave.hold, "eve").code == "done"
+    hold = fleet.state.holds.rows[str(leave.hold)]
+    assert (hold.approvals, hold.rejected_by) == ((), "eve")
+    assert content(fleet) == before
+    fleet.approve(leave.hold, "bob")
+    fleet.approve(leave.hold, "cid")
+    assert content(fleet) != before
+    assert fleet.reject(77).reason == "hold: 77 is not a hold that is open"
+
+
+def test_a_newer_edit_takes_the_place_of_one_that_waits(fleet: Fleet) -> None:
+    first = drop_everything(fleet)
+    second = drop_policy(fleet)
+    assert list(fleet.state.holds.rows) == [str(second.hold)] != [str(first.hold)]
+    assert fleet.policy("no", action="drop", sources={"side": "nobody"}).code == "done"
+    assert fleet.state.holds.rows == {}
+    third = drop_everything(fleet)
+    assert fleet.policy("no", action="drop", sources={"side": "nobody"}).code == "done"
+    assert str(third.hold) not in fleet.state.holds.rows
+
+
+def test_deleting_a_policy_that_only_waits_takes_it_back(fleet: Fleet) -> None:
+    drop_everything(fleet)
+    assert fleet.delete_policy("no").code == "done"
+    assert fleet.state.holds.rows == {}
+
+
+def test_deleting_an_allow_meets_the_budget_too(fleet: Fleet) -> None:
+    fleet.policy("all", priority=1)
+    fleet.budget("inferred", 1000, 0)
+    assert fleet.policy("default", priority=-5, sources={"side": "nobody"}).code == "done"
+    fleet.budget("inferred", 10, 100)
+    outcome = fleet.delete_policy("all")
+    assert outcome.code == "held"
+    fleet.approve(outcome.hold, "bob")
+    fleet.approve(outcome.hold, "cid")
+    assert actual_table(fleet.state, "z0") == {}
+
+
+def test_limits_of_a_zone_take_effect_while_its_labels_wait(fleet: Fleet) -> None:
+    outcome = relabel_the_zone(fleet)
+    assert outcome.code == "held"
+    fleet.limit("z0", 7, -1)
+    info = fleet.state.zones.rows["z0"]
+    assert (info.parallel_installs, info.labels) == (7, {})
+    fleet.approve(outcome.hold, "bob")
+    fleet.approve(outcome.hold, "cid")
+    assert fleet.state.zones.rows["z0"].labels == {"tier": "none"}
+
+
+@pytest.mark.parametrize(
+    ("event", "fault"),
+    [
+        (("other", 1, 1), "kind: 'other' must be inferred or stated"),
+        (("stated", 1001, 1), "permille: 1001 must be from 0 to 1000"),
+        (("stated", 1, -1), "at_least: -1 must be 0 or more"),
+    ],
+)
+def test_a_wrong_budget_is_refused(event: tuple[str, int, int], fault: str) -> None:
+    assert Fleet().budget(*event).reason == fault
+
+
+def test_windows_merge_by_the_larger_count_and_forget() -> None:
+    old = Window(()).charged(5, 3).charged(BUCKET_MS - 1, 4).charged(BUCKET_MS, 1)
+    assert old.buckets == ((0, 7), (BUCKET_MS, 1))
+    both = merged([old, Window(((0, 2), (BUCKET_MS, 5)))], BUCKET_MS)
+    assert both.buckets == ((0, 7), (BUCKET_MS, 5))
+    assert both.spent(WINDOW_MS + BUCKET_MS) == 5
+    assert both.charged(WINDOW_MS + BUCKET_MS, 1).buckets[0] == (BUCKET_MS, 5)
+    assert Budget("stated", 100, 5).limit(30) == 5
+    assert Budget("stated", 100, 5).limit(70) == 7
