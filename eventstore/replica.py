@@ -185,16 +185,17 @@ class Replica:
                 logger.warning("opening the log again after an outage: %s", error)
                 await backoff.wait()
         self.log_id, self.generation = origin.log_id, origin.generation
+        stale = []
         for partition in self._folded:
             folded = await restored(self._empty(partition), self._store)
             if folded is None:
-                self._store.forget(partition)
+                stale.append(partition)
                 folded = self._empty(partition)
             if partition.topic not in DECIDING_TOPICS:  # what expired meanwhile is not missed
                 folded.position = max(folded.position, begins[partition])
             self._folded[partition] = folded
         now_s = asyncio.get_running_loop().time()
-        self._saver = Saver(self._store, self._pace, now_s)
+        self._saver = Saver(self._store, self._pace, now_s, stale)
         self._progress = Progress(self._all_positions(), self._ends, now_s)
         self._see_progress()
 

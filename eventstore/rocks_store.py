@@ -85,8 +85,9 @@ class RocksStore(RocksSaved):
             self._db.write(batch)
 
     def checkpoint(self) -> None:
-        target = self._checkpoints / f"{max((head.time_ms for head in self.heads()), default=0):015d}"
-        if target.exists():
+        newest_ms = max((head.time_ms for head in self.heads()), default=0)
+        target = self._checkpoints / f"{newest_ms:015d}"
+        if newest_ms == 0 or target.exists():
             return
         with _save_errors():
             self._checkpoints.mkdir(exist_ok=True)

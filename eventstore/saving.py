@@ -18,6 +18,7 @@ import msgspec
 from eventstore.errors import LogMismatch
 from eventstore.hashes import MODULUS, row_hash
 from eventstore.ledger import Entry
+from eventstore.log import Partition
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
 from eventstore.snapshots import EncodedRow, Head, SaveBatch, Saved, SaveFailed, Store, reduced
@@ -35,13 +36,17 @@ logger = logging.getLogger(__name__)
 
 
 class Saver:
-    """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else."""
+    """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else.
 
-    def __init__(self, store: Store, pace: Pace, now_s: float) -> None:
+    What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
+    """
+
+    def __init__(self, store: Store, pace: Pace, now_s: float, stale: Iterable[Partition] = ()) -> None:
         self.failures = 0
         self.next_s = now_s + pace.save_every_s
         self._checkpoint_s = now_s + pace.checkpoint_s
         self._failing = False
+        self._stale = set(stale)
         self._store = store
         self._pace = pace
 
@@ -64,6 +69,9 @@ class Saver:
     async def _save(self, folded: FoldedPartition) -> None:
         if not folded.halted:
             with self._failures():
+                if folded.partition in self._stale:
+                    self._store.forget(folded.partition)
+                    self._stale.discard(folded.partition)
                 await save(folded, self._store)
 
     @contextmanager

@@ -101,6 +101,14 @@ def test_ids_far_ahead_are_refused_and_do_not_lift_the_floor() -> None:
     assert ledger.floor == ""
 
 
+def test_ids_somewhat_ahead_are_remembered_until_their_own_time_is_past() -> None:
+    ledger, ahead = Ledger(), command(T0 + KEEP_MS - 5_000)
+    assert "ahead" in refusal(take(ledger, ahead, at(T0)))
+    now = T0 + KEEP_MS + 65_000
+    assert take(ledger, command(T0 + KEEP_MS - 10_000), at(now)) is None
+    assert "ahead" in refusal(take(ledger, ahead, at(now)))
+
+
 def test_too_many_ids_are_forgotten_oldest_first_and_stay_refused() -> None:
     ledger = Ledger(ids_max=100)
     said = [command(T0 + i * 1_000) for i in range(300)]

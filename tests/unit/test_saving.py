@@ -1,0 +1,297 @@
+"""Saved state: whole or not at all, the same digest however often it was saved, and never a wrong state served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore.errors import FatalError, LogMismatch
+from eventstore.log import Record
+from eventstore.pace import Pace
+from eventstore.partition import FoldedPartition
+from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
+from eventstore.saving import Saver, restored, save
+from eventstore.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
+from schemas.events import Event
+from tests.support.toy_fold import ToyFold
+from tests.support.toy_log import FLEET_0, LOG_ID, POISON, T0, Issuer, created, fact, records
+
+
+def empty(log_id: str = LOG_ID) -> FoldedPartition:
+    return FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2)}, log_id)
+
+
+def story(seed: int, length: int = 120) -> list[Record]:
+    """A log with everything in it: sets, deletes, refusals, repeats, statements, poison, a raise, jumps in time."""
+    issue = Issuer(seed)
+    items: list[Event | bytes] = []
+    for _ in range(length):
+        name = f"p{issue.rng.randrange(12)}"
+        match issue.rng.choices(["set", "delete", "fact", "poison", "again"], [8, 4, 2, 1, 4])[0]:
+            case "set":
+                items.append(issue.set(name, issue.rng.randrange(-5, 50), labels={"b": "1", "a": name}))
+            case "delete":
+                items.append(issue.delete(name))
+            case "fact":
+                items.append(fact(name, 3))
+            case "again" if items:
+                items.append(issue.rng.choice(items))
+            case _:
+                items.append(POISON)
+    items.insert(length // 2, issue.raise_version(2))
+    return stamped([created(), *items], issue)
+
+
+def stamped(items: Sequence[Event | bytes], issue: Issuer) -> list[Record]:
+    found, offset, now = [], 0, T0
+    for item in items:
+        found += [record._replace(timestamp_ms=now) for record in records([item], start=offset)]
+        offset += 1 + (issue.rng.random() < 0.1)
+        now += issue.rng.choice([0, 1, 400, -300])
+    return found
+
+
+async def whole(log: Sequence[Record]) -> FoldedPartition:
+    """Everything folded in one go, saved once."""
+    partition = empty()
+    for record in log:
+        partition.fold(record)
+    await save(partition, MemoryStore())
+    return partition
+
+
+def same(one: FoldedPartition, other: FoldedPartition) -> bool:
+    return facts(one) == facts(other)
+
+
+def facts(partition: FoldedPartition) -> tuple[object, ...]:
+    return (
+        partition.position,
+        partition.time_ms,
+        partition.version,
+        partition.running,
+        partition.quarantined,
+        partition.digest,
+        [table.rows for table in partition.state.tables],
+        partition.state.count,
+        partition.ledger.entries,
+        partition.ledger.floor,
+        (partition.first, partition.last_offset, partition.last),
+    )
+
+
+# -- the same state and digest for any saves and crashes
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120)), crashes=st.sets(st.integers(0, 120), max_size=5)
+)
+def test_any_saves_and_any_crashes_end_in_the_same_state(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, saves: set[int], crashes: set[int]
+) -> None:
+    async def run() -> None:
+        log, path = story(seed), tmp_path_factory.mktemp("state")
+        store, partition, step = RocksStore(path), empty(), 0
+        while partition.position <= log[-1].offset:
+            partition.fold(next(record for record in log if record.offset >= partition.position))
+            step += 1
+            if step in saves:
+                await save(partition, store)
+            if step in crashes:
+                store.close()
+                store = RocksStore(path)
+                partition = await restored(empty(), store) or empty()
+        await save(partition, store)
+        reopened = await restored(empty(), store)
+        store.close()
+        expected = await whole(log)
+        assert same(partition, expected)
+        assert reopened is not None
+        assert same(reopened, expected)
+
+    asyncio.run(run())
+
+
+@given(seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120), max_size=20))
+def test_the_digest_depends_on_content_and_not_on_saves(seed: int, saves: set[int]) -> None:
+    async def run() -> None:
+        log, store, partition = story(seed), MemoryStore(), empty()
+        for number, record in enumerate(log):
+            partition.fold(record)
+            if number in saves:
+                await save(partition, store)
+        await save(partition, store)
+        assert partition.digest == (await whole(log)).digest
+
+    asyncio.run(run())
+
+
+async def test_rows_that_come_and_go_leave_the_empty_digest(tmp_path: Path) -> None:
+    store, partition, issue = RocksStore(tmp_path), empty(), Issuer()
+    for record in records([created(), issue.set("a"), issue.set("b")]):
+        partition.fold(record)
+    await save(partition, store)
+    before = partition.digest
+    for record in records([issue.set("c"), issue.delete("c")], start=3):
+        partition.fold(record)
+        await save(partition, store)
+    rows = dict(store.rows(FLEET_0, "policies"))
+    assert sorted(rows) == ["a", "b"]
+    partition.state.totals.put("all", type(partition.state.total)(2, 2))
+    await save(partition, store)
+    assert partition.digest == before
+    store.close()
+
+
+# -- failures
+
+
+class FailingStore(MemoryStore):
+    """Commits fail until it is mended."""
+
+    broken = True
+
+    def batch(self, partition: object) -> SaveBatch:
+        inner = super().batch(FLEET_0)
+        commit = inner.commit
+
+        def failing(head: Head) -> None:
+            if self.broken:
+                raise SaveFailed("saved state: no space left")
+            commit(head)
+
+        inner.commit = failing  # type: ignore[method-assign]
+        return inner
+
+
+async def test_a_failed_save_loses_no_change_and_stops_nothing() -> None:
+    store, partition, log = FailingStore(), empty(), story(3)
+    saver = Saver(store, Pace(), now_s=0.0)
+    for record in log[:60]:
+        partition.fold(record)
+    await saver.save_all([partition], now_s=1.0)
+    await saver.save_all([partition], now_s=2.0)
+    assert (saver.failures, partition.saved_position) == (2, 0)
+    store.broken = False
+    for record in log[60:]:
+        partition.fold(record)
+    await saver.save_all([partition], now_s=3.0)
+    assert partition.saved_position == partition.position
+    assert partition.digest == (await whole(log)).digest
+
+
+async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
+    store, partition = RocksStore(tmp_path), empty()
+    for record in records([created(), *[fact(f"p{i}") for i in range(1_500)]]):
+        partition.fold(record)
+    saving = asyncio.ensure_future(save(partition, store))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    saving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await saving
+    assert store.head(FLEET_0) is None
+    await save(partition, store)
+    again = await restored(empty(), store)
+    assert again is not None
+    assert len(again.state.policies.rows) == 1_500
+    store.close()
+
+
+async def test_a_halted_partition_is_saved_no_more() -> None:
+    partition = empty()
+    for record in records([created(), fact("raise in evolve")]):
+        partition.fold(record)
+    saver = Saver(MemoryStore(), Pace(), now_s=0.0)
+    await saver.save_all([partition], now_s=1.0)
+    assert partition.halted
+    assert partition.saved_position == 0
+
+
+# -- what is found at the start
+
+
+async def saved_at(path: Path, log_id: str = LOG_ID) -> None:
+    store, partition = RocksStore(path), empty(log_id)
+    for record in records([created(log_id), fact("a"), fact("b")]):
+        partition.fold(record)
+    await save(partition, store)
+    store.close()
+
+
+async def test_the_state_of_another_log_is_refused(tmp_path: Path) -> None:
+    await saved_at(tmp_path, log_id="that one")
+    store = RocksStore(tmp_path)
+    with pytest.raises(LogMismatch, match=f"that one.*{LOG_ID}"):
+        await restored(empty(), store)
+    store.close()
+
+
+def every_row(store: RocksStore) -> list[tuple[bytes, bytes]]:
+    return cast("list[tuple[bytes, bytes]]", list(store._db.items()))
+
+
+async def test_rows_that_do_not_match_their_digest_are_not_served(tmp_path: Path) -> None:
+    await saved_at(tmp_path)
+    store = RocksStore(tmp_path)
+    [(key, row)] = [(key, row) for key, row in every_row(store) if key.endswith(b"policies\0a")]
+    store._db[key] = row.replace(b"\x01", b"\x02")
+    assert await restored(empty(), store) is None
+    store._db[key] = b"\xc1 not msgpack"
+    assert await restored(empty(), store) is None
+    store.forget(FLEET_0)
+    assert every_row(store) == [(b"owner", b"")]
+    store.close()
+
+
+async def test_one_process_and_one_owner_have_a_folder(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path, owner="replica-1")
+    with pytest.raises(FatalError, match="another process"):
+        RocksStore(tmp_path)
+    store.close()
+    with pytest.raises(FatalError, match=r"replica-1.*replica-2"):
+        RocksStore(tmp_path, owner="replica-2")
+    RocksStore(tmp_path, owner="replica-1").close()
+    RocksStore(tmp_path).close()
+
+
+def test_a_folder_that_is_no_state_is_refused_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
+    (tmp_path / "current" / "CURRENT").write_text("nonsense\n")
+    with pytest.raises(FatalError, match="delete it to fold afresh"):
+        RocksStore(tmp_path)
+
+
+# -- checkpoints
+
+
+async def test_checkpoints_keep_what_was_saved_then_and_only_the_last_few(tmp_path: Path) -> None:
+    store, partition = RocksStore(tmp_path), empty()
+    store.checkpoint()
+    assert checkpoints(tmp_path) == []
+    for number in range(7):
+        for record in records(
+            [created() if number == 0 else fact(f"p{number}")], start=number, time_ms=T0 + number * 1_000
+        ):
+            partition.fold(record)
+        await save(partition, store)
+        store.checkpoint()
+        store.checkpoint()
+    found = checkpoints(tmp_path)
+    assert len(found) == 4
+    old = open_checkpoint(found[0])
+    head = old.head(FLEET_0)
+    assert head is not None
+    assert (head.position, head.time_ms) == (4, T0 + 3_000)
+    again = await restored(empty(), old)
+    assert again is not None
+    assert sorted(again.state.policies.rows) == ["p1", "p2", "p3"]
+    old.close()
+    store.close()
