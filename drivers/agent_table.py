@@ -103,7 +103,7 @@ class AgentTable:
                     else:
                         in_hardware = await self._device.restore(after)
             except (DeviceFailed, TimeoutError) as error:
-                self._in_step = False
+                self._in_step, self.received = False, self.table.version
                 return str(error) or f"the device took longer than {self._apply_s} s"
         self.table, self.received = after, after.version
         self._digest, self._in_step = after.digest, True

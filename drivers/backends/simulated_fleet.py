@@ -190,7 +190,7 @@ class Fleet:
         records.older[taking] = records.actual[taking]
         records.actual[taking] = table
         content, unhappy = devices[~(failed | alarmed)], devices[failed | alarmed]
-        records.in_step[unhappy] = False
+        records.in_step[unhappy], records.received[unhappy] = False, self._versions(records.claimed[unhappy])
         records.claimed[content], records.in_step[content], records.received[content] = table, True, version
         if self.faults.hardware_ms:
             records.hardware_at[content] = now + self.faults.hardware_ms / 1000

@@ -1,0 +1,54 @@
+"""A device that failed must not say for ever that it has received what it failed to apply.
+
+Its refusal may be lost. What the relay hears next is a heartbeat, and one that says `received` is that of a slow device,
+for which a relay waits; so a lost refusal would stop the device's updates until its link breaks.
+"""
+
+from __future__ import annotations
+
+import random
+
+from drivers.agent_store import MemoryStore
+from drivers.agent_table import AgentTable
+from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.backends.simulated_fleet import Fleet
+from drivers.protocol_down import Frame
+from drivers.protocol_up import Refusal
+from projections.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules import Delta
+from tests.support.rule_source import ALLOW, packed
+
+FAILING = Faults(failures=1.0)
+
+
+def _table(version: int, network: str) -> DeviceTable:
+    rules = {ALLOW: packed(network)}
+    return DeviceTable(1, version, digest_of(rules), rules)
+
+
+FIRST, SECOND = _table(3, "10.0.0.0/8"), _table(5, "10.0.0.0/7")
+
+
+def _frame(before: DeviceTable, after: DeviceTable) -> Frame:
+    delta = Delta(before.version, after.version, after.digest, steps_between(before, after))
+    return Frame(dpus=0, epoch=after.epoch, delta=delta)
+
+
+async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
+    store = MemoryStore()
+    store.save(FIRST)
+    device = SimulatedDevice(FAILING, rng=random.Random(1))
+    held = AgentTable(device, store, apply_s=1.0, read_back_s=1.0)
+    await held.load()
+    assert isinstance(await held.take(_frame(FIRST, SECOND)), Refusal)
+    assert (held.holding().applied, held.holding().received) == (3, 3)
+
+
+def test_a_simulated_device_that_failed_has_received_nothing_new() -> None:
+    fleet = Fleet(NO_FAULTS, random.Random(1))
+    zone = fleet.add_zone(1)
+    fleet.take(zone, _frame(EMPTY, FIRST), now=0.0)
+    fleet.faults = FAILING
+    fleet.take(zone, _frame(FIRST, SECOND), now=1.0)
+    (beat,) = fleet.beat(zone)
+    assert (beat.applied, beat.received) == (3, 3)
