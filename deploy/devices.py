@@ -41,7 +41,7 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
 
 
 def of_relays(addresses: Callable[[], Iterable[str]]) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.status.DeviceSource over every relay that is alive. One that does not answer is left out, and logged."""
+    """A commands.status.DeviceSource over the relays there are. One that does not answer is left out, and logged."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)

@@ -34,12 +34,14 @@ from drivers.timers import Timers
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
 from eventstore.fold import Fold
-from eventstore.log import EventLog
+from eventstore.log import FLEET, ZONES, EventLog, Partition, partition_of
 from eventstore.replica import Replica
 from projections.cliques import CliqueFold
 from projections.fleet import FleetFold
+from projections.fleet_state import FleetState
 from projections.installs import InstallsFold
 from projections.zone import ZoneFold
+from projections.zone_state import ZoneState
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
@@ -115,6 +117,21 @@ class Plane:
     def addresses_text(self) -> str:
         """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, of the listeners that this process has."""
         return " ".join(f"{name}={address}" for name, address in self.addresses.items())
+
+    def fleet(self) -> FleetState:
+        """The fleet fold's state, in a role that folds it."""
+        state: FleetState = self.replica.state(Partition(FLEET, 0))
+        return state
+
+    def zone(self, zone: str) -> ZoneState:
+        """The state of the partition that a zone is in."""
+        number = partition_of(zone.encode(), self.log.partition_count)
+        state: ZoneState = self.replica.state(Partition(ZONES, number))
+        return state
+
+    def zone_states(self) -> list[ZoneState]:
+        """The states of all zones partitions."""
+        return [self.replica.state(partition) for partition in self.replica.partitions(ZONES)]
 
     async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
         if "relay" in self.roles:
@@ -238,7 +255,11 @@ class _Running:
     ) -> None:
         for task in self._started:
             task.cancel()
-        await self._tasks.__aexit__(kind, error, at)
+        cancelled = isinstance(error, asyncio.CancelledError)  # what else ends the body goes up as it is
+        try:
+            await self._tasks.__aexit__(kind if cancelled else None, error if cancelled else None, at)
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
 
     def start(self, part: Coroutine[Any, Any, None]) -> None:
         task = self._tasks.create_task(part)

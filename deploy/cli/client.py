@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -27,6 +28,7 @@ _COMMANDS: Callable[[grpc.Channel], Any] = CommandsStub
 _QUERIES: Callable[[grpc.Channel], Any] = QueriesStub
 _NEXT_SERVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _UNREACHABLE = (*_NEXT_SERVER, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
+_IN_FLIGHT = 64
 _OPTIONS = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.enable_retries", 0))
 
 
@@ -84,6 +86,26 @@ class Client:
         if not request.command_id:  # type: ignore[attr-defined]
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
         return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
+
+    def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
+        """As `command` for many requests, some under way at once; answers in the order of the requests."""
+        waiting: deque[tuple[Message, Any]] = deque()
+        for request in requests:
+            request.command_id = self.next_command_id()  # type: ignore[attr-defined]
+            call = getattr(_COMMANDS(self._channel(self.server)), method)
+            waiting.append((request, call.future(request, timeout=self._timeout_s, metadata=self._metadata)))
+            if len(waiting) == _IN_FLIGHT:
+                yield self._answered(method, *waiting.popleft())
+        while waiting:
+            yield self._answered(method, *waiting.popleft())
+
+    def _answered(self, method: str, request: Message, call: Any) -> Any:
+        try:
+            return call.result()
+        except grpc.RpcError as error:
+            if error.code() not in _NEXT_SERVER:
+                raise self._failure(error, self.server) from error
+            return self.command(method, request)
 
     def query(self, method: str, request: Message) -> Any:
         """Call a method of Queries; the minimum position is filled in."""

@@ -38,7 +38,9 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.option("--seed", metavar="N", help="Seed of every random choice.  [a fresh one]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML file of settings.")
-@click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True
+)
 def serve(config: Path | None, log_level: str, **flags: object) -> None:
     """Run the plane: the log, the folds, the API, relays and provisioners, or the roles asked for.
 

@@ -1,0 +1,81 @@
+"""`dpuplane demo`: the whole plane in one process, and a fleet that joins it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from commands.inventory import Options
+from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.inventory_options import inventory_options, read_inventory
+from eventstore.errors import PermanentError, PlaneError
+
+
+@click.command(epilog="Example: dpuplane demo --nodes 20000 --zones 200 --dpus-per-zone 100")
+@click.option("--nodes", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True, help="Nodes that join.")
+@click.option("--zones", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Zones they are in.")
+@click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Simulated DPUs.")
+@click.option("--provision", type=click.IntRange(0), default=10, show_default=True, help="Of them provisioned, a zone.")
+@click.option("--cliques", type=click.IntRange(0), help="Cliques.  [as many as the nodes fill]")
+@click.option("--clique-size", type=click.IntRange(1, 4_096), default=18, show_default=True, help="Nodes in each.")
+@click.option("--inventory", type=click.Path(dir_okay=False, path_type=Path), help="Join the nodes of this file.")
+@inventory_options
+@click.option("--kafka", metavar="HOST:PORT,...", help="Keep the log in this Kafka cluster.")
+@click.option(
+    "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep the log in this folder, afterwards too."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+def demo(  # noqa: PLR0917
+    nodes: int,
+    zones: int,
+    dpus_per_zone: int,
+    provision: int,
+    cliques: int | None,
+    clique_size: int,
+    inventory: Path | None,
+    reading: Callable[..., Options],
+    kafka: str | None,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the whole plane in one process, and a fleet that joins it.
+
+    A fleet joins in one burst, claims every clique, provisions DPUs phase by phase, and loses and regains some of each.
+    Then the log is folded afresh and compared with what every simulated DPU holds. Exit status 1 if they differ.
+    """
+    from deploy.demo.fleet import made_up
+    from deploy.demo.run import run_demo
+    from deploy.demo.story import Sizes
+
+    if kafka and data:
+        raise click.UsageError("give --kafka or --data, not both")
+    if data is not None and data.exists() and any(data.iterdir()):
+        raise click.UsageError(f"data {str(data)!r} is not empty: the demo begins with a log of its own")
+    if inventory is not None:
+        fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
+    elif zones > nodes:
+        raise click.UsageError(f"zones {zones} must be at most nodes, {nodes}: a zone exists from its first node on")
+    elif cliques is not None and cliques * clique_size > nodes:
+        raise click.UsageError(f"cliques {cliques} times clique size {clique_size} must be at most nodes, {nodes}")
+    else:
+        fleet = made_up(nodes=nodes, zones=zones, clique_size=clique_size, cliques=cliques)
+    sizes = Sizes(dpus_per_zone, min(provision, dpus_per_zone))
+    with ExitStack() as stack:
+        folder = data or (None if kafka else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpuplane-"))))
+        try:
+            summary = run_demo(fleet, sizes, data=folder, kafka=kafka or "")
+        except PermanentError as error:
+            raise Refused(str(error)) from error
+        except PlaneError as error:
+            raise Unreachable(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(summary.as_json()))
+    else:
+        click.echo(summary.as_text())
+    sys.exit(0 if summary.is_good else 1)

@@ -1,0 +1,177 @@
+"""`dpuplane import`: a fleet's inventory file, as joins and clique claims.
+
+The file is read whole and checked before anything is sent. Joins go as one stream of batches, claims many at once; a
+summary says what became of all of them. Every request has an id that follows from `--command-id`, so an import that
+broke off can be repeated as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from commands.inventory import CliquePlan, InventoryError, NodeBatch, Options, Plan
+from deploy.cli import output as out
+from deploy.cli.answers import merged_position
+from deploy.cli.client import Client
+from deploy.cli.failures import REFUSED, UNKNOWN, Refused
+from deploy.cli.inventory_options import inventory_options, read_inventory
+from deploy.cli.options import commands
+from schemas.api import dpuplane_pb2 as pb
+
+_STREAM_TIMEOUT_S = 3_600.0
+_MAX_REFUSALS = 100
+_SHOWN_REFUSALS = 20
+
+
+@click.command("import", epilog="Example: dpuplane import nodes.csv --zone-size 32 --address-pool 10.0.0.0/16")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@inventory_options
+@click.option("--clique-size", type=int, default=0, metavar="N", help="Nodes of a clique, in file order.")
+@commands
+def import_file(*, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int) -> None:
+    """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
+
+    Columns that mean nothing else become labels. Bad rows are named by line, and nothing of the file is applied unless
+    they may be skipped.
+    """
+    plan = _read(file, reading(clique_size=clique_size))
+    summary = _start(plan)
+    _join(client, plan, summary)
+    _claim(client, plan, summary)
+    _finish(summary, output)
+
+
+def _read(file: Path, options: Options) -> Plan:
+    """The plan of a file. Raises Refused; every bad row has been named by then."""
+    try:
+        return read_inventory(file, options)
+    except Refused as refused:
+        if isinstance(refused.__cause__, InventoryError) and refused.__cause__.count > 1:
+            for fault in refused.__cause__.faults:
+                click.echo(f"{file}: {fault}", err=True)
+            count = refused.__cause__.count
+            raise Refused(f"{file}: {count} rows are bad, so nothing was applied; see --skip-bad-rows") from refused
+        raise
+
+
+def _start(plan: Plan) -> pb.ImportSummary:
+    for fault in plan.skipped:
+        click.echo(f"skipped {fault}", err=True)
+    return pb.ImportSummary(
+        nodes=plan.node_count,
+        zones=len(plan.zones),
+        cliques=len(plan.cliques),
+        skipped_rows=plan.skipped_count,
+        skipped=map(str, plan.skipped),
+    )
+
+
+def _join(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
+    def requests() -> Iterator[pb.JoinNodesRequest]:
+        sent = 0
+        with _Progress("nodes sent", plan.node_count) as progress:
+            for batch in plan.batches:
+                yield _request(batch, client.next_command_id())
+                sent += len(batch.names)
+                progress.show(sent)
+
+    joined: pb.JoinSummary = client.stream("JoinNodesStream", requests(), _STREAM_TIMEOUT_S)
+    summary.joined, summary.refused, summary.unknown = joined.done, joined.refused, joined.unknown
+    summary.refusals.extend(joined.refusals)
+    summary.position = joined.position
+
+
+def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:
+    columns = pb.NodeColumns(
+        names=batch.names,
+        addresses4=batch.addresses4,
+        addresses6=batch.addresses6,
+        label_sets=[pb.LabelSet(labels=labels) for labels in batch.label_sets],
+        label_index=batch.label_index,
+    )
+    return pb.JoinNodesRequest(command_id=command_id, zone=batch.zone, columns=columns)
+
+
+def _claim(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
+    for answer in client.pipelined("SetCapacity", map(_capacity, plan.cliques)):
+        _count(answer, summary)
+    claims = [claim for clique in plan.cliques for claim in _claims(clique)]
+    with _Progress("claims answered", len(claims)) as progress:
+        for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
+            summary.claims += answer.outcome == pb.Answer.done
+            summary.claims_waiting += answer.outcome == pb.Answer.waiting
+            _count(answer, summary)
+            progress.show(number)
+
+
+def _capacity(clique: CliquePlan) -> pb.SetCapacityRequest:
+    return pb.SetCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)
+
+
+def _claims(clique: CliquePlan) -> Iterator[pb.ClaimIndexRequest]:
+    for node, address in clique.members:
+        yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
+
+
+def _count(answer: pb.Answer, summary: pb.ImportSummary) -> None:
+    summary.claims_refused += answer.outcome == pb.Answer.refused
+    summary.claims_unknown += answer.outcome == pb.Answer.unknown
+    if answer.outcome in (pb.Answer.refused, pb.Answer.unknown) and len(summary.refusals) < _MAX_REFUSALS:
+        summary.refusals.append(answer)
+    summary.position = merged_position([summary.position, answer.position])
+
+
+def _finish(summary: pb.ImportSummary, output: str) -> None:
+    for answer in summary.refusals[:_SHOWN_REFUSALS]:
+        for item in answer.items or [pb.ItemAnswer(reason=answer.reason)]:
+            click.echo(f"{pb.Answer.Outcome.Name(answer.outcome)}: {item.name} {item.reason}", err=True)
+    if output == "table":
+        _print(summary)
+    else:
+        out.print_value(out.to_plain(summary), output)
+    if summary.unknown or summary.claims_unknown:
+        click.get_current_context().exit(UNKNOWN)
+    click.get_current_context().exit(REFUSED if summary.refused or summary.claims_refused else 0)
+
+
+def _print(summary: pb.ImportSummary) -> None:
+    out.print_fields(
+        (
+            ("nodes", f"{summary.joined} joined, {summary.refused} refused, {summary.unknown} unknown"),
+            ("zones", summary.zones),
+            ("cliques", summary.cliques),
+            (
+                "claims",
+                f"{summary.claims} got an index, {summary.claims_waiting} wait, {summary.claims_refused} refused,"
+                f" {summary.claims_unknown} unknown",
+            ),
+            ("rows skipped", summary.skipped_rows),
+        )
+    )
+
+
+class _Progress:
+    """A line on a terminal's stderr; nothing anywhere else."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._is_shown = sys.stderr.isatty() and total > 0
+        self._next_s = 0.0
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def show(self, count: int) -> None:
+        if self._is_shown and time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + 0.2
+            click.echo(f"\r{count} of {self._total} {self._what}", nl=False, err=True)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            click.echo(f"\r{self._total} of {self._total} {self._what}", err=True)

@@ -1,0 +1,71 @@
+"""The options that say how an inventory file is read; `import` and `demo --inventory` take the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from commands.inventory import InventoryError, Options, Plan, plan
+from deploy.cli.failures import Refused
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _column_value(_context: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[str, str] | None:
+    if given is None:
+        return None
+    column, equals, value = given.partition("=")
+    if not column or not equals:
+        raise click.BadParameter(f"{given!r} must be COLUMN=VALUE")
+    return column, value
+
+
+_OPTIONS = (
+    click.option("--name-column", default="", metavar="COLUMN", help="Node names.  [name, node, hostname or sn]"),
+    click.option("--zone-column", default="", metavar="COLUMN", help="Zones.  [zone or rack]"),
+    click.option(
+        "--zone-size", type=click.IntRange(0), default=0, metavar="N", help="Instead: N nodes a zone, in file order."
+    ),
+    click.option("--address-column", default="", metavar="COLUMN", help="Addresses.  [address or ip]"),
+    click.option("--address-pool", default="", metavar="CIDR", help="Instead: hosts of this network, in file order."),
+    click.option(
+        "--clique-when", callback=_column_value, metavar="COLUMN=VALUE", help="Only these nodes go into cliques."
+    ),
+    click.option("--clique-domain", default="inventory", show_default=True, help="The domain of the cliques."),
+    click.option("--skip-bad-rows", is_flag=True, help="Leave bad rows out, instead of refusing the file."),
+)
+
+
+def inventory_options(function: F) -> F:
+    """Gives a command `reading`, a function of a clique size that returns the importer's Options."""
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        names = [name for option in _OPTIONS for name in _names(option)]
+        options = {name: given.pop(name) for name in names}
+        function(reading=functools.partial(Options, **options), **given)
+
+    decorated: Callable[..., Any] = run
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[return-value]
+
+
+def read_inventory(path: Path, options: Options) -> Plan:
+    """The plan of a file. Raises Refused, which names every bad row by its line (the first of them, if many)."""
+    try:
+        with path.open("rb") as stream:
+            return plan(stream, options)
+    except InventoryError as error:
+        raise Refused(f"{path}: {error}") from error
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+
+
+def _names(option: Callable[[Any], Any]) -> list[str]:
+    probe = option(lambda: None)
+    return [parameter.name for parameter in probe.__click_params__ if parameter.name]

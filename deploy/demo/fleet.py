@@ -1,0 +1,65 @@
+"""The fleet that joins in the demo: made up, or a real one from an inventory file. Either goes through the importer."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from commands.inventory import Options, Plan, plan
+from commands.inventory_batches import NodeBatch
+from schemas.api import dpuplane_pb2 as pb
+
+GPUS = ("h100", "gb200", "gb300")
+FIRST_ADDRESS = int(IPv4Address("10.0.0.1"))
+NODES_MAX = (1 << 24) - 2
+"""As many as network 10 has addresses for."""
+
+CLIQUE_DOMAIN = "demo"
+
+
+def made_up(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> Plan:
+    """`nodes` nodes in `zones` zones, rack after rack; the first `cliques` times `clique_size` of them in cliques."""
+    in_cliques = nodes if cliques is None else cliques * clique_size
+    lines = ["name,zone,address,gpu,clique"]
+    for number in range(nodes):
+        zone = number * zones // nodes
+        member = "yes" if number < in_cliques else "no"
+        address = IPv4Address(FIRST_ADDRESS + number)
+        lines.append(f"node-{number:06},zone-{zone:04},{address},{GPUS[zone % len(GPUS)]},{member}")
+    if not in_cliques:
+        return plan(io.BytesIO("\n".join(lines).encode()), Options())
+    options = Options(clique_size=clique_size, clique_when=("clique", "yes"), clique_domain=CLIQUE_DOMAIN)
+    return plan(io.BytesIO("\n".join(lines).encode()), options)
+
+
+def joins(fleet: Plan, per_command: int) -> Iterator[pb.JoinNodesRequest]:
+    """Commands that join the whole fleet, at most `per_command` nodes in each."""
+    for batch in fleet.batches:
+        for start in range(0, len(batch.names), per_command):
+            yield join(batch, start, start + per_command)
+
+
+def join(batch: NodeBatch, start: int, stop: int) -> pb.JoinNodesRequest:
+    """A command that joins the nodes of a batch from `start` to before `stop`."""
+    columns = pb.NodeColumns(
+        names=batch.names[start:stop],
+        addresses4=batch.addresses4[4 * start : 4 * stop],
+        addresses6=batch.addresses6[16 * start : 16 * stop],
+        label_sets=[pb.LabelSet(labels=labels) for labels in batch.label_sets],
+        label_index=batch.label_index if len(batch.label_index) == 1 else batch.label_index[start:stop],
+    )
+    return pb.JoinNodesRequest(zone=batch.zone, columns=columns)
+
+
+def claims(fleet: Plan) -> Iterator[pb.ClaimIndexRequest]:
+    """Commands that claim an index for every member of every clique."""
+    for clique in fleet.cliques:
+        for node, address in clique.members:
+            yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
+
+
+def capacities(fleet: Plan) -> Iterator[pb.SetCapacityRequest]:
+    """Commands that give every clique the capacity that its plan says."""
+    for clique in fleet.cliques:
+        yield pb.SetCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)

@@ -1,0 +1,42 @@
+"""Runs the demo's story against a plane of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import uvloop
+
+from commands.inventory import Plan
+from deploy.demo.load import Api
+from deploy.demo.progress import Display
+from deploy.demo.story import Sizes, Story
+from deploy.demo.summary import Summary
+from deploy.logs import configure_logs
+from deploy.plane import Plane
+from deploy.process import now_ms
+from deploy.settings import load_settings
+
+FREE_PORT = "127.0.0.1:0"
+
+
+def run_demo(fleet: Plan, sizes: Sizes, *, data: Path | None, kafka: str) -> Summary:
+    """The whole demo; with `kafka`, on fresh topics of that cluster. Raises PlaneError."""
+    rng = random.Random()
+    place = {"kafka": kafka, "topic_prefix": f"demo-{rng.getrandbits(32):08x}"} if kafka else {"data": data}
+    listeners = dict.fromkeys(("listen", "http", "agents"), FREE_PORT)
+    settings = load_settings({**place, **listeners, "simulate": sizes.dpus_per_zone}, None, {})
+    configure_logs("WARNING")
+
+    async def run() -> Summary:
+        async with Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=fleet.zones) as plane:
+            api = Api(plane.addresses["api"])
+            try:
+                with Display() as display:
+                    return await Story(plane, api, fleet, sizes, display).run()
+            finally:
+                await api.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())

@@ -1,0 +1,213 @@
+"""The demo from beginning to end: what is asked of the plane, in which order, and what is measured meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from commands.inventory import Plan
+from deploy.demo import fleet
+from deploy.demo.load import Api, DemoFailed, run_all
+from deploy.demo.progress import Display, Step
+from deploy.demo.summary import Latency, Summary
+from deploy.devices import Holdings
+from deploy.plane import Plane, folds_of
+from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
+from drivers.relay import Relay
+from drivers.reports import Level
+from eventstore.log import DECIDING_TOPICS
+from projections.phases import READY
+from projections.tables import table
+from projections.zone_rows import Dpu
+from schemas.api import dpuplane_pb2 as pb
+
+CONVERGE_TIMEOUT_S = 120.0
+POLL_S = 0.05
+COMMANDS_PER_BURST = 5_000
+"""A larger fleet joins in larger commands, so that a burst stays one."""
+
+CHURN_SHARE = 20
+"""One in so many nodes, indices and DPUs is removed and added again."""
+
+IMAGE = "bf-bundle-3.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the demo was asked for."""
+
+    dpus_per_zone: int
+    provisioned_per_zone: int
+
+
+class Story:
+    """One run against a plane that has a relay and simulated DPUs in its process."""
+
+    def __init__(self, plane: Plane, api: Api, nodes: Plan, sizes: Sizes, display: Display) -> None:
+        assert plane.relay is not None, "the demo's plane has every role"
+        self._plane = plane
+        self._relay: Relay = plane.relay
+        self._api = api
+        self._fleet = nodes
+        self._sizes = sizes
+        self._display = display
+        self._dpus = sizes.dpus_per_zone * len(nodes.zones)
+
+    async def run(self) -> Summary:
+        """Everything, in order. Raises DemoFailed."""
+        await self._connect()
+        joins_per_second = await self._join()
+        latency = self._relay.latency[Level.APPLIED]
+        measured = Latency(latency.quantile(0.5), latency.quantile(0.99), float(latency.max_ms))
+        await self._claim()
+        await self._provision()
+        await self._churn()
+        await self._converge()
+        return await self._check(measured, joins_per_second)
+
+    async def _connect(self) -> None:
+        with self._display.step("connecting simulated DPUs", self._dpus) as step:
+            await self._until(lambda: sum(map(len, self._held().values())), self._dpus, step)
+
+    async def _join(self) -> float:
+        """The whole fleet in one burst; returns nodes a second, from the first command to the last DPU up to date."""
+        count = self._fleet.node_count
+        per_command = max(1, count // COMMANDS_PER_BURST)
+        began = time.perf_counter()
+        with self._display.step("nodes joining", count) as step:
+            await self._ask("JoinNodes", fleet.joins(self._fleet, per_command), step, lambda j: len(j.columns.names))
+        seconds = time.perf_counter() - began
+        await self._converge()
+        return count / seconds
+
+    async def _claim(self) -> None:
+        wanted = list(fleet.claims(self._fleet))
+        with self._display.step("clique indices claimed", len(wanted)) as step:
+            await run_all(lambda each: self._api.command("SetCapacity", each), fleet.capacities(self._fleet))
+            await self._ask("ClaimIndex", wanted, step)
+
+    async def _provision(self) -> None:
+        wanted = [
+            pb.RequestLifecycleRequest(zone=zone, dpu=dpu, request=pb.RequestLifecycleRequest.provision, image=IMAGE)
+            for zone in self._fleet.zones
+            for dpu in self._names(zone)[: self._sizes.provisioned_per_zone]
+        ]
+        with self._display.step("DPUs provisioned, phase by phase", len(wanted)) as step:
+            await run_all(lambda each: self._api.command("RequestLifecycle", each), wanted)
+            await self._until(lambda: self._in_phase(READY), len(wanted), step)
+
+    async def _churn(self) -> None:
+        leaving = [
+            (batch, start, min(start + 50, len(batch.names)))
+            for batch in self._fleet.batches
+            for start in range(0, len(batch.names), 50 * CHURN_SHARE)
+        ]
+        leaves = [pb.LeaveNodesRequest(zone=b.zone, names=b.names[start:stop]) for b, start, stop in leaving]
+        moving = list(fleet.claims(self._fleet))[::CHURN_SHARE]
+        releases = [pb.ReleaseIndexRequest(domain=c.domain, clique=c.clique, node=c.node) for c in moving]
+        total = 2 * (sum(len(leave.names) for leave in leaves) + len(releases))
+        with self._display.step("nodes and indices removed, added again", total) as step:
+            await self._ask("LeaveNodes", leaves, step, lambda leave: len(leave.names))
+            await self._ask("ReleaseIndex", releases, step)
+            again = [fleet.join(*each) for each in leaving]
+            await self._ask("JoinNodes", again, step, lambda join: len(join.columns.names))
+            await self._ask("ClaimIndex", moving, step)
+        await self._replace_dpus()
+
+    async def _replace_dpus(self) -> None:
+        """The last DPU of some zones is deleted and registered again."""
+        replaced = [(zone, self._names(zone)[-1]) for zone in self._fleet.zones[:: min(CHURN_SHARE, 4)]]
+        registered = {dpu: self._dpu_rows(zone)[dpu] for zone, dpu in replaced}
+        with self._display.step("DPUs removed, registered again", 2 * len(replaced)) as step:
+            delete = pb.RequestLifecycleRequest.delete
+            gone = [pb.RequestLifecycleRequest(zone=zone, dpu=dpu, request=delete) for zone, dpu in replaced]
+            await run_all(lambda each: self._api.command("RequestLifecycle", each), gone)
+            await self._until(
+                lambda: sum(dpu not in self._dpu_rows(zone) for zone, dpu in replaced), len(replaced), step
+            )
+            again = [
+                pb.RegisterDpuRequest(zone=z, dpu=d, node=row.node, serial=row.serial, bmc_address=row.bmc_address)
+                for (z, d), row in ((each, registered[each[1]]) for each in replaced)
+            ]
+            await self._ask("RegisterDpu", again, step)
+
+    async def _converge(self) -> None:
+        """Until every DPU holds the table that the folds have now."""
+        with self._display.step("DPUs up to date", self._dpus) as step:
+            await self._until(self._up_to_date, self._dpus, step)
+
+    async def _check(self, latency: Latency, joins_per_second: float) -> Summary:
+        """Fold the log afresh, beside all that lives, and compare."""
+        replica, log = self._plane.replica, self._plane.log
+        deciding = [status for status in replica.partitions_status() if status.partition.topic in DECIDING_TOPICS]
+        claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in deciding]
+        with self._display.step("folding the log afresh", 1):
+            fresh = await fold_afresh(log, folds_of("api", log.partition_count), claims)
+        compared = compare_devices(fresh, replica.generation, self._held())
+        return self._summary(fresh, compared, latency, joins_per_second)
+
+    def _summary(self, fresh: Fresh, compared: Devices, latency: Latency, joins_per_second: float) -> Summary:
+        replayed = fresh.replayed
+        rules = [sum(found.prefixes.size() for found in table(fresh.fleet, zone).sets) for zone in fresh.zones]
+        return Summary(
+            nodes=len(fresh.fleet.members.rows),
+            zones=len(fresh.zones),
+            dpus=sum(map(len, fresh.dpus.values())),
+            cliques=sum(len(folded.state.cliques) for p, folded in replayed.partitions.items() if p.topic == "cliques"),
+            rules_per_zone=max(rules, default=0),
+            join_to_applied_ms=latency,
+            joins_per_second=joins_per_second,
+            log_records=replayed.records,
+            log_bytes=replayed.bytes,
+            replay_seconds=replayed.seconds,
+            replay_records_per_second=replayed.records / replayed.seconds if replayed.seconds else 0.0,
+            converged=not compared.differences and not compared.absent,
+            digests_match=not fresh.differences and fresh.claims > 0,
+        )
+
+    # --- looking at the plane -----------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, method: str, requests: Iterable[Any], step: Step, weight: Callable[[Any], int] = lambda _: 1
+    ) -> None:
+        async def ask(request: Any) -> None:
+            await self._api.command(method, request)
+            step.advance(weight(request))
+
+        await run_all(ask, requests)
+
+    async def _until(self, done: Callable[[], int], total: int, step: Step) -> None:
+        """Wait until `done` says `total`. Raises DemoFailed if that takes too long."""
+        try:
+            async with asyncio.timeout(CONVERGE_TIMEOUT_S):
+                while (so_far := done()) < total:
+                    step.set(so_far)
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise DemoFailed(f"{done()} of {total} after {CONVERGE_TIMEOUT_S:g} s: see the log lines above") from None
+
+    def _held(self) -> Holdings:
+        return {
+            zone: {dpu: (h.epoch, h.version, h.digest) for dpu, h in found.items()}
+            for zone, found in self._relay.devices().items()
+        }
+
+    def _up_to_date(self) -> int:
+        state, epoch, held = self._plane.fleet(), self._plane.replica.generation, self._relay.devices()
+        count = 0
+        for zone in self._fleet.zones:
+            now = table(state, zone)
+            count += sum(found == (epoch, now.version, now.digest) for found in held.get(zone, {}).values())
+        return count
+
+    def _dpu_rows(self, zone: str) -> dict[str, Dpu]:
+        return self._plane.zone(zone).dpus.rows
+
+    def _names(self, zone: str) -> list[str]:
+        return sorted(name for name, dpu in self._dpu_rows(zone).items() if dpu.zone == zone)
+
+    def _in_phase(self, phase: str) -> int:
+        return sum(dpu.phase == phase for state in self._plane.zone_states() for dpu in state.dpus.rows.values())

@@ -1,0 +1,115 @@
+"""Whether what lives equals the log: the whole log is folded afresh and compared with every replica and every DPU.
+
+Replicas say the digest of their state at the position at which they last saved it; the fresh fold takes its own digest
+at just these positions. A DPU's table is compared with the table of its zone, both by epoch, version and digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eventstore.fold import Fold
+from eventstore.log import FLEET, ZONES, EventLog, Partition
+from eventstore.replay import Replayed, replay
+from projections.fleet_state import FleetState
+from projections.tables import table
+from projections.zone_state import ZoneState
+
+Holdings = Mapping[str, Mapping[str, tuple[int, int, bytes]]]
+"""By zone and DPU: epoch, version and digest."""
+
+
+class Claim(NamedTuple):
+    """What a replica says of a partition: the digest of its state when everything below `position` was folded."""
+
+    replica: str
+    partition: Partition
+    position: int
+    digest: str
+
+
+class Fresh(NamedTuple):
+    """A log folded afresh, and where the claims of replicas differ from it, a sentence each."""
+
+    replayed: Replayed
+    claims: int
+    differences: tuple[str, ...]
+
+    @property
+    def fleet(self) -> FleetState:
+        state: FleetState = self.replayed.partitions[Partition(FLEET, 0)].state
+        return state
+
+    @property
+    def zones(self) -> list[str]:
+        """Every zone that has, or had, a node or DPU."""
+        states: list[ZoneState] = [
+            folded.state for partition, folded in self.replayed.partitions.items() if partition.topic == ZONES
+        ]
+        return sorted(zone for state in states for zone in state.zones())
+
+    @property
+    def dpus(self) -> dict[str, set[str]]:
+        """The registered DPUs of each zone."""
+        found: dict[str, set[str]] = {}
+        for partition, folded in self.replayed.partitions.items():
+            if partition.topic == ZONES:
+                for name, dpu in folded.state.dpus.rows.items():
+                    found.setdefault(dpu.zone, set()).add(name)
+        return found
+
+
+class Devices(NamedTuple):
+    """How DPUs compare with the log. `absent` ones are registered, but no relay knows what they hold."""
+
+    equal: int
+    differences: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+async def fold_afresh(log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim]) -> Fresh:
+    """Fold the log up to its present ends, and hold each claim about it against the fold."""
+    claims = list(claims)
+    wanted: dict[Partition, set[int]] = {}
+    for claim in claims:
+        wanted.setdefault(claim.partition, set()).add(claim.position)
+    replayed = await replay(log, folds, digests_at=wanted)
+    differences = [
+        f"{partition} cannot be folded at {folded.position}: {folded.halted}"
+        for partition, folded in replayed.partitions.items()
+        if folded.halted
+    ]
+    checked = 0
+    for claim in claims:
+        found = replayed.digests.get(claim.partition, {}).get(claim.position)
+        if found is not None:
+            checked += 1
+            if found != claim.digest:
+                differences.append(
+                    f"{claim.partition} at {claim.position}: {claim.replica} has state {claim.digest}, the log {found}"
+                )
+    return Fresh(replayed, checked, tuple(differences))
+
+
+def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
+    """Hold what every DPU has against the tables of the fresh fold."""
+    equal, differences, absent = 0, [], []
+    for zone, names in sorted(fresh.dpus.items()):
+        now = table(fresh.fleet, zone)
+        wanted = (epoch, now.version, now.digest)
+        held = devices.get(zone, {})
+        for name in sorted(names):
+            has = held.get(name)
+            if has is None:
+                absent.append(name)
+            elif has == wanted or (now.version == 0 and has[1] == 0):
+                equal += 1
+            else:
+                differences.append(f"dpu {name} of zone {zone} holds {_shown(has)}, the log says {_shown(wanted)}")
+    return Devices(equal, tuple(differences), tuple(absent))
+
+
+def _shown(held: tuple[int, int, bytes]) -> str:
+    epoch, version, digest = held
+    return f"epoch {epoch} version {version} digest {digest.hex()}"
