@@ -67,6 +67,38 @@ class JoinSummary(_message.Message):
     position: str
     def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
+class ImportSummary(_message.Message):
+    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    CLIQUES_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    nodes: int
+    zones: int
+    cliques: int
+    joined: int
+    refused: int
+    unknown: int
+    claims: int
+    claims_waiting: int
+    claims_refused: int
+    claims_unknown: int
+    skipped_rows: int
+    skipped: _containers.RepeatedScalarFieldContainer[str]
+    refusals: _containers.RepeatedCompositeFieldContainer[Answer]
+    position: str
+    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
 class JoinNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes", "columns")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from deploy.cli import SUBCOMMANDS, cli
 
 CLIENT_COMMANDS = [
-    "nodes", "zones", "rules", "cliques", "dpus", "policies", "holds", "budgets", "freeze", "thaw", "commands", "status"
+    "import", "nodes", "zones", "rules", "cliques", "dpus", "policies", "holds", "budgets", "freeze", "thaw", "commands", "status"
 ]  # fmt: skip
 
 

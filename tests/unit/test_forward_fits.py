@@ -25,7 +25,8 @@ def test_fleet_takes_a_full_forward() -> None:
         said = envelope("z1", "?test", uuid7(NOW_MS, rng))
         event = NodesJoined(said, "z1", names, [], [], addresses, b"", [], [])
         zones.evolve(state, zones.decide(state, event, at).change, at)
-    members, mark, sizes = fleet.empty(Partition(FLEET, 0)), 0, []
+    members, mark = fleet.empty(Partition(FLEET, 0)), 0
+    sizes: list[int] = []
     while (found := forward(state, 0, mark)) is not None:
         at = At(Partition(FLEET, 0), len(sizes) + 1, NOW_MS, NOW_MS)
         decision = fleet.decide(members, found, at)

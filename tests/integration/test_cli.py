@@ -1,0 +1,249 @@
+"""The command line against a real plane, as scripts use it: JSON on stdout, sentences on stderr, four exit statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from deploy.cli import cli
+from tests.support.served import Served, served
+
+
+class Ran(NamedTuple):
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+
+Run = Callable[..., Awaitable[Ran]]
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "plane") as found:
+        yield found
+
+
+@pytest.fixture
+def run(plane: Served) -> Run:
+    """Runs a command line against the plane, JSON wanted unless the arguments say otherwise."""
+
+    async def invoke(*arguments: str, server: str = "") -> Ran:
+        more = [] if "--output" in arguments else ["--output", "json"]
+        full = [*arguments, "--server", server or plane.address, *more]
+        result = await asyncio.to_thread(CliRunner().invoke, cli, full)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return invoke
+
+
+async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
+    joined = await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", "--label", "model=A10")
+    assert (joined.status, joined.json["outcome"], joined.stderr) == (0, "done", "")
+    await run("nodes", "join", "n2", "--zone", "z2", "--address", "10.0.0.2")
+    listed = await run("nodes", "list", "--min-position", joined.json["position"])
+    assert [(node["name"], node["zone"], node["addresses"]) for node in listed.json["nodes"]] == [
+        ("n1", "z1", ["10.0.0.1"]),
+        ("n2", "z2", ["10.0.0.2"]),
+    ]
+    shown = await run("nodes", "show", "n1")
+    assert shown.json["labels"] == {"model": "A10"}
+    assert shown.json["created_ms"] > 0
+    table = await run("nodes", "list", "--output", "table")
+    assert table.stdout.splitlines()[0].split() == ["NAME", "ZONE", "ADDRESSES", "HELD", "LABELS"]
+    left = await run("nodes", "leave", "n1", "n2")
+    assert (left.status, left.json["outcome"], left.json["items"]) == (0, "done", [])
+    assert (await run("nodes", "list", "--min-position", left.json["position"])).json["nodes"] == []
+
+
+async def test_refusals_exit_with_1_and_one_sentence(run: Run) -> None:
+    bad_address = await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.300")
+    assert (bad_address.status, bad_address.stdout) == (1, "")
+    assert "address: '10.0.0.300' must be an IPv4 or IPv6 address" in bad_address.stderr
+    gone = await run("nodes", "leave", "nobody")
+    assert (gone.status, gone.json["outcome"]) == (1, "refused")
+    assert "'nobody'" in gone.json["reason"]
+    missing = await run("nodes", "show", "nobody")
+    assert (missing.status, missing.stdout) == (1, "")
+    assert "'nobody'" in missing.stderr
+    unknown_zone = await run("rules", "show", "nowhere")
+    assert (unknown_zone.status, "'nowhere'" in unknown_zone.stderr) == (1, True)
+
+
+async def test_cliques_are_claimed_shown_and_released(run: Run) -> None:
+    assert (await run("cliques", "capacity", "d", "c", "2")).status == 0
+    first = await run("cliques", "claim", "d", "c", "n1", "--address", "10.0.0.1")
+    assert (first.json["outcome"], first.json["index"]) == ("done", 0)
+    assert (await run("cliques", "claim", "d", "c", "n2")).json["index"] == 1
+    third = await run("cliques", "claim", "d", "c", "n3")
+    assert (third.status, third.json["outcome"], third.json["place"]) == (0, "waiting", 1)
+    assert (await run("cliques", "ready", "d", "c", "n1")).status == 0
+    shown = (await run("cliques", "show", "d", "c")).json
+    assert shown["capacity"] == 2
+    assert [(member["index"], member["node"], member["ready"]) for member in shown["members"]] == [
+        (0, "n1", True),
+        (1, "n2", False),
+    ]
+    assert [waiting["node"] for waiting in shown["waiting"]] == ["n3"]
+    assert shown["position"]
+    released = await run("cliques", "release", "d", "c", "n1")
+    assert released.status == 0
+    after = (await run("cliques", "show", "d", "c", "--min-position", released.json["position"])).json
+    assert [(member["index"], member["node"]) for member in after["members"]] == [(0, "n3"), (1, "n2")]
+    config = await run("cliques", "config", "d", "c", "--file", "hosts", "--output", "table")
+    assert len(config.stdout.splitlines()) == 2
+    assert (await run("cliques", "list")).json["cliques"][0]["clique"] == "c"
+
+
+async def test_the_same_command_id_twice_has_one_effect(run: Run, plane: Served) -> None:
+    command_id = plane.command_id()
+    first = await run("cliques", "claim", "d", "c", "n1", "--command-id", command_id)
+    again = await run("cliques", "claim", "d", "c", "n1", "--command-id", command_id)
+    assert (first.status, first.json) == (0, again.json)
+    other = await run("cliques", "claim", "d", "c", "n2", "--command-id", command_id)
+    assert (other.status, other.json["outcome"]) == (1, "refused")
+    shown = await run("commands", "show", command_id)
+    assert (shown.status, shown.json) == (0, first.json)
+    never = await run("commands", "show", plane.command_id())
+    assert (never.status, never.json["outcome"]) == (3, "unknown")
+
+
+async def test_policies_come_from_a_file_of_several_documents(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "policies.yaml"
+    file.write_text(
+        "{name: web, action: allow, protocol: tcp, ports: [443]}\n---\n{name: x, action: drop, priority: 9}"
+    )
+    applied = await run("policies", "apply", str(file))
+    assert (applied.status, applied.json["outcome"]) == (0, "done"), applied
+    listed = (await run("policies", "list")).json["policies"]
+    assert [policy["name"] for policy in listed] == ["x", "web", "default"]
+    assert listed[1]["ports"] == [{"first": 443, "last": 443}]
+    assert (await run("policies", "delete", "x")).status == 0
+    file.write_text("{name: web, action: allow}\n---\n{name: y, action: forbid}")
+    bad = await run("policies", "apply", str(file))
+    assert (bad.status, bad.stdout) == (1, "")
+    assert "'forbid'" in bad.stderr
+
+
+async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
+    assert (await run("budgets", "set", "stated", "--permille", "0", "--at-least", "1")).status == 0
+    budgets = (await run("budgets", "list")).json["budgets"]
+    assert {budget["kind"]: budget["at_least"] for budget in budgets}["stated"] == 1
+    names = [f"n{i}" for i in range(1, 6)]
+    for number, name in enumerate(names, 1):
+        await run("nodes", "join", name, "--zone", "z1", "--address", f"10.0.0.{number}")
+    left = await run("nodes", "leave", *names)
+    assert (left.status, left.json["outcome"]) == (0, "held")
+    hold = str(left.json["hold"])
+    (shown,) = (await run("holds", "list")).json["holds"]
+    assert (str(shown["hold"]), shown["nodes"]) == (hold, names)
+    assert (await run("holds", "approve", hold, "--as", "alice")).status == 0
+    twice = await run("holds", "approve", hold, "--as", "alice")
+    assert (await run("holds", "list")).json["holds"], twice
+    assert (await run("holds", "approve", hold, "--as", "bob", "--hash", shown["hash"])).status == 0
+    assert (await run("holds", "list")).json["holds"] == []
+    over = await run("holds", "approve", hold, "--as", "carol")
+    assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
+
+
+async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
+    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
+    assert (await run("zones", "label", "z1", "tier=gpu", "row=7")).status == 0
+    assert (await run("zones", "label", "z1", "row-")).status == 0
+    assert (await run("zones", "limit", "z1", "--parallel-installs", "5")).status == 0
+    frozen = await run("freeze", "z1")
+    shown = (await run("zones", "show", "z1", "--min-position", frozen.json["position"])).json
+    assert (shown["labels"], shown["parallel_installs"], shown["frozen"]) == ({"tier": "gpu"}, 5, True)
+    assert (await run("thaw", "z1")).status == 0
+    assert (await run("thaw", "z1")).status == 1
+    assert (await run("freeze")).status == 0
+    assert (await run("status")).json["frozen"] == ["*"]
+    assert [zone["zone"] for zone in (await run("zones", "list")).json["zones"]] == ["z1"]
+    rules = (await run("rules", "show", "z1")).json
+    assert (rules["zone"], [rule["prefix"] for rule in rules["rules"]]) == ("z1", ["10.0.0.1/32"])
+    assert rules["version"] > 0
+    assert len(rules["digest"]) == 32
+
+
+async def test_dpus_are_registered_and_driven(run: Run) -> None:
+    assert (await run("dpus", "register", "d1", "--zone", "z1", "--serial", "S1", "--bmc-address", "b1")).status == 0
+    assert (await run("dpus", "provision", "d1", "--image", "bundle")).status == 0
+    assert (await run("dpus", "pause", "d1")).status == 0
+    shown = (await run("dpus", "show", "d1")).json
+    assert (shown["zone"], shown["ordinal"], shown["image"], shown["paused"]) == ("z1", 0, "bundle", True)
+    assert [dpu["dpu"] for dpu in (await run("dpus", "list", "--zone", "z1")).json["dpus"]] == ["d1"]
+    nowhere = await run("dpus", "retry", "d9")
+    assert (nowhere.status, "'d9'" in nowhere.json["reason"]) == (1, True)
+
+
+async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_path: Path, plane: Served) -> None:
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,gpu,model\n" + "\n".join(f"node-{i:03},{i % 2},A{i % 3}" for i in range(100)))
+    options = ("--zone-size", "30", "--address-pool", "10.1.0.0/16", "--clique-size", "18", "--clique-when", "gpu=1")
+    command_id = plane.command_id()
+    done = await run("import", str(file), *options, "--command-id", command_id)
+    assert done.status == 0, done.stderr
+    summary = done.json
+    assert (summary["nodes"], summary["joined"], summary["zones"], summary["cliques"], summary["claims"]) == (
+        100,
+        100,
+        4,
+        3,
+        50,
+    )
+    again = await run("import", str(file), *options, "--command-id", command_id)
+    assert again.json == summary, "the same import under the same id is the same commands"
+    shown = (await run("nodes", "show", "node-007", "--min-position", summary["position"])).json
+    assert (shown["labels"], shown["addresses"]) == ({"gpu": "1", "model": "A1"}, ["10.1.0.8"])
+    cliques = (await run("cliques", "list", "--domain", "inventory")).json["cliques"]
+    assert [len(clique["members"]) for clique in cliques] == [18, 18, 14]
+    table = await run("import", str(file), *options, "--output", "table")
+    assert "100 joined, 0 refused, 0 unknown" in table.stdout
+
+
+async def test_a_bad_inventory_applies_nothing(run: Run, tmp_path: Path, plane: Served) -> None:
+    file = tmp_path / "nodes.csv"
+    file.write_text("name,zone,address\nn1,z1,10.0.0.1\nn2,z1,10.0.0\nn3,z 1,10.0.0.3\n")
+    ends = await plane.ends()
+    refused = await run("import", str(file))
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "line 3" in refused.stderr
+    assert "line 4" in refused.stderr
+    assert await plane.ends() == ends
+    skipping = await run("import", str(file), "--skip-bad-rows")
+    assert (skipping.status, skipping.json["joined"], skipping.json["skipped_rows"]) == (0, 1, 2)
+
+
+async def test_the_next_server_is_tried(run: Run, plane: Served) -> None:
+    joined = await run("nodes", "join", "n1", "--zone", "z1", server=f"127.0.0.1:1, {plane.address}")
+    assert (joined.status, joined.json["outcome"]) == (0, "done")
+    assert len((await run("nodes", "list", server=f"127.0.0.1:1,{plane.address}")).json["nodes"]) == 1
+
+
+async def test_status_in_every_form(run: Run) -> None:
+    as_json = (await run("status")).json
+    as_yaml = yaml.safe_load((await run("status", "--output", "yaml")).stdout)
+    assert as_yaml.keys() == as_json.keys()
+    assert as_json["replicas"][0]["name"] == "replica-1"
+    assert as_json["log"]["engine"] == "embedded"
+    table = (await run("status", "--output", "table")).stdout
+    assert "replica-1: api" in table
+    assert "fleet/0" in table
+
+
+async def test_the_environment_names_the_server(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPUPLANE_SERVER", plane.address)
+    result = await asyncio.to_thread(CliRunner().invoke, cli, ["zones", "list", "--output", "json"])
+    assert (result.exit_code, json.loads(result.stdout)["zones"]) == (0, [])
