@@ -2,13 +2,13 @@
 
 Saved: members and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what is handed
 down to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`: the plan,
-label sets, the roster, covers and their history. History starts anew after a restart; content, versions and digests do
-not.
+label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History starts anew
+after a restart; content, versions and digests do not.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -135,6 +135,7 @@ class FleetState:
         for _, handed in sorted(self.handed.rows.items()):
             self.queues.setdefault(handed.partition, []).append(handed)
         self._seat(self._seats())
+        self.recount()
         for name in sorted(self.members.rows.keys() | self.kept.rows.keys()):
             for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
                 self.held_names[hold][name] = item
@@ -203,10 +204,12 @@ class FleetState:
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         if spent + count <= budget.at_least:
             return False
-        allowed = sum(
-            addresses for bits, addresses in self.roster.count_by_bits().items() if self.plan.allows(number, bits)
-        )
+        allowed = sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
         return spent + count > budget.limit(allowed + spent)
+
+    def recount(self) -> None:
+        """Count anew what is in which sets, after the sets became others."""
+        self.reach = Counter(self.roster.count_by_bits())
 
 
 def window_key(kind: Kind, list_id: str) -> str:

@@ -20,6 +20,7 @@ from projections.fleet_state import FleetState
 from projections.holds import member_hold
 from projections.membership import LEFT, PRESENT, Items, Member, Part, read_items
 from projections.moves import Move, Weighed, weigh
+from projections.names import check_zone
 from projections.roster import Address
 from projections.withdrawals import Hold, Kind
 from schemas.events import MembershipChanged
@@ -70,6 +71,10 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     items = read_items(event)
     if isinstance(items, str):
         return _refused(items)
+    for zone in sorted(set(items.zones) - state.zones.rows.keys()):
+        fault = check_zone("zones", zone)
+        if fault is not None:
+            return _refused(fault)
     source = Source(partition, event.to_offset, event.earliest_ms)
     if _all_new(state, items):
         return Decision(Joined(source, items), DONE)
@@ -208,4 +213,6 @@ def _note_joined(state: FleetState, change: Joined, label: list[int], version: i
         for address, number in zip(values, label, strict=True):
             if address:
                 by_bits.setdefault(bits[number], []).append(address)
+    for found, addresses in by_bits.items():
+        state.reach[found] += len(addresses)
     note(state, by_bits, {}, version, change.source.earliest_ms)

@@ -73,11 +73,25 @@ class Plan:
         self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
         self._judges = self.judges(Traffic(key.rule for key in self.keys))
         self._verdicts: tuple[dict[int, int], ...] = tuple({} for _ in self.lists)
+        self._names: dict[Selector, tuple[str, ...]] = {}
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def number_of(self, zone_labels: Mapping[str, str]) -> int:
         """The number of the list of a zone with these labels, which the plan must have been made for."""
         return self._number[selector(zone_labels)]
+
+    def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Per set of the list of a zone with these labels, the policies that say it."""
+        key = selector(zone_labels)
+        names = self._names.get(key)
+        if names is None:
+            of_rule: dict[Rule, list[str]] = {}
+            for policy in self.policies:
+                if matches(policy.zones, zone_labels):
+                    of_rule.setdefault(policy.rule, []).append(policy.name)
+            names = tuple(",".join(sorted(of_rule[found.rule])) for found in self.lists[self._number[key]])
+            self._names[key] = names
+        return names
 
     def set_bits(self, number: int) -> tuple[int, ...]:
         """The sets of a list, as places in `keys`, in order of precedence."""

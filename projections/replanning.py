@@ -135,6 +135,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
     state.plan, state.sets = plan, tuple(sets)
     if changed:
         state.labels.replan(plan)
+        state.recount()
 
 
 def _move_zone(state: FleetState, name: str, list_id: str, sets: tuple[RuleSet, ...], at: At) -> None:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from projections.digests import to_bytes
 from projections.fleet_state import ANY_ZONE, FleetState, Former
-from projections.policies import matches
 from projections.rules import Delta, Rule, SetStep, precedence, size
 from projections.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, Change, RuleSet, netted
 
@@ -52,7 +51,8 @@ def table(state: FleetState, zone: str) -> RuleTable:
     digest = to_bytes(sum(found.digest for found in sets))
     trail = tuple((former.since, former.until, former.list_id) for former in _trail(state, zone))
     key = (state.plan.ids[state.list_number(zone)], info.moved, trail)
-    named = tuple(TableSet(_policies(state, info.labels, found.key.rule), found.key.rule, found) for found in sets)
+    names = state.plan.names_of(info.labels)
+    named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
 
 
@@ -117,9 +117,3 @@ def _ordered(changes: dict[Rule, Change]) -> tuple[SetStep, ...]:
     adds = (SetStep(rule, changes[rule].add4, changes[rule].add6, b"", b"") for rule in rules)
     removes = (SetStep(rule, b"", b"", changes[rule].remove4, changes[rule].remove6) for rule in reversed(rules))
     return tuple(step for step in (*adds, *removes) if any(step[1:]))
-
-
-def _policies(state: FleetState, labels: dict[str, str], rule: Rule) -> str:
-    """The names of the policies that say a set of a zone with these labels."""
-    policies = state.policies.rows.values()
-    return ",".join(sorted(p.name for p in policies if p.rule == rule and matches(p.zones, labels)))

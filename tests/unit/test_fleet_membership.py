@@ -41,6 +41,7 @@ def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
         ({"to_offset": 0}, "to_offset: 0 must be after from_offset"),
         ({"names": ["a", "a"]}, "names: 2 items name 1 nodes"),
         ({"names": [f"n{i}" for i in range(2001)]}, "names: 2001 items are more than the 2000 allowed"),
+        ({"zones": [""]}, "zones: '' must be 1 to 63"),
         ({"zones": []}, "zones: 0 entries for 2 names"),
         ({"states": [0, 0, 0]}, "states: 3 entries for 2 names"),
         ({"states": [4]}, "states: 4 to 4 must be from 0 to 3"),
