@@ -15,6 +15,7 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Any
 
+import aiohttp
 from prometheus_client import CollectorRegistry
 
 from commands.server import CommandServer
@@ -25,8 +26,12 @@ from deploy.http import HttpServer
 from deploy.metrics import PlaneCollector
 from deploy.opening import open_log, open_store
 from deploy.settings import Address, Settings
+from drivers.backends.bmc import Connect, by_scheme
+from drivers.backends.http_bmc import http_connect
+from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.forwarder import Forwarder
 from drivers.links import Link, pair
+from drivers.provisioner import Provisioner
 from drivers.relay import Relay, RelaySettings
 from drivers.replica_rules import ReplicaRules
 from drivers.simulator import Simulator
@@ -45,6 +50,9 @@ from projections.zone_state import ZoneState
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
+
+BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
+"""The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
 
 _FOLDED: dict[str, tuple[str, ...]] = {
     "all": ("zones", "fleet", "cliques", "installs"),
@@ -147,6 +155,9 @@ class Plane:
         if "api" in self.roles:
             running.start(Forwarder(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
             running.start(Timers(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
+        if "provisioner" in self.roles:
+            connect = by_scheme(await self._backends(stack))
+            running.start(Provisioner(self.replica, ranks, connect, now_ms=self._now_ms, rng=self._rng).run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         self._unready = ""
@@ -225,6 +236,15 @@ class Plane:
             return LogLocation("embedded", data=str(self.settings.data.resolve()))
         bootstrap = tuple(self.settings.kafka.split(","))
         return LogLocation("kafka", bootstrap=bootstrap, topic_prefix=self.settings.topic_prefix)
+
+    async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
+        """How to reach the BMCs of DPUs, by what their addresses begin with."""
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT))
+        backends = {"http": http_connect(session)}
+        if self.settings.simulate:
+            loop = asyncio.get_running_loop()
+            backends["simulated"] = SimulatedBmcs(now_s=loop.time, rng=self._rng).connect
+        return backends
 
     def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
         async def dial(_address: str) -> Link:
