@@ -188,12 +188,12 @@ class Relay:
     def _check(self, session: Session) -> None:
         """A link must speak up now and then, and not all the time."""
         silent_s = self._around.now() - session.heard_at
-        if silent_s > 3 * self._settings.heartbeat_s:
-            self._turn_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
-            session.link.abort()
-        elif session.messages > self._settings.messages_per_second * TICK_S:
+        if session.messages > self._settings.messages_per_second * TICK_S:
             reason = f"messages: {session.messages} in {TICK_S} s are more than {self._settings.messages_per_second}/s"
             self._turn_away(session.link, reason, "flooding")
+            session.link.abort()
+        elif silent_s > 3 * self._settings.heartbeat_s:
+            self._turn_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
             session.link.abort()
         session.messages = 0
 

@@ -1,0 +1,235 @@
+"""Relay and agents over real sockets: what a hostile peer can do to others (nothing), and what a slow one can."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+
+from drivers import protocol_up
+from drivers.agent import Agent, Identity
+from drivers.agent_store import MemoryStore, TableStore
+from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.links import Busy, Link, LinkClosed
+from drivers.protocol import MAX_UP_BYTES, Holding
+from drivers.protocol_down import Frame, Refused, Welcome, decode
+from drivers.protocol_up import NO_DIGEST, Ack, Hello
+from drivers.relay import Relay, RelaySettings
+from drivers.websocket import AgentListener, Dialer
+from projections.device_table import DeviceTable
+from tests.support.eventually import until
+from tests.support.rule_source import ALLOW, Tables, packed
+
+ERROR = aiohttp.WSMsgType.ERROR
+FAST = RelaySettings(heartbeat_s=0.3, handshakes_at_once=10_000)
+
+
+class Served(NamedTuple):
+    """A relay that listens."""
+
+    relay: Relay
+    address: str
+
+
+@asynccontextmanager
+async def served(tables: Tables, settings: RelaySettings = FAST) -> AsyncIterator[Served]:
+    relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=settings)
+    running = asyncio.create_task(relay.run())
+    try:
+        async with AgentListener(relay.serve, relay.admit, host="127.0.0.1", port=0) as listener:
+            yield Served(relay, f"127.0.0.1:{listener.port}")
+    finally:
+        running.cancel()
+
+
+@asynccontextmanager
+async def agents(
+    names: list[str], addresses: list[str], *, faults: Faults = NO_FAULTS, store: TableStore | None = None
+) -> AsyncIterator[list[Agent]]:
+    made = []
+    async with Dialer() as dialer:
+        tasks = []
+        for seed, name in enumerate(names):
+            rng = random.Random(seed)
+            agent = Agent(
+                Identity("z", name, "boot"),
+                addresses,
+                dial=dialer.dial,
+                device=SimulatedDevice(faults, rng=rng),
+                store=store or MemoryStore(),
+                rng=rng,
+            )
+            made.append(agent)
+            tasks.append(asyncio.create_task(agent.run()))
+        try:
+            yield made
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def all_have(made: list[Agent], table: DeviceTable) -> Callable[[], bool]:
+    return lambda: all(agent.table == table for agent in made)
+
+
+@asynccontextmanager
+async def dialed(address: str) -> AsyncIterator[Link]:
+    async with Dialer() as dialer:
+        link = await dialer.dial(address)
+        try:
+            yield link
+        finally:
+            await link.close()
+
+
+async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
+    names = [f"d{i}" for i in range(50)]
+    tables = Tables(names)
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as (relay, address), agents(names, [address]) as made:
+        await until(all_have(made, tables.table))
+        for version in range(6, 16):
+            newest = tables.put(version, {ALLOW: packed("10.0.0.0/8", f"192.168.{version}.0/24")})
+            await until(all_have(made, newest))
+        assert relay.frames.encoded <= 11 + 5  # one per version, and a few for agents that were behind for a moment
+        await until(lambda: {h.version for h in relay.devices()["z"].values()} == {15})
+        assert {held.digest for held in relay.devices()["z"].values()} == {tables.table.digest}
+        await until(lambda: bool(tables.reports) and 15 in tables.reports[-1].versions)
+
+
+async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
+    tables, store = Tables(["d0"]), MemoryStore()
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as first:
+        async with served(tables) as second, agents(["d0"], [first.address, second.address], store=store) as made:
+            await until(all_have(made, tables.table))
+            snapshots = tables.snapshots
+            for session in list((first.relay.zones | second.relay.zones)["z"].sessions):
+                session.link.abort()
+            newest = tables.put(6, {ALLOW: packed("10.0.0.0/8", "11.0.0.0/8")})
+            await until(all_have(made, newest))
+            assert tables.snapshots == snapshots
+        tables.put(7, {ALLOW: packed("11.0.0.0/8")})
+        async with agents(["d0"], [first.address], store=store) as made:  # the agent restarts, from its store
+            await until(all_have(made, tables.table))
+            assert tables.snapshots == snapshots
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (b"\xff\xff\xff", "no FromAgent message"),
+        (bytes(MAX_UP_BYTES + 1), "more than the 2097152 allowed"),
+        (protocol_up.encode(Hello("../z", ["d0"], ["b"], [])), "hello.zone: '../z'"),
+        (protocol_up.encode(Ack([], [])), "the first one must be a hello"),
+    ],
+)
+async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nobody(said: bytes, sentence: str) -> None:
+    tables = Tables(["d0", "d1"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as (relay, address), agents(["d0"], [address]) as made, dialed(address) as bad:
+        bad.send(said)
+        answer = decode(await bad.receive())
+        assert isinstance(answer, Refused)
+        assert sentence in answer.reason
+        with pytest.raises(LinkClosed):
+            await bad.receive()
+        await until(all_have(made, tables.table))
+        newest = tables.put(6, {ALLOW: packed("11.0.0.0/8")})
+        await until(all_have(made, newest))
+        assert relay.closed_for["malformed"] == 1
+
+
+async def test_text_and_a_message_beyond_all_bounds_end_the_link() -> None:
+    async with served(Tables(["d0"])) as (relay, address), aiohttp.ClientSession() as session:
+        async with session.ws_connect(f"ws://{address}/agent") as socket:
+            await socket.send_str("hello")
+            answer = decode(await socket.receive_bytes())
+            assert isinstance(answer, Refused)
+            assert "is text" in answer.reason
+        async with session.ws_connect(f"ws://{address}/agent") as socket:
+            with suppress(ConnectionError):
+                await socket.send_bytes(bytes(2 * MAX_UP_BYTES + 1))
+            assert (await socket.receive()).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, ERROR)
+        assert relay.zones == {}
+
+
+async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merged_delta() -> None:
+    names = [f"d{i}" for i in range(20)]
+    tables = Tables([*names, "slow"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as (relay, address), agents(names, [address]) as made, dialed(address) as slow:
+        slow.send(protocol_up.encode(Hello("z", ["slow"], ["b"], [])))
+        await until(all_have(made, tables.table))
+        for version in range(6, 40):
+            newest = tables.put(version, {ALLOW: packed("10.0.0.0/8", f"192.168.{version}.0/24")})
+            await until(all_have(made, newest))
+        assert isinstance(decode(await slow.receive()), Welcome)
+        first = decode(await slow.receive())
+        assert isinstance(first, Frame)
+        assert first.delta.to_version == 5
+        digest = tables.history[5].digest
+        slow.send(protocol_up.encode(Ack([Holding(1, 1, 5, 5, 5, digest)], [])))
+        merged = decode(await slow.receive())
+        assert isinstance(merged, Frame)
+        assert (merged.delta.from_version, merged.delta.to_version) == (5, 39)
+        assert relay.closed_for == {"malformed": 0, "silent": 0, "flooding": 0}
+
+
+async def test_an_agent_that_says_nothing_more_is_let_go_and_one_that_never_stops_too() -> None:
+    settings = FAST._replace(messages_per_second=50)
+    async with served(Tables(["d0", "d1"]), settings) as (relay, address):
+        async with dialed(address) as silent, dialed(address) as loud:
+            for link, dpu in ((silent, "d0"), (loud, "d1")):
+                link.send(protocol_up.encode(Hello("z", [dpu], ["b"], [])))
+            holding = Holding(1, 0, 0, 0, 0, NO_DIGEST)
+            for _ in range(200):
+                loud.send(protocol_up.encode(Ack([holding], [])))
+            await until(lambda: relay.closed_for["silent"] == 1)
+            assert relay.closed_for["flooding"] == 1
+        await until(lambda: not relay.zones.get("z") or not relay.zones["z"].sessions)
+
+
+async def test_too_many_at_once_are_told_when_to_come_back_and_all_get_in() -> None:
+    names = [f"d{i}" for i in range(30)]
+    tables = Tables(names)
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    settings = FAST._replace(handshakes_per_second=100.0, handshakes_at_once=5)
+    async with served(tables, settings) as (relay, address):
+        async with Dialer() as dialer:
+            links = await asyncio.gather(*(dialer.dial(address) for _ in range(8)), return_exceptions=True)
+            assert any(isinstance(link, Busy) and 0 < link.retry_after_s < 2 for link in links)
+            await asyncio.gather(*(link.close() for link in links if not isinstance(link, BaseException)))
+        async with agents(names, [address]) as made:
+            await until(all_have(made, tables.table))
+        assert relay.admission.refused > 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 3_000_000])
+async def test_frames_of_any_size_arrive_whole(size: int) -> None:
+    message = random.Random(size).randbytes(size)
+
+    async def serve(link: Link) -> None:
+        link.send(message)
+        link.send(b"next")
+        assert await link.receive() == b"thanks"
+        await link.close()
+
+    listener = AgentListener(serve, lambda: 0.0, host="127.0.0.1", port=0)
+    async with listener, dialed(f"127.0.0.1:{listener.port}") as link:
+        assert [await link.receive(), await link.receive()] == [message, b"next"]
+        link.send(b"thanks")
+        with pytest.raises(LinkClosed):
+            await link.receive()
+
+
+async def test_a_relay_that_is_not_there_is_said_to_be_not_there() -> None:
+    async with Dialer() as dialer:
+        with pytest.raises(LinkClosed, match="cannot be reached"):
+            await dialer.dial("127.0.0.1:1")

@@ -1,0 +1,15 @@
+"""Waiting for something that other tasks bring about, whatever it is, as long as it comes at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+EVENTUALLY_S = 30.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns once the condition holds. Raises TimeoutError if it never does."""
+    async with asyncio.timeout(EVENTUALLY_S):
+        while not condition():  # noqa: ASYNC110 - what is looked at has no event to wait for
+            await asyncio.sleep(0.01)

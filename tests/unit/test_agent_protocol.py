@@ -1,0 +1,198 @@
+"""The agent link's messages: what is written is read back, and whatever else comes is refused with one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers import protocol, protocol_down, protocol_up
+from drivers.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
+from drivers.protocol_down import Frame, Heard, Refused, Unwelcome, Welcome
+from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from projections.device_table import Code
+from projections.rules import Delta, Rule, SetStep
+from schemas.api import agent_pb2 as pb
+
+U64 = st.integers(0, (1 << 64) - 1)
+MASKS = st.integers(1, (1 << 200) - 1)
+DIGESTS = st.binary(min_size=16, max_size=16)
+NAMES = st.from_regex(r"[a-z0-9]{1,12}(-[0-9]{1,4})?", fullmatch=True)
+TEXTS = st.text(st.characters(categories=("L", "N", "P")), max_size=100)
+
+
+@st.composite
+def holdings(draw: st.DrawFn) -> Holding:
+    in_hardware, applied, received = sorted(draw(st.tuples(U64, U64, U64)))
+    return Holding(draw(MASKS), draw(U64), received, applied, in_hardware, draw(DIGESTS))
+
+
+REFUSALS = st.builds(Refusal, holdings(), U64, st.sampled_from(Code), TEXTS)
+HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=lambda pair: pair[0]).flatmap(
+    lambda pairs: st.builds(
+        Hello,
+        NAMES,
+        st.just([name for name, _ in pairs]),
+        st.just([boot for _, boot in pairs]),
+        st.lists(holdings(), max_size=4),
+    )
+)
+FROM_AGENTS: st.SearchStrategy[FromAgent] = st.one_of(
+    HELLOS,
+    st.builds(Ack, st.lists(holdings(), max_size=4), st.lists(REFUSALS, max_size=4)),
+    st.builds(Heartbeat, st.lists(holdings(), max_size=4)),
+)
+RULES = st.builds(
+    Rule,
+    st.integers(-(1 << 40), 1 << 40),
+    st.sampled_from(("allow", "drop")),
+    st.sampled_from(protocol_down.PROTOCOLS),
+    st.lists(st.integers(0, 65_535), max_size=4).map(tuple),
+)
+STEPS = st.builds(SetStep, RULES, st.binary(), st.binary(), st.binary(), st.binary())
+DELTAS = st.builds(
+    lambda first, more, digest, steps: Delta(first, first + more, digest, tuple(steps)),
+    st.integers(0, 1 << 62),
+    st.integers(1, 1 << 62),
+    DIGESTS,
+    st.lists(STEPS, max_size=5),
+)
+
+
+@given(FROM_AGENTS)
+def test_what_an_agent_says_arrives(message: FromAgent) -> None:
+    assert protocol_up.decode(protocol_up.encode(message)) == message
+
+
+@given(U64, DELTAS, MASKS)
+def test_one_frame_serves_everybody_and_a_group_is_only_appended(epoch: int, delta: Delta, group: int) -> None:
+    data = protocol_down.encode_frame(epoch, delta)
+    assert protocol_down.decode(data) == Frame(0, epoch, delta)
+    assert protocol_down.decode(data + protocol_down.encode_group(group)) == Frame(group, epoch, delta)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Welcome(3, 17, True, 10_000, [Unwelcome(5, "dpu: 'd' is not registered", 1_500)]),
+        Heard(3, 17, False),
+        Refused("zone 'z' is not served here", 2_000),
+    ],
+)
+def test_what_a_relay_says_arrives(message: Welcome | Heard | Refused) -> None:
+    assert protocol_down.decode(protocol_down.encode(message)) == message
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_refused_by_both_ends(data: bytes) -> None:
+    for decode in (protocol_up.decode, protocol_down.decode):
+        try:
+            decode(data)
+        except ProtocolError as error:
+            assert str(error).isprintable()
+
+
+@given(FROM_AGENTS, DELTAS, st.data())
+def test_damaged_messages_are_read_or_refused_and_nothing_else(
+    message: FromAgent, delta: Delta, data: st.DataObject
+) -> None:
+    for written, decode in (
+        (protocol_up.encode(message), protocol_up.decode),
+        (protocol_down.encode_frame(1, delta), protocol_down.decode),
+    ):
+        spoilt = bytearray(written)
+        for _ in range(data.draw(st.integers(1, 4))):
+            at = data.draw(st.integers(0, len(spoilt) - 1))
+            spoilt[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+            if not spoilt:
+                break
+        try:
+            decode(bytes(spoilt))
+        except ProtocolError as error:
+            assert "\n" not in str(error)
+
+
+HOLDING = Holding(1, 1, 5, 5, 5, bytes(16))
+
+
+def hello(**fields: Any) -> bytes:
+    values: dict[str, Any] = {"protocol": 1, "zone": "z", "dpus": ["d"], "boot_ids": ["b"], **fields}
+    return pb.FromAgent(hello=pb.Hello(**values)).SerializeToString()
+
+
+def held(**fields: Any) -> bytes:
+    values: dict[str, Any] = {"dpus": b"\x01", "digest": bytes(16), **fields}
+    return pb.FromAgent(heartbeat=pb.Heartbeat(holdings=[pb.Holding(**values)])).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "message: must be a hello"),
+        (bytes(protocol.MAX_UP_BYTES + 1), "more than the 2097152 allowed"),
+        (hello(protocol=2), "hello.protocol: 2 must be 1"),
+        (hello(zone="no/zone"), "hello.zone: 'no/zone'"),
+        (hello(dpus=[], boot_ids=[]), "hello.dpus: 0 DPUs must be 1 to"),
+        (hello(dpus=["d", "d"], boot_ids=["a", "b"]), "names must differ"),
+        (hello(boot_ids=[]), "hello.boot_ids: 0 must be one per DPU"),
+        (hello(dpus=["../etc"]), "hello.dpus: '../etc'"),
+        (hello(boot_ids=["x\n"]), "hello.boot_ids"),
+        (hello(dpus=[f"d{i}" for i in range(MAX_LINK_DPUS + 1)], boot_ids=[]), "hello.dpus: 10001 DPUs"),
+        (held(dpus=b""), "must name a DPU"),
+        (held(dpus=bytes(MAX_LINK_DPUS // 8 + 1)), "more than the 1250 allowed"),
+        (held(digest=b"short"), "digest: 5 bytes must be 16"),
+        (held(received=1, applied=2), "must not rise"),
+        (protocol_up.encode(Heartbeat([HOLDING] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
+        (protocol_up.encode(Ack([], [Refusal(HOLDING, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
+    ],
+)
+def test_what_an_agent_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
+    with pytest.raises(ProtocolError, match=sentence.replace("(", r"\(")):
+        protocol_up.decode(data)
+
+
+def frame(**fields: Any) -> bytes:
+    values: dict[str, Any] = {"to_version": 1, "digest": bytes(16), **fields}
+    return pb.ToAgent(frame=pb.Frame(**values)).SerializeToString()
+
+
+def step(**fields: Any) -> pb.Step:
+    return pb.Step(**fields)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "is none of them"),
+        (frame(digest=b""), "frame.digest: 0 bytes must be 16"),
+        (frame(from_version=1), "must be above from_version"),
+        (frame(steps=[step(action=0)]), "frame.steps.action: 0"),
+        (frame(steps=[step(action=9)]), "frame.steps.action: 9"),
+        (frame(steps=[step(action=1, protocol=4)]), "frame.steps.protocol: 4"),
+        (frame() + pb.ToAgent(group=bytes(1251)).SerializeToString(), "group: 1251 bytes"),
+        (pb.ToAgent(welcome=pb.Welcome()).SerializeToString(), "heartbeat_ms: 0"),
+    ],
+)
+def test_what_a_relay_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
+    with pytest.raises(ProtocolError, match=sentence):
+        protocol_down.decode(data)
+
+
+def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_are() -> None:
+    unknown: Any = 99
+    ugly = "\x1b[31m\n" + "x" * 999
+    refusal = pb.Refusal(holding=pb.Holding(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
+    message = protocol_up.decode(pb.FromAgent(ack=pb.Ack(refusals=[refusal])).SerializeToString())
+    assert isinstance(message, Ack)
+    assert message.refusals[0].code is Code.UNSPECIFIED
+    assert message.refusals[0].reason.isprintable()
+    assert len(message.refusals[0].reason) < 400
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_sets_of_dpus_travel_as_bitmaps(numbers: set[int]) -> None:
+    mask = protocol.union(1 << number for number in numbers)
+    assert protocol.mask_of(protocol.bitmap_of(mask)) == mask
+    assert protocol.numbers_of(mask) == sorted(numbers)

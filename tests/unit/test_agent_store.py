@@ -1,0 +1,53 @@
+"""The last good table over restarts: whole, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drivers.agent_store import FileStore
+from projections.device_table import EMPTY, DeviceTable, digest_of
+from tests.support.rule_source import ALLOW, DROP, packed
+
+RULES = {ALLOW: packed("10.0.0.0/8", "2001:db8::/32"), DROP: packed("10.1.2.3")}
+TABLE = DeviceTable(2, 17, digest_of(RULES), RULES)
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "table", "d1")
+    assert store.load() == EMPTY
+    store.save(TABLE)
+    store.save(TABLE._replace(version=18))
+    assert FileStore(tmp_path / "table", "d1").load() == TABLE._replace(version=18)
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_the_table_of_another_dpu_is_left_out(tmp_path: Path) -> None:
+    FileStore(tmp_path / "table", "d1").save(TABLE)
+    assert FileStore(tmp_path / "table", "d2").load() == EMPTY
+
+
+def test_a_file_that_was_torn_or_damaged_anywhere_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    store = FileStore(path, "d1")
+    store.save(TABLE)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at])
+        assert store.load() == EMPTY
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        assert store.load() == EMPTY
+
+
+def test_a_file_half_written_does_not_replace_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileStore(tmp_path / "table", "d1")
+    store.save(TABLE)
+
+    def no_space(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        store.save(TABLE._replace(version=99))
+    assert store.load() == TABLE

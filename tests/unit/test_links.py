@@ -1,0 +1,124 @@
+"""The link within a process, and dialing: who waits how long for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+
+from drivers import links
+from drivers.dialing import BACKOFF_LAST_S, Relays, SentAway
+from drivers.links import Busy, Link, LinkClosed, pair
+from drivers.protocol_down import Refused
+from tests.support.virtual_loop import run_virtual
+
+
+async def test_messages_arrive_in_order_and_count_as_backlog_until_taken() -> None:
+    relay, agent = pair("relay", "agent")
+    relay.send(b"one")
+    relay.send(b"three")
+    assert (relay.backlog, agent.backlog) == (8, 0)
+    assert [await agent.receive(), await agent.receive()] == [b"one", b"three"]
+    assert relay.backlog == 0
+    assert (relay.peer, agent.peer) == ("agent", "relay")
+
+
+async def test_what_was_sent_before_the_end_still_arrives() -> None:
+    relay, agent = pair("relay", "agent")
+    relay.send(b"goodbye")
+    await relay.close()
+    assert await agent.receive() == b"goodbye"
+    for end in (agent, relay):
+        with pytest.raises(LinkClosed):
+            await end.receive()
+        with pytest.raises(LinkClosed):
+            end.send(b"too late")
+
+
+async def test_the_end_wakes_whoever_waits() -> None:
+    relay, agent = pair("relay", "agent")
+    waiting = asyncio.create_task(agent.receive())
+    await asyncio.sleep(0)
+    relay.abort()
+    with pytest.raises(LinkClosed):
+        await waiting
+
+
+async def test_a_peer_that_takes_nothing_is_cut_off_at_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "BACKLOG_BYTES_MAX", 100)
+    relay, _agent = pair("relay", "agent")
+    relay.send(bytes(90))
+    with pytest.raises(LinkClosed, match="left 90 bytes unread"):
+        relay.send(bytes(20))
+
+
+class Doors:
+    """Relays that refuse until told otherwise, and remember who knocked when."""
+
+    def __init__(self) -> None:
+        self.knocks: list[tuple[float, str]] = []
+        self.open: set[str] = set()
+        self.busy_s: float | None = None
+
+    async def dial(self, address: str) -> Link:
+        self.knocks.append((asyncio.get_running_loop().time(), address))
+        if self.busy_s is not None:
+            raise Busy("full", self.busy_s)
+        if address not in self.open:
+            raise LinkClosed("nobody there")
+        return pair("relay", "agent")[1]
+
+
+def waits(knocks: list[tuple[float, str]]) -> list[float]:
+    times = [time for time, _ in knocks]
+    return [after - before for before, after in pairwise(times)]
+
+
+def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
+    async def scenario() -> None:
+        doors = Doors()
+        relays = Relays(["a", "b"], doors.dial, random.Random(1), who="dpu d")
+        dialing = asyncio.create_task(relays.connect())
+        await asyncio.sleep(2000)
+        doors.open = {"a", "b"}
+        await dialing
+        assert {address for _, address in doors.knocks[:2]} == {"a", "b"}
+        assert all(first != second for (_, first), (_, second) in pairwise(doors.knocks))
+        assert max(waits(doors.knocks)) <= BACKOFF_LAST_S
+        assert sum(waits(doors.knocks)[:4]) < BACKOFF_LAST_S < sum(waits(doors.knocks)[-8:])
+
+    run_virtual(scenario())
+
+
+def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
+    async def scenario() -> None:
+        doors = Doors()
+        doors.busy_s = 7.0
+        relays = Relays(["a"], doors.dial, random.Random(1), who="dpu d")
+        dialing = asyncio.create_task(relays.connect())
+        await asyncio.sleep(60)
+        dialing.cancel()
+        assert all(7.0 <= wait <= 8.4 for wait in waits(doors.knocks))
+
+    run_virtual(scenario())
+
+
+def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afresh() -> None:
+    async def scenario() -> None:
+        doors = Doors()
+        doors.open = {"a"}
+        relays = Relays(["a"], doors.dial, random.Random(1), who="dpu d")
+        await relays.connect()
+        relays.lost(SentAway(Refused("not served here", 9_000)))
+        await relays.connect()
+        assert 9.0 <= waits(doors.knocks)[-1] <= 10.8
+        for _ in range(20):
+            relays.lost(LinkClosed("gone"))
+        relays.welcomed()
+        relays.lost(LinkClosed("gone"))
+        await relays.connect()
+        assert waits(doors.knocks)[-1] <= 0.5
+
+    run_virtual(scenario())
