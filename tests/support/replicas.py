@@ -1,0 +1,68 @@
+"""Replicas of the toy fold over any log, run and stopped as a test wishes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from eventstore.log import FLEET, ZONES, EventLog
+from eventstore.pace import Pace
+from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore, Store
+from tests.support.toy_fold import ToyFold
+from tests.support.toy_log import T0
+
+
+def toy_replica(
+    log: EventLog,
+    *,
+    name: str = "replica-1",
+    store: Store | None = None,
+    now_ms: Callable[[], int] = lambda: T0,
+    creates: bool = True,
+    topics: Sequence[str] = (FLEET, ZONES),
+    pace: Pace | None = None,
+) -> Replica:
+    """A replica of these topics under the toy's rules."""
+    return Replica(
+        log,
+        [ToyFold(topic) for topic in topics],
+        store=MemoryStore() if store is None else store,
+        name=name,
+        now_ms=now_ms,
+        rng=random.Random(name),
+        creates=creates,
+        pace=pace or Pace(),
+    )
+
+
+@asynccontextmanager
+async def running(*replicas: Replica) -> AsyncIterator[None]:
+    """Run them until the context ends, from when they are ready. What ends a run early is raised here."""
+    runs = [asyncio.ensure_future(replica.run()) for replica in replicas]
+    try:
+        await _until_ready(runs, replicas)
+        yield
+    finally:
+        for run in runs:
+            run.cancel()
+        for run in runs:
+            with suppress(asyncio.CancelledError):
+                await run
+
+
+async def _until_ready(runs: Sequence[asyncio.Future[None]], replicas: Sequence[Replica]) -> None:
+    ready = asyncio.ensure_future(_all_ready(replicas))
+    await asyncio.wait((ready, *runs), return_when=asyncio.FIRST_COMPLETED)
+    for run in runs:
+        if run.done():
+            ready.cancel()
+            await run
+    await ready
+
+
+async def _all_ready(replicas: Sequence[Replica]) -> None:
+    for replica in replicas:
+        await replica.ready()

@@ -1,0 +1,414 @@
+"""A replica on a virtual clock, over a log in memory that fails as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+import pytest
+
+from eventstore.codec import decode, encode
+from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
+from eventstore.log import FLEET, INSTALLS, ZONES, Batch, Partition, Record
+from eventstore.pace import Pace
+from eventstore.replica import Answer, Replica
+from eventstore.rocks_store import RocksStore
+from schemas.events import Event, LogCreated
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import running, toy_replica
+from tests.support.toy_log import FLEET_0, T0, Issuer, created, fact
+from tests.support.virtual_loop import run_virtual
+
+ZONES_2 = Partition(ZONES, 2)
+
+
+class FlakyLog(MemoryLog):
+    """Appends and reads fail as often as they are told to."""
+
+    def __init__(self, contents: Contents | None = None) -> None:
+        super().__init__(contents or Contents(4), lambda: T0)
+        self.reads_cut = 0
+        self.outages = 0
+        self.lost: list[bytes] = []
+        self.loses_appends = False
+        self.hangs = False
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        if self.loses_appends:
+            self.lost.append(value)
+            raise AppendUnknown("no answer")
+        await super().append(partition, key, value, timeout_s=timeout_s)
+        if self.hangs:
+            await asyncio.sleep(timeout_s)
+            raise AppendUnknown("no answer in time")
+
+    async def end(self, partition: Partition) -> int:
+        if self.outages:
+            self.outages -= 1
+            raise LogUnavailable("the log is away")
+        return await super().end(partition)
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        async for batch in super().read(positions):
+            yield batch
+            if self.reads_cut:
+                self.reads_cut -= 1
+                raise LogUnavailable("the connection broke")
+
+    def put(self, partition: Partition, *events: Event) -> None:
+        for event in events:
+            self.contents.add(partition, T0, b"key", encode(event))
+
+
+async def submit(replica: Replica, event: Event, *, timeout_s: float = 5.0) -> Answer:
+    return await replica.submit(FLEET_0, b"key", event, timeout_s=timeout_s)
+
+
+# -- the log's beginning
+
+
+def test_two_starters_make_one_log() -> None:
+    async def run() -> None:
+        contents = Contents(4)
+        one, other = (toy_replica(FlakyLog(contents), name=name) for name in ("one", "other"))
+        async with running(one, other):
+            assert one.log_id == other.log_id != ""
+            assert one.generation == 1
+            for partition, records in contents.records.items():
+                first = decode(records[0].value)
+                assert isinstance(first, LogCreated), partition
+                assert (first.log_id, first.partition_count) == (one.log_id, 4)
+            await submit(one, Issuer().set("a"))
+            await other.reached(FLEET_0, one.position(FLEET_0), timeout_s=5)
+            assert other.state(FLEET_0).count == 1
+
+    run_virtual(run())
+
+
+def test_a_replica_that_may_not_make_a_log_waits_for_one() -> None:
+    async def run() -> None:
+        contents = Contents(4)
+        reader = toy_replica(FlakyLog(contents), name="reader", creates=False)
+        run = asyncio.ensure_future(reader.run())
+        await asyncio.sleep(60)
+        assert not contents.records
+        async with running(toy_replica(FlakyLog(contents))):
+            await reader.ready()
+            assert reader.log_id
+        run.cancel()
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("outages", [1, 7, 40])
+def test_outages_at_the_start_are_waited_out(outages: int) -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        log.outages = outages
+        async with running(replica := toy_replica(log)):
+            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
+
+    run_virtual(run())
+
+
+def test_a_log_of_another_partition_count_is_refused() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        log.put(FLEET_0, created(partition_count=12))
+        with pytest.raises(LogMismatch, match=r"12.*4"):
+            await toy_replica(log).run()
+
+    run_virtual(run())
+
+
+# -- answers
+
+
+def test_callers_are_answered_from_the_log() -> None:
+    async def run() -> None:
+        issue = Issuer()
+        async with running(replica := toy_replica(FlakyLog())):
+            done = issue.set("a")
+            assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done), FLEET_0, 1)
+            refused = await submit(replica, issue.delete("b"))
+            assert (refused.outcome.code, refused.offset) == ("refused", 2)
+            again = await submit(replica, done)
+            assert (again.outcome.code, again.offset, replica.position(FLEET_0)) == ("done", 1, 3)
+            assert replica.outcome(done.envelope.command_id) == again
+            assert replica.outcome(issue.id()) is None
+
+    run_virtual(run())
+
+
+def test_many_callers_at_once_each_get_their_own_answer() -> None:
+    async def run() -> None:
+        issue = Issuer()
+        commands = [issue.set(f"p{i}") if i % 3 else issue.delete(f"p{i}") for i in range(300)]
+        async with running(replica := toy_replica(FlakyLog())):
+            answers = await asyncio.gather(*(submit(replica, command) for command in commands * 2))
+        for i, (first, copy) in enumerate(zip(answers[:300], answers[300:], strict=True)):
+            assert first == copy
+            assert first.outcome.code == ("done" if i % 3 else "refused")
+        assert len({answer.offset for answer in answers}) == 300
+
+    run_virtual(run())
+
+
+def test_an_append_whose_answer_was_lost_is_answered_from_the_log() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        async with running(replica := toy_replica(log)):
+            log.append_unknown = True
+            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
+
+    run_virtual(run())
+
+
+def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        async with running(replica := toy_replica(log)):
+            log.hangs = True
+            began = asyncio.get_running_loop().time()
+            assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
+            assert asyncio.get_running_loop().time() - began < 0.01
+
+    run_virtual(run())
+
+
+def test_a_record_that_lands_late_still_answers_its_caller() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        async with running(replica := toy_replica(log)):
+            log.loses_appends = True
+            waiting = asyncio.ensure_future(submit(replica, Issuer().set("a")))
+            await asyncio.sleep(3)
+            log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+            assert (await waiting).outcome.code == "done"
+
+    run_virtual(run())
+
+
+def test_unknown_is_said_at_the_deadline_and_becomes_definite_by_a_repeat() -> None:
+    async def run() -> None:
+        log, command = FlakyLog(), Issuer().set("a")
+        loop = asyncio.get_running_loop()
+        async with running(replica := toy_replica(log)):
+            log.loses_appends = True
+            began = loop.time()
+            with pytest.raises(AppendUnknown, match=command.envelope.command_id):
+                await submit(replica, command, timeout_s=2)
+            assert loop.time() - began == pytest.approx(2)
+            log.loses_appends = False
+            log.contents.add(FLEET_0, T0, b"key", log.lost[0])
+            assert (await submit(replica, command)).offset == 1
+            assert replica.state(FLEET_0).total.effects == 1
+
+    run_virtual(run())
+
+
+def test_what_cannot_be_appended_is_said_at_once() -> None:
+    async def run() -> None:
+        async with running(replica := toy_replica(FlakyLog())):
+            with pytest.raises(AppendRefused):
+                await submit(replica, Issuer().set("x" * 2_000_000))
+            with pytest.raises(PermanentError, match=r"zones/9"):
+                await replica.submit(Partition(ZONES, 9), b"", Issuer().set("a"), timeout_s=1)
+
+    run_virtual(run())
+
+
+def test_an_id_of_another_command_is_refused_without_an_append() -> None:
+    async def run() -> None:
+        issue = Issuer()
+        one = issue.set("a")
+        other = type(one)(one.envelope, "b", *[getattr(one, field) for field in one.__struct_fields__[2:]])
+        async with running(replica := toy_replica(FlakyLog())):
+            first, second = await asyncio.gather(submit(replica, one), submit(replica, other))
+            assert (first.outcome.code, second.outcome.code) == ("done", "refused")
+            position = replica.position(FLEET_0)
+            assert "another command" in (await submit(replica, other)).outcome.reason
+            assert replica.position(FLEET_0) == position
+
+    run_virtual(run())
+
+
+# -- waiting for what is folded
+
+
+def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
+    async def run() -> None:
+        async with running(replica := toy_replica(FlakyLog())):
+            await replica.reached(FLEET_0, 1, timeout_s=0)
+            waits = [asyncio.ensure_future(replica.reached(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
+            for name in ("a", "b"):
+                await replica.state_fact(FLEET_0, b"", fact(name), timeout_s=5)
+            await asyncio.gather(*waits)
+            with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
+                await replica.reached(FLEET_0, 99, timeout_s=1)
+
+    run_virtual(run())
+
+
+def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
+    async def run() -> None:
+        async with running(replica := toy_replica(FlakyLog())):
+            with replica.watch(ZONES) as watch:
+                for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
+                    await replica.state_fact(partition, b"", fact("a"), timeout_s=5)
+                await replica.reached(Partition(ZONES, 0), 2, timeout_s=5)
+                assert await watch.changed() == {ZONES_2, Partition(ZONES, 0)}
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(watch.changed(), 5)
+            assert replica._watches == []
+
+    run_virtual(run())
+
+
+# -- outages and other logs
+
+
+def test_reading_goes_on_where_it_broke_off() -> None:
+    async def run() -> None:
+        log, issue = FlakyLog(), Issuer()
+        async with running(replica := toy_replica(log)):
+            for number in range(30):
+                log.reads_cut = number % 3
+                await submit(replica, issue.set(f"p{number}"), timeout_s=60)
+            assert replica.state(FLEET_0).total.effects == 30
+
+    run_virtual(run())
+
+
+async def edited(log: FlakyLog, replica: Replica, offset: int) -> None:
+    records = log.contents.records[FLEET_0]
+    records[offset] = records[offset]._replace(key=b"edited")
+
+
+def test_an_edited_log_is_found_within_a_minute() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        replica = toy_replica(log)
+        run = asyncio.ensure_future(replica.run())
+        await replica.ready()
+        await submit(replica, Issuer().set("a"))
+        await edited(log, replica, 1)
+        with pytest.raises(LogMismatch, match=r"fleet/0 has another record at offset 1"):
+            await asyncio.wait_for(run, 70)
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("damage", ["head edited", "last edited", "truncated by one", "refilled", "another log"])
+def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
+    async def run() -> None:
+        log, issue = FlakyLog(), Issuer()
+        store = RocksStore(tmp_path)
+        async with running(replica := toy_replica(log, store=store)):
+            for name in "abc":
+                await submit(replica, issue.set(name))
+            await asyncio.sleep(2)
+        fleet = log.contents.records[FLEET_0]
+        match damage:
+            case "head edited":
+                fleet[0] = fleet[0]._replace(timestamp_ms=T0 - 1)
+            case "last edited":
+                fleet[3] = fleet[3]._replace(value=fleet[2].value)
+            case "truncated by one":
+                del fleet[3]
+            case "refilled":
+                del fleet[2:]
+                log.put(FLEET_0, *[fact(name) for name in "xyz"])
+            case "another log":
+                log = FlakyLog()
+        with pytest.raises(LogMismatch):
+            await toy_replica(log, store=store).run()
+        store.close()
+
+    run_virtual(run())
+
+
+# -- saving, halting, pace
+
+
+def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
+    async def run() -> None:
+        log, issue = FlakyLog(), Issuer()
+        store = RocksStore(tmp_path)
+        async with running(first := toy_replica(log, store=store)):
+            repeated = issue.set("a")
+            await submit(first, repeated)
+            await asyncio.sleep(1.5)
+            saved = first.partitions_status()[0]
+            assert (saved.saved_position, saved.lag) == (2, 0)
+            await submit(first, issue.set("b"))
+        async with running(second := toy_replica(log, store=store)):
+            assert sorted(second.state(FLEET_0).policies.rows) == ["a", "b"]
+            assert (await submit(second, repeated)).offset == 1
+            await asyncio.sleep(1.5)
+            assert second.partitions_status()[0].running == second.folded(FLEET_0).running.hex()
+        store.close()
+        async with running(afresh := toy_replica(log)):
+            await asyncio.sleep(1.5)
+            assert [s.digest for s in afresh.partitions_status()] == [s.digest for s in second.partitions_status()]
+
+    run_virtual(run())
+
+
+def test_a_halted_partition_stops_no_other_and_says_so() -> None:
+    async def run() -> None:
+        log, issue = FlakyLog(), Issuer()
+        async with running(replica := toy_replica(log)):
+            log.put(ZONES_2, fact("raise in decide"))
+            await replica.state_fact(ZONES_2, b"", fact("never folded"), timeout_s=5)
+            assert (await submit(replica, issue.set("a"))).outcome.code == "done"
+            await asyncio.sleep(6)
+            [status] = [status for status in replica.partitions_status() if status.partition == ZONES_2]
+            assert (status.position, status.lag) == (1, 2)
+            assert "a bug in decide" in status.halted
+            with pytest.raises(LogUnavailable, match="halted"):
+                await replica.submit(ZONES_2, b"", issue.set("b"), timeout_s=5)
+        async with running(again := toy_replica(log)):
+            assert again.folded(ZONES_2).halted
+
+    run_virtual(run())
+
+
+def test_a_long_fold_leaves_the_loop_to_others() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        async with running(toy_replica(log)):
+            pass
+        log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(4_000)])
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(others())
+        async with running(replica := toy_replica(log, pace=Pace(slice_records=100))):
+            assert replica.state(FLEET_0).total.effects == 4_000
+        ticking.cancel()
+        assert turns > 40
+
+    run_virtual(run())
+
+
+def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        async with running(toy_replica(log)):
+            pass
+        installs = Partition(INSTALLS, 0)
+        log.contents.begins[installs] = 40
+        log.contents.records[installs] = [Record(40, T0, b"", encode(fact("a")))]
+        replica = toy_replica(log, topics=(FLEET, INSTALLS))
+        async with running(replica):
+            assert replica.state(installs).count == 1
+            assert replica.position(installs) == 41
+
+    run_virtual(run())
