@@ -67,13 +67,14 @@ class _Share:
 
 
 class Admission:
-    """Admits calls by principal. `now_s` is a monotonic clock."""
+    """Admits calls by principal, and counts them. `now_s` is a monotonic clock."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
         self._limits = limits
         self._now_s = now_s
         self._shares: OrderedDict[str, _Share] = OrderedDict()
         self.refused = 0
+        self.under_way = 0
 
     @contextmanager
     def admit(self, principal: str) -> Iterator[None]:
@@ -84,10 +85,12 @@ class Admission:
             raise OverLimit(f"principal {principal!r}: {share.calls} calls under way are the most allowed at once")
         self._take(share, principal)
         share.calls += 1
+        self.under_way += 1
         try:
             yield
         finally:
             share.calls -= 1
+            self.under_way -= 1
 
     def take(self, principal: str) -> None:
         """Take a token for one more message of a call under way. Raises OverLimit."""

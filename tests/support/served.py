@@ -18,8 +18,10 @@ from commands.status import LogLocation, StatusBoard
 from drivers.forwarder import Forwarder
 from eventstore.beacons import Solo
 from eventstore.embedded import EmbeddedLog
+from eventstore.errors import AppendUnknown
 from eventstore.fold import Fold
 from eventstore.ids import uuid7
+from eventstore.log import Partition
 from eventstore.replica import Replica
 from eventstore.snapshots import MemoryStore
 from projections.cliques import CliqueFold
@@ -36,10 +38,29 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Stalling:
+    """A log whose appends do not come back while `stalled`, as when the brokers are gone. All else passes through."""
+
+    def __init__(self, log: EmbeddedLog) -> None:
+        self.stalled = False
+        self.waiting = asyncio.Event()
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        if self.stalled:
+            self.waiting.set()
+            await asyncio.sleep(timeout_s)
+            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s")
+        await self._log.append(partition, key, value, timeout_s=timeout_s)
+
+
 class Served:
     """The plane and a channel to it. `calls` and `queries` are the generated stubs."""
 
-    def __init__(self, log: EmbeddedLog, replica: Replica, server: CommandServer, address: str) -> None:
+    def __init__(self, log: Stalling, replica: Replica, server: CommandServer, address: str) -> None:
         self.log = log
         self.replica = replica
         self.server = server
@@ -57,7 +78,7 @@ class Served:
     async def ends(self) -> dict[str, int]:
         """How long every deciding partition is: unchanged if nothing was appended."""
         partitions = [p for topic in ("zones", "cliques", "fleet") for p in self.replica.partitions(topic)]
-        return {str(partition): await self.log.end(partition) for partition in partitions}
+        return {str(partition): int(await self.log.end(partition)) for partition in partitions}
 
     async def join(self, zone: str, *nodes: pb.NodeSpec, command_id: str = "") -> pb.Answer:
         answer: pb.Answer = await self.calls.JoinNodes(
@@ -73,7 +94,11 @@ class Served:
 async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True) -> AsyncIterator[Served]:
     """A plane that is ready; with `forwards` off, fleet hears of nothing."""
     rng = random.Random(5)
-    async with EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
+    async with (
+        EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as embedded,
+        asyncio.TaskGroup() as tasks,
+    ):
+        log: Any = Stalling(embedded)
         folds: list[Fold[Any]] = [ZoneFold(), FleetFold(PARTITIONS), CliqueFold(), InstallsFold()]
         replica = Replica(log, folds, store=MemoryStore(), name="replica-1", now_ms=now_ms, rng=rng)
         running = [tasks.create_task(replica.run())]

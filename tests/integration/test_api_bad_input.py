@@ -1,0 +1,222 @@
+"""Bad input at the API: each refused with one sentence, nothing appended, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from commands.limits import Limits
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import Served, served
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "plane") as found:
+        yield found
+
+
+def join(*names: str, zone: str = "z1", address: str = "", **more: Any) -> pb.JoinNodesRequest:
+    addresses = [address] if address else []
+    return pb.JoinNodesRequest(zone=zone, nodes=[pb.NodeSpec(name=n, addresses=addresses) for n in names], **more)
+
+
+SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
+    ("bad zone", "JoinNodes", join("n1", zone="z 1"), ("zone", "'z 1'", "must be")),
+    ("bad address", "JoinNodes", join("n1", address="10.0.0.999"), ("address", "'10.0.0.999'", "must be")),
+    ("duplicate address", "JoinNodes", join("n1", "n2", address="10.0.0.1"), ("addresses4", "'10.0.0.1'", "once")),
+    ("no nodes", "JoinNodes", join(), ("nodes", "0", "from 1 to 1000")),
+    ("too many nodes", "JoinNodes", join(*map(str, range(1_001))), ("nodes", "1001", "from 1 to 1000")),
+    ("bad id", "JoinNodes", join("n1", command_id="1-2"), ("command id", "'1-2'", "UUIDv7")),
+    ("bad capacity", "SetCapacity", pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1 to")),
+    (
+        "huge capacity",
+        "SetCapacity",
+        pb.SetCapacityRequest(domain="d", clique="c", capacity=2**31 - 1),
+        ("capacity", str(2**31 - 1), "from 1 to"),
+    ),
+    ("nameless claim", "ClaimIndex", pb.ClaimIndexRequest(domain="d"), ("clique", "''", "must be")),
+    ("unknown verb", "RequestLifecycle", pb.RequestLifecycleRequest(dpu="d", zone="z"), ("request", "0", "provision")),
+    ("empty policy", "SetPolicy", pb.SetPolicyRequest(), ("action", "''", "must be")),
+    ("unseen hold", "ApproveHold", pb.ApproveHoldRequest(hold=4, hash="xyz"), ("hash", "'xyz'", "hexadecimal")),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "said"), [shape[1:] for shape in SHAPES], ids=[s[0] for s in SHAPES])
+async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
+    plane: Served, method: str, request_: Any, said: tuple[str, ...]
+) -> None:
+    ends = await plane.ends()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(plane.calls, method)(request_)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    sentence = caught.value.details() or ""
+    assert "\n" not in sentence
+    for part in said:
+        assert part in sentence
+    assert await plane.ends() == ends
+
+
+REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
+    ("unknown node", "LeaveNodes", pb.LeaveNodesRequest(names=["nobody"]), ("'nobody'",)),
+    ("unknown DPU", "RequestLifecycle", pb.RequestLifecycleRequest(dpu="d9", request="pause"), ("'d9'",)),
+    ("unknown member", "ReportReady", pb.ReportReadyRequest(domain="d", clique="c", node="n"), ("'n'",)),
+    ("unknown policy", "DeletePolicy", pb.DeletePolicyRequest(name="nothing"), ("'nothing'",)),
+    ("unknown hold", "RejectHold", pb.RejectHoldRequest(hold=77), ("77",)),
+    ("not frozen", "Thaw", pb.ThawRequest(zone="z1"), ("'z1'",)),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "said"), [case[1:] for case in REFUSED], ids=[c[0] for c in REFUSED])
+async def test_what_the_state_forbids_is_a_refusal_with_a_reason(
+    plane: Served, method: str, request_: Any, said: tuple[str, ...]
+) -> None:
+    answer: pb.Answer = await getattr(plane.calls, method)(request_)
+    assert answer.outcome == pb.Answer.refused
+    reason = answer.reason or answer.items[0].reason
+    for part in said:
+        assert part in reason
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("ShowNode", pb.ShowNodeRequest(name="nobody")),
+        ("ShowZone", pb.ShowZoneRequest(zone="nowhere")),
+        ("ShowClique", pb.ShowCliqueRequest(domain="d", clique="c")),
+        ("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain="d", clique="c")),
+        ("ShowDpu", pb.ShowDpuRequest(dpu="d9")),
+    ],
+)
+async def test_what_is_not_there_is_not_found(plane: Served, method: str, request_: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(plane.queries, method)(request_)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (pb.ListNodesRequest(min_position="elsewhere:zones/0=1"), "is not this log"),
+        (pb.ListNodesRequest(min_position="LOG:zones=1"), "TOPIC/PARTITION=OFFSET"),
+        (pb.ListNodesRequest(min_position="LOG:zones/999=1"), "'zones/999' is not a partition"),
+        (pb.ListNodesRequest(page_size=5_000), "page_size: 5000"),
+        (pb.ListNodesRequest(page_size=-1), "page_size: -1"),
+        (pb.ListNodesRequest(page_token="x"), "page_token: 'x'"),
+    ],
+)
+async def test_bad_positions_and_pages_are_named(plane: Served, request_: pb.ListNodesRequest, said: str) -> None:
+    request_.min_position = request_.min_position.replace("LOG", plane.replica.log_id)
+    with pytest.raises(grpc.aio.AioRpcError, match=said) as caught:
+        await plane.queries.ListNodes(request_)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_position_ahead_of_the_log_is_waited_for_and_given_up(plane: Served) -> None:
+    ahead = pb.ListNodesRequest(min_position=f"{plane.replica.log_id}:zones/0=1000000")
+    with pytest.raises(grpc.aio.AioRpcError, match="zones/0 was not folded up to 1000000") as caught:
+        await plane.queries.ListNodes(ahead, timeout=0.5)
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def _as_it_is(raw: bytes) -> bytes:
+    return raw
+
+
+async def test_bytes_that_are_no_request_are_refused_by_name(plane: Served) -> None:
+    raw: Any = plane.channel.unary_unary("/dpuplane.v1.Commands/JoinNodes", _as_it_is, _as_it_is)
+    with pytest.raises(grpc.aio.AioRpcError, match="request: 3 bytes must be a JoinNodesRequest") as caught:
+        await raw(b"\xff\xff\xff")
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    stream: Any = plane.channel.stream_unary("/dpuplane.v1.Commands/JoinNodesStream", _as_it_is, _as_it_is)
+    summary = pb.JoinSummary.FromString(await stream(iter([b"\xff\xff\xff", join("n1").SerializeToString()])))
+    assert (summary.requests, summary.done) == (2, 1)
+    assert "must be a JoinNodesRequest" in summary.refusals[0].reason
+
+
+async def test_a_wrong_type_of_field_is_not_taken_for_another(plane: Served) -> None:
+    zone_as_number = b"\x10\x05"
+    raw: Any = plane.channel.unary_unary("/dpuplane.v1.Commands/JoinNodes", _as_it_is, _as_it_is)
+    with pytest.raises(grpc.aio.AioRpcError, match="nodes: 0 items") as caught:
+        await raw(zone_as_number)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_an_oversized_request_is_refused_and_the_server_goes_on(plane: Served) -> None:
+    huge = pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n", labels={"k": "x" * 2_000_000})])
+    with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
+        await plane.calls.JoinNodes(huge)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    wide = [pb.NodeSpec(name=f"n{i}", labels={"k": f"{i}-{'x' * 240}", "l": "y" * 100}) for i in range(1_000)]
+    with pytest.raises(grpc.aio.AioRpcError, match="bytes of names, uids, addresses and labels") as caught:
+        await plane.join("z1", *wide)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert (await plane.join("z1", pb.NodeSpec(name="n1"))).outcome == pb.Answer.done
+
+
+async def test_metadata_over_its_limit_ends_the_call_only(plane: Served) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-more", "x" * 20_000)])
+    assert (await plane.calls.Freeze(pb.FreezeRequest())).outcome == pb.Answer.done
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 200, "?alice", "a/b"])
+async def test_a_principal_that_is_no_name_is_refused(plane: Served, name: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="x-dpuplane-as") as caught:
+        await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-dpuplane-as", name)])
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_ids_of_the_future_are_refused(plane: Served) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="ahead of this clock") as caught:
+        await plane.join("z1", pb.NodeSpec(name="n1"), command_id=plane.command_id(late_ms=-120_000))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_one_principal_over_its_rate_does_not_stop_another(tmp_path: Path) -> None:
+    limits = Limits(rate_per_s=0.001, burst=3.0)
+    async with served(tmp_path / "plane", limits=limits) as plane:
+
+        async def freeze(name: str) -> grpc.StatusCode:
+            try:
+                await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-dpuplane-as", name)])
+            except grpc.aio.AioRpcError as error:
+                assert repr(f"?{name}") in (error.details() or "")
+                return error.code()
+            return grpc.StatusCode.OK
+
+        greedy = [await freeze("greedy") for _ in range(5)]
+        assert greedy == [grpc.StatusCode.OK] * 3 + [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+        assert await freeze("modest") == grpc.StatusCode.OK
+        assert plane.server.admission.refused == 2
+
+
+async def test_an_unanswered_command_is_unknown_and_its_repetition_definite(plane: Served) -> None:
+    plane.log.stalled = True
+    command_id = plane.command_id()
+    unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=0.5)
+    assert (unknown.outcome, unknown.command_id) == (pb.Answer.unknown, command_id)
+    assert unknown.reason
+    assert plane.server.desk.unknown == 1
+    summary = await plane.calls.JoinNodesStream(iter([join("n2"), join("n3")]), timeout=0.5)
+    assert (summary.unknown, summary.done) == (2, 0)
+    plane.log.stalled = False
+    again = await plane.calls.JoinNodes(join("n1", command_id=command_id))
+    assert again.outcome == pb.Answer.done
+
+
+async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane:
+        plane.log.stalled = True
+        hanging = asyncio.ensure_future(plane.calls.JoinNodes(join("n1"), timeout=25.0))
+        await plane.log.waiting.wait()
+        assert plane.server.admission.under_way == 1
+        await plane.server.stop(0.1)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await hanging
+        assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
