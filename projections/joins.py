@@ -4,8 +4,8 @@ A record counts only if it begins at fleet's mark for its zones partition, so wh
 zombie says late, drops out. Nearly all records of a burst hold only new names with new addresses: nothing can be lost
 by those, and they are taken in a few passes over whole columns. Any other record goes node by node (projections/moves).
 
-A node that shows up in two zones belongs to its newest incarnation, or to the one heard of last if they are equal; the
-other zone is told by what is handed down. Statements about an older incarnation do nothing.
+A partition's own word about a node is taken as it comes. One that shows up in zones of two partitions belongs to its
+newest incarnation, or to the one heard of last if they are equal; the other zone is told by what is handed down.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.log import partition_of
 from projections.effects import note
 from projections.fleet_state import FleetState
 from projections.holds import member_hold
@@ -78,7 +79,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     source = Source(partition, event.to_offset, event.earliest_ms)
     if _all_new(state, items):
         return Decision(Joined(source, items), DONE)
-    moves, superseded = _moves(state, items)
+    moves, superseded = _moves(state, items, partition)
     weighed = weigh(state, moves, at.time_ms)
     hold = member_hold(state, weighed, event.envelope.actor, at)
     outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
@@ -106,7 +107,7 @@ def _repeats(values: Sequence[Address]) -> bool:
     return len(set(given)) != len(given)
 
 
-def _moves(state: FleetState, items: Items) -> tuple[list[Move], list[Superseded]]:
+def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move], list[Superseded]]:
     moves: list[Move] = []
     superseded: list[Superseded] = []
     labels = [dict(sorted(found.items())) for found in items.label_sets]
@@ -115,7 +116,7 @@ def _moves(state: FleetState, items: Items) -> tuple[list[Move], list[Superseded
         incarnation = (items.created_ms[i], items.uids[i])
         if items.states[i] != PRESENT:
             kind: Kind = "stated" if items.states[i] == LEFT else "inferred"
-            if before is not None and _is_about(before, items.zones[i], incarnation):
+            if before is not None and not before.held and _is_own(state, before, items.zones[i], partition):
                 moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
             continue
         after = Member(
@@ -128,7 +129,7 @@ def _moves(state: FleetState, items: Items) -> tuple[list[Move], list[Superseded
             held=False,
             withheld=-1,
         )
-        if before is not None and not before.held and before.zone != after.zone:
+        if before is not None and not before.held and not _is_own(state, before, after.zone, partition):
             newer = incarnation >= (before.created_ms, before.uid)
             loser = before if newer else after
             superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
@@ -138,11 +139,13 @@ def _moves(state: FleetState, items: Items) -> tuple[list[Move], list[Superseded
     return moves, superseded
 
 
-def _is_about(member: Member, zone: str, incarnation: tuple[int, str]) -> bool:
-    """Whether a leave means this member, and not one that went before or lives elsewhere."""
-    whichever = incarnation == (0, "")
-    newer = incarnation >= (member.created_ms, member.uid)
-    return not member.held and member.zone == zone and (newer or whichever)
+def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> bool:
+    """Whether a member is where this partition put it: then its word is the last, whatever the incarnation.
+
+    A partition says what became of a node, not how: that it moved to another of its zones and left from there, or left
+    and came back as something older, is one item.
+    """
+    return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
 
 
 def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]:

@@ -15,10 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from eventstore.log import partition_of
 from projections.fleet import FleetState
 from projections.rules import Delta
 from projections.tables import delta, snapshot, table
 from tests.support.fleet import (
+    PARTITIONS,
     Address,
     Device,
     Fleet,
@@ -36,7 +38,9 @@ from tests.support.fleet import (
     take,
 )
 
-ZONES = ("z0", "z1", "z2")
+ZONES = ("z0", "z2", "z4")
+"""The last two are in one partition."""
+
 UNHEARD = "nowhere"
 POLICIES = ("default", "p", "q", "r")
 NAMES = tuple(f"n{i}" for i in range(7))
@@ -92,7 +96,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.verdicts: Verdicts = {}
         self.spent: dict[str, list[tuple[int, int]]] = {}
         self.approved = False
-        self.partition = {zone: i for i, zone in enumerate(ZONES)}
+        self.partition = {zone: partition_of(zone.encode(), PARTITIONS) for zone in ZONES}
 
     @initialize(small=st.booleans())
     def choose_budgets(self, small: bool) -> None:
@@ -103,7 +107,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(found=st.lists(items, min_size=1, max_size=4, unique_by=lambda item: item.name), passed=st.integers(0, 3))
     def members_change(self, found: list[Item], passed: int) -> None:
-        """Items of one zone, as that zone could have said them: a leave is of an incarnation that it knew."""
+        """Items of one zone, which has the last word on the nodes that it has."""
         self.fleet.now_ms += passed * 100_000
         zone = found[0].zone
         outcome = self.fleet.change(*(item._replace(zone=zone) for item in found), partition=self.partition[zone])
@@ -114,10 +118,11 @@ class FleetMachine(RuleBasedStateMachine):
     def _member_changes(self, item: Item) -> None:
         had = self.members.get(item.name)
         older = had is not None and (item.created_ms, item.uid) < (had.created_ms, had.uid)
+        own = had is not None and self.partition[had.zone] == self.partition[item.zone]
         if item.state == 0:
-            if had is None or had.zone == item.zone or not older:
+            if had is None or own or not older:
                 self.members[item.name] = item
-        elif had is not None and had.zone == item.zone and not older:
+        elif own:
             del self.members[item.name]
 
     @rule(name=st.sampled_from(POLICIES), said=policies)

@@ -14,8 +14,12 @@ from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, Z
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 
 
+def zones_on(partition: int) -> list[str]:
+    return [z for z in (f"z{i}" for i in range(99)) if partition_of(z.encode(), PARTITIONS) == partition][:2]
+
+
 def zone_on(partition: int) -> str:
-    return next(z for z in (f"z{i}" for i in range(99)) if partition_of(z.encode(), PARTITIONS) == partition)
+    return zones_on(partition)[0]
 
 
 def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
@@ -140,15 +144,31 @@ def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> No
     assert fleet.state.members.rows["n"].zone == there
 
 
-def test_a_leave_of_an_older_incarnation_or_of_a_stranger_does_nothing() -> None:
+def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:
     fleet = Fleet()
-    fleet.change(Item("n", created_ms=9, address="10.0.0.1"))
+    here, there = zone_on(0), zone_on(1)
+    fleet.change(Item("n", here, created_ms=9, address="10.0.0.1"))
     rows = {key: row for key, row in saved_bytes(fleet.state).items() if key not in ("marks", "zones")}
-    fleet.change(Item("n", created_ms=8, state=1), Item("stranger", state=1))
-    fleet.change(Item("n", zone="z1", created_ms=9, state=2))
+    fleet.change(Item("n", there, created_ms=10, state=1), Item("stranger", there, state=1))
+    fleet.change(Item("n", there, created_ms=9, state=2))
     assert {key: row for key, row in saved_bytes(fleet.state).items() if key not in ("marks", "zones")} == rows
-    fleet.change(Item("n", created_ms=0, uid="", state=1))
+    fleet.change(Item("n", here, created_ms=0, uid="", state=1))
     assert "n" not in fleet.state.members.rows
+
+
+def test_a_partition_has_the_last_word_on_what_it_put_into_its_zones() -> None:
+    """It says what became of a node and not how, so one item may stand for a move and a leave."""
+    fleet = Fleet()
+    here, beside = zones_on(0)
+    fleet.change(Item("moved", here, created_ms=5), Item("older", here, created_ms=5), Item("back", here, created_ms=5))
+    fleet.change(
+        Item("moved", beside, created_ms=6, state=1),
+        Item("older", here, created_ms=4, state=1),
+        Item("back", beside, created_ms=4),
+    )
+    assert fleet.state.members.rows.keys() == {"back"}
+    assert fleet.state.members.rows["back"].zone == beside
+    assert caused(fleet.state, 0, 0) is None
 
 
 def test_limits_go_down_to_the_zone_once_per_change() -> None:
