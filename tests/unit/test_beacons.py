@@ -1,0 +1,194 @@
+"""Beacons on a virtual clock: who is alive, whose turn it is, and who has read or made something else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from eventstore.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
+from eventstore.errors import AppendUnknown
+from eventstore.log import REPLICAS, Partition
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import running, toy_replica
+from tests.support.toy_log import FLEET_0, T0, Issuer
+from tests.support.virtual_loop import run_virtual
+
+TOPIC = Partition(REPLICAS, 0)
+
+
+class Plane:
+    """Replicas over one log, each with a connection and beacons of its own."""
+
+    def __init__(self) -> None:
+        self.contents = Contents(4)
+        self.loop = asyncio.get_running_loop()
+        self.sending: dict[str, asyncio.Future[None]] = {}
+        self.logs: dict[str, MemoryLog] = {}
+
+    def now_ms(self) -> int:
+        return T0 + int(self.loop.time() * 1_000)
+
+    @asynccontextmanager
+    async def joined(self, name: str, roles: Sequence[str] = ("api",)) -> AsyncIterator[Beacons]:
+        log = self.logs[name] = MemoryLog(self.contents, self.now_ms)
+        replica = toy_replica(log, name=name, now_ms=self.now_ms)
+        async with running(replica):
+            addresses = {"api": f"{name}:7080"}
+            beacons = Beacons(log, replica, roles=roles, addresses=addresses, version="1", rng=random.Random(name))
+            run = self.sending[name] = asyncio.ensure_future(beacons.run())
+            yield beacons
+            run.cancel()
+
+
+def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other", ["relay"]) as other:
+            await asyncio.sleep(3)
+            assert one.alive() == other.alive()
+            assert [(beacon.replica, beacon.roles) for beacon in one.alive()] == [
+                ("one", ["api"]),
+                ("other", ["relay"]),
+            ]
+            beacon = one.alive()[1]
+            assert beacon.addresses == {"api": "other:7080"}
+            assert beacon.supports == {"fleet": [1], "zones": [1]}
+            assert {status.partition for status in beacon.partitions} >= {FLEET_0}
+
+    run_virtual(run())
+
+
+def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other"):
+            await asyncio.sleep(5)
+            plane.sending["other"].cancel()
+            await asyncio.sleep(FRESH_S - EVERY_S - 0.01)
+            assert one.is_alive("other")
+            await asyncio.sleep(EVERY_S + 0.02)
+            assert not one.is_alive("other")
+            assert [beacon.replica for beacon in one.alive()] == ["one"]
+            assert one.is_alive("one")
+
+    run_virtual(run())
+
+
+def test_whoever_just_began_or_is_deaf_declares_nobody_dead() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            await asyncio.sleep(1)
+            assert one.is_alive("was here before us"), "we have listened for one second only"
+            await asyncio.sleep(2)
+            assert not one.is_alive("was here before us")
+
+            async def unknown(*_: object, **__: object) -> None:
+                raise AppendUnknown("no answer")
+
+            heard, plane.logs["one"].append = plane.logs["one"].append, unknown  # type: ignore[method-assign]
+            await asyncio.sleep(3)
+            assert one.is_alive("anybody"), "we do not hear ourselves"
+            plane.logs["one"].append = heard  # type: ignore[method-assign]
+            await asyncio.sleep(1)
+            assert one.is_alive("anybody")
+            await asyncio.sleep(2)
+            assert not one.is_alive("anybody")
+
+    run_virtual(run())
+
+
+def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with (
+            plane.joined("a") as a,
+            plane.joined("b") as b,
+            plane.joined("c", ["api", "relay"]) as c,
+            plane.joined("d", ["relay"]),
+        ):
+            await asyncio.sleep(3)
+            subjects = [f"zone-{i}" for i in range(300)]
+            firsts = {"a": 0, "b": 0, "c": 0}
+            for subject in subjects:
+                ranks = {name: them.rank(subject, "api") for name, them in (("a", a), ("b", b), ("c", c))}
+                assert sorted(ranks.values()) == [0, 1, 2]
+                firsts[min(ranks, key=lambda name: ranks[name])] += 1
+            assert min(firsts.values()) > 60
+            before = {subject: a.rank(subject, "api") for subject in subjects}
+            plane.sending["b"].cancel()
+            await asyncio.sleep(3)
+            assert all(a.rank(subject, "api") <= before[subject] for subject in subjects)
+            assert {a.rank(subject, "api") for subject in subjects} == {0, 1}
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("value", [b"", b"not json", b"{}", b'{"replica": 7}', b"\xff\xfe"])
+def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            await asyncio.sleep(1)
+            await plane.logs["one"].append(TOPIC, b"", value)
+            await asyncio.sleep(2)
+            assert [beacon.replica for beacon in one.alive()] == ["one"]
+
+    run_virtual(run())
+
+
+def test_beacons_that_are_read_late_revive_nobody() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            await asyncio.sleep(3)
+            stale = Beacon(replica="gone", roles=["api"], addresses={}, version="1", supports={})
+            plane.contents.add(TOPIC, plane.now_ms() - 5_000, b"", msgspec.json.encode(stale))
+            plane.contents.add(TOPIC, plane.now_ms(), b"", msgspec.json.encode(one.alive()[0]))
+            await asyncio.sleep(0.1)
+            assert not one.is_alive("gone")
+
+    run_virtual(run())
+
+
+@pytest.mark.parametrize("field", ["running", "digest", "marks"])
+def test_replicas_that_disagree_find_out(field: str) -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            await one._replica.submit(FLEET_0, b"", Issuer().set("a", now_ms=plane.now_ms()), timeout_s=5)
+            await asyncio.sleep(3)
+            assert one.divergences == 0
+            ours = one.alive()[0]
+            other = {"marks": ((0, "ff" * 16),)} if field == "marks" else {field: "ff" * 16}
+            partitions = [s._replace(**other) if s.partition == FLEET_0 else s for s in ours.partitions]
+            theirs = msgspec.structs.replace(ours, replica="other", partitions=partitions)
+            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+            await asyncio.sleep(0.1)
+            assert one.divergences == 1
+
+    run_virtual(run())
+
+
+def test_two_busy_replicas_do_not_mistake_each_other() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other") as other:
+            issue = Issuer()
+            for i in range(3_000):
+                await one._replica.state_fact(FLEET_0, b"", issue.set(f"p{i % 9}", now_ms=plane.now_ms()), timeout_s=5)
+                await asyncio.sleep(0.01)
+            assert (one.divergences, other.divergences) == (0, 0)
+
+    run_virtual(run())
+
+
+def test_a_plane_of_one_process_is_always_first() -> None:
+    solo = Solo("me")
+    assert solo.rank("zone-1", "api") == 0
+    assert (solo.is_alive("me"), solo.is_alive("me before the restart")) == (True, False)
