@@ -155,7 +155,8 @@ class Standings:
     def put(self, dpus: int, standing: Standing) -> None:
         """These DPUs stand like this now, whatever they did before."""
         self.drop(dpus)
-        self.dpus[standing] = self.dpus.get(standing, 0) | dpus
+        if dpus:
+            self.dpus[standing] = self.dpus.get(standing, 0) | dpus
 
     def drop(self, dpus: int) -> None:
         """Forget these DPUs."""
