@@ -97,19 +97,23 @@ def _fault_of_incarnations(event: NodesJoined | NodesChanged | NodesLeft, latest
     if bool(created_ms) != bool(uids):
         return f"uids: {len(uids)} entries must go with as many of created_ms; give both or neither"
     if not created_ms:
-        return None
-    fault = _fault_of_length("created_ms", len(created_ms), count) or _fault_of_length("uids", len(uids), count)
-    if fault is not None:
+        return _fault_of_creation([event.envelope.issued_at_ms], latest_ms) if isinstance(event, NodesJoined) else None
+    fault = (
+        _fault_of_length("created_ms", len(created_ms), count)
+        or _fault_of_length("uids", len(uids), count)
+        or _fault_of_creation(created_ms, latest_ms)
+    )
+    text = "".join(uids).encode(errors="surrogatepass")
+    if fault is not None or (not text.translate(None, _PRINTABLE) and max(map(len, uids)) <= LONGEST_UID):
         return fault
-    if min(created_ms) < 0 or max(created_ms) > latest_ms:
-        worst = min(created_ms) if min(created_ms) < 0 else max(created_ms)
-        return f"created_ms: {worst} must be from 0 to {latest_ms}, a minute ahead of the log"
-    if (
-        not "".join(uids).encode(errors="surrogatepass").translate(None, _PRINTABLE)
-        and max(map(len, uids)) <= LONGEST_UID
-    ):
-        return None
     return next(fault for uid in uids if (fault := check_uid("uids", uid)) is not None)
+
+
+def _fault_of_creation(created_ms: Sequence[int], latest_ms: int) -> str | None:
+    if min(created_ms) >= 0 and max(created_ms) <= latest_ms:
+        return None
+    worst = min(created_ms) if min(created_ms) < 0 else max(created_ms)
+    return f"created_ms: {worst} must be from 0 to {latest_ms}, a minute ahead of the log"
 
 
 def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:

@@ -1,0 +1,243 @@
+"""A zones partition for tests: a fold driven by hand, one record after the other, that checks itself at each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv6Address
+
+import msgspec
+
+from eventstore.fold import At, Outcome
+from eventstore.log import ZONES, Partition
+from projections.install_line import limits_of
+from projections.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
+from projections.zone import ZoneFold
+from projections.zone_rows import Dpu
+from projections.zone_state import ZoneState
+from schemas.events import (
+    DeadlinePassed,
+    DpuRegistered,
+    Envelope,
+    Event,
+    Forwarded,
+    LifecycleRequested,
+    ListCompleted,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    StepFailed,
+    StepProgressed,
+    StepStarted,
+    StepSucceeded,
+    ZoneLimited,
+)
+
+PARTITION = Partition(ZONES, 0)
+START_MS = 1_700_000_000_000
+ZONE = "z1"
+
+
+class ZoneLog:
+    """Every command gets an id of its own. `events` is the log so far; `now_ms` moves by 1 per record."""
+
+    def __init__(self) -> None:
+        self.fold = ZoneFold()
+        self.state = self.fold.empty(PARTITION)
+        self.events: list[tuple[Event, At]] = []
+        self.now_ms = START_MS
+
+    @property
+    def end(self) -> int:
+        return len(self.events)
+
+    def append(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        at = At(PARTITION, self.end, self.now_ms, self.now_ms)
+        self.events.append((event, at))
+        decision = self.fold.decide(self.state, event, at)
+        if decision.change is not None:
+            self.fold.evolve(self.state, decision.change, at)
+        return decision.outcome
+
+    # -- nodes
+
+    def join(
+        self,
+        *names: str,
+        zone: str = ZONE,
+        address: int = 0,
+        created_ms: int = 0,
+        uid: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Nodes with addresses from `address` on, if it is given."""
+        event = nodes_joined(
+            self.envelope(), names, zone=zone, address=address, created_ms=created_ms, uid=uid, labels=labels
+        )
+        return self.append(event)
+
+    def change(self, name: str, *, zone: str = ZONE, address: int = 0, created_ms: int = 0, uid: str = "") -> Outcome:
+        joined = nodes_joined(self.envelope(), [name], zone=zone, address=address, created_ms=created_ms, uid=uid)
+        return self.append(NodesChanged(**msgspec.structs.asdict(joined)))
+
+    def leave(
+        self, *names: str, zone: str = ZONE, created_ms: int = 0, uid: str = "", list_hash: bytes = b""
+    ) -> Outcome:
+        """Inferred, if there is a hash."""
+        incarnation = ([created_ms], [uid]) if created_ms else ([], [])
+        return self.append(NodesLeft(self.envelope(), zone, list(names), *incarnation, bool(list_hash), list_hash))
+
+    def complete(self, list_hash: bytes, *, source: str = "", zone: str = ZONE, count: int = 1) -> Outcome:
+        return self.append(ListCompleted(self.envelope(), zone, source, count, list_hash))
+
+    def forwarded(self, to_offset: int) -> Outcome:
+        return self.append(Forwarded(statement("zones/0", self.now_ms), to_offset))
+
+    # -- DPUs
+
+    def register(self, dpu: str, *, zone: str = ZONE, node: str = "", serial: str = "", bmc: str = "sim:x") -> Outcome:
+        return self.append(DpuRegistered(self.envelope(), zone, dpu, node, serial, bmc))
+
+    def request(self, dpu: str, request: str, image: str = "", *, zone: str = ZONE) -> Outcome:
+        return self.append(LifecycleRequested(self.envelope(), zone, dpu, request, image))
+
+    def limit(self, installs: int, nodes: int, *, zone: str = ZONE) -> Outcome:
+        mark = self.state.fleet_mark
+        return self.append(ZoneLimited(statement(zone, self.now_ms), mark, mark + 1, zone, installs, nodes))
+
+    def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
+        row = self.row(dpu)
+        number = attempt or row.attempt + 1
+        return self.append(StepStarted(statement(dpu, self.now_ms), row.zone, dpu, row.phase, number, actor))
+
+    def progress(self, dpu: str, task: str, percent: int = 0) -> Outcome:
+        row = self.row(dpu)
+        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, row.attempt)
+        return self.append(StepProgressed(*about, task, percent))
+
+    def succeed(self, dpu: str, facts: Mapping[str, str] | None = None, *, attempt: int = -1) -> Outcome:
+        row = self.row(dpu)
+        number = row.attempt if attempt < 0 else attempt
+        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, number)
+        return self.append(StepSucceeded(*about, dict(facts or {})))
+
+    def fail(self, dpu: str, kind: str = "transient", *, attempt: int = -1, message: str = "no") -> Outcome:
+        row = self.row(dpu)
+        number = row.attempt if attempt < 0 else attempt
+        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, number)
+        return self.append(StepFailed(*about, kind, message))
+
+    def expire(self, dpu: str, deadline_ms: int) -> Outcome:
+        return self.append(DeadlinePassed(statement(dpu, self.now_ms), "step", deadline_ms))
+
+    def row(self, dpu: str) -> Dpu:
+        return self.state.dpus.rows[dpu]
+
+    def do_step(self, dpu: str, facts: Mapping[str, str] | None = None) -> None:
+        """One step of a DPU, begun and done."""
+        assert self.start(dpu).code == "done"
+        assert self.succeed(dpu, facts).code == "done"
+
+    def do_until(self, dpu: str, phase: str) -> None:
+        """Step by step, until the DPU is in this phase."""
+        while self.row(dpu).phase != phase:
+            self.do_step(dpu)
+
+    def wait_for_backoff(self, dpu: str) -> None:
+        self.now_ms = max(self.now_ms, self.row(dpu).not_before_ms)
+
+    def envelope(self) -> Envelope:
+        return Envelope(f"id-{self.end:06d}", ZONE, "?test", self.now_ms)
+
+
+def statement(subject: str, now_ms: int) -> Envelope:
+    return Envelope("", subject, "test", now_ms)
+
+
+def nodes_joined(
+    envelope: Envelope,
+    names: Sequence[str],
+    *,
+    zone: str = ZONE,
+    address: int = 0,
+    created_ms: int = 0,
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> NodesJoined:
+    addresses = b"".join((address + i).to_bytes(4, "big") for i in range(len(names))) if address else b""
+    incarnation = ([created_ms], [uid]) if created_ms else ([], [])
+    label_columns = ([dict(labels)], [0]) if labels else ([], [])
+    return NodesJoined(envelope, zone, list(names), *incarnation, addresses, b"", *label_columns)
+
+
+def rows_of(state: ZoneState) -> bytes:
+    """Everything that would be saved, in one canonical encoding."""
+    return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
+
+
+def derived_of(state: ZoneState) -> object:
+    """Everything that decisions look up and no table has, in one comparable form."""
+    index = state.dpu_index
+    zones = {
+        name: (
+            sorted(zone.names.items()),
+            zone.used,
+            zone.installing,
+            sorted(zone.unavailable.items()),
+            list(zone.returning),
+            list(zone.line),
+        )
+        for name, zone in index.zones.items()
+    }
+    counts = {zone: count for zone, count in state.node_counts.items() if count}
+    return counts, state.outgoing, sorted(index.open), sorted(index.running), zones
+
+
+def reloaded(state: ZoneState) -> ZoneState:
+    """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
+    copy = ZoneState()
+    for table, source in zip(copy.tables, state.tables, strict=True):
+        for key, row in sorted(source.rows.items()):
+            table.load([(key, msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=table.row_type))])
+    copy.rederive()
+    return copy
+
+
+def replayed(log: ZoneLog) -> ZoneState:
+    """The state of a fresh fold over the same log."""
+    fold = ZoneFold()
+    state = fold.empty(PARTITION)
+    for event, at in log.events:
+        decision = fold.decide(state, event, at)
+        if decision.change is not None:
+            fold.evolve(state, decision.change, at)
+    return state
+
+
+def check_dpus(state: ZoneState) -> None:
+    """Told from the rows alone: ordinals are unique, limits hold, standings fit phases."""
+    ordinals: set[tuple[str, int]] = set()
+    for name, dpu in state.dpus.rows.items():
+        assert (dpu.zone, dpu.ordinal) not in ordinals
+        ordinals.add((dpu.zone, dpu.ordinal))
+        assert (dpu.standing == "idle") == (dpu.phase in (INITIALIZING, PENDING, READY, ERROR)), name
+        assert (dpu.standing == "running") == (dpu.deadline_ms > 0) == (dpu.provisioner != ""), name
+        assert dpu.phase not in (INITIALIZING, READY) or not dpu.effect, name
+        assert (dpu.resume != "") == (dpu.phase in (PENDING, ERROR)), name
+        assert dpu.phase != READY or dpu.installed == dpu.image != "", name
+
+
+def installing(state: ZoneState, zone: str = ZONE) -> list[str]:
+    return sorted(n for n, dpu in state.dpus.rows.items() if dpu.zone == zone and dpu.phase in INSTALLING)
+
+
+def unavailable(state: ZoneState, zone: str = ZONE) -> set[str]:
+    return {dpu.node or f"/{n}" for n, dpu in state.dpus.rows.items() if dpu.zone == zone and dpu.effect}
+
+
+def limits(state: ZoneState, zone: str = ZONE) -> tuple[int, int]:
+    return limits_of(state.zone_rows.rows.get(zone))
+
+
+def packed6(text: str) -> bytes:
+    return IPv6Address(text).packed

@@ -1,0 +1,190 @@
+"""What joins, changes and leaves come to, node by node; and the fast way of taking new ones against the slow one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from eventstore.fold import Outcome
+from projections.zone_rows import INFERRED, LEFT, SUPERSEDED, Gone
+from schemas.events import NodesSuperseded
+from tests.support.zones import ZoneLog, derived_of, nodes_joined, rows_of, statement
+
+
+def codes(outcome: Outcome) -> tuple[str, dict[str, str]]:
+    return outcome.code, {item.name: item.code for item in outcome.items}
+
+
+def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})
+    before = rows_of(log.state)
+    assert codes(log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})) == ("done", {})
+    assert rows_of(log.state) == before
+
+
+def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="u", address=7)
+    log.join("a", created_ms=6, uid="v", address=8)
+    outcome = log.join("a", "b", created_ms=4, uid="w", address=9)
+    assert codes(outcome) == ("done", {"a": "refused"})
+    assert (log.state.nodes.rows["a"].uid, log.state.nodes.rows["b"].uid) == ("v", "w")
+    outcome = log.join("a", created_ms=5, uid="u", address=7)
+    assert outcome.code == "refused" and "newer incarnation" in outcome.reason
+
+
+def test_of_two_incarnations_of_one_time_the_later_in_the_log_is_the_newer() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="v")
+    log.join("a", created_ms=5, uid="u")
+    assert log.state.nodes.rows["a"].uid == "u"
+
+
+def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
+    log = ZoneLog()
+    log.join("a", "b", created_ms=5, uid="u", zone="z1")
+    log.join("a", created_ms=5, uid="u", zone="z2")
+    assert log.state.nodes.rows["a"].zone == "z2"
+    assert (log.state.zones(), log.state.node_counts) == (["z1", "z2"], {"z1": 1, "z2": 1})
+    assert codes(log.leave("a", zone="z1")) == ("done", {"a": "done"})
+    assert "a" in log.state.nodes.rows
+
+
+def test_a_change_needs_the_node_and_its_incarnation() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="u", address=7)
+    assert log.change("b", address=8).code == "refused"
+    assert log.change("a", address=8, created_ms=4, uid="t").code == "refused"
+    assert log.change("a", address=8, created_ms=6, uid="v").code == "refused"
+    assert log.change("a", address=8, zone="z2").code == "refused"
+    assert log.state.nodes.rows["a"].address4 == 7
+    assert log.change("a", address=8, created_ms=5, uid="u").code == "done"
+    assert log.change("a", address=9).code == "done"
+    row = log.state.nodes.rows["a"]
+    assert (row.address4, row.created_ms, row.uid, row.changed) == (9, 5, "u", log.end - 1)
+
+
+def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
+    log = ZoneLog()
+    log.join("a", "b", "c", "d", created_ms=5, uid="u")
+    assert codes(log.leave("a", created_ms=4, uid="u")) == ("done", {"a": "done"})
+    assert codes(log.leave("a", created_ms=5, uid="other")) == ("done", {"a": "done"})
+    assert "a" in log.state.nodes.rows
+    log.leave("a")
+    log.leave("b", created_ms=5, uid="u")
+    log.leave("c", created_ms=6, uid="v")
+    assert list(log.state.nodes.rows) == ["d"]
+    assert {name: gone.state for name, gone in log.state.gone.rows.items()} == {"a": LEFT, "b": LEFT, "c": LEFT}
+    assert codes(log.leave("a", "nobody")) == ("done", {"a": "done", "nobody": "done"})
+
+
+def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
+    log = ZoneLog()
+    log.join("k/a", "k/b", "other/c", "d")
+    assert log.leave("k/a", list_hash=b"one").code == "refused"
+    log.complete(b"one", source="k")
+    log.complete(b"two", source="k")
+    log.complete(b"one", source="other", zone="z2")
+    assert codes(log.leave("k/a", "other/c", "d", list_hash=b"one")) == (
+        "refused",
+        {"k/a": "refused", "other/c": "refused", "d": "refused"},
+    )
+    assert codes(log.leave("k/a", "other/c", list_hash=b"two")) == ("done", {"other/c": "refused"})
+    assert log.state.gone.rows["k/a"].state == INFERRED
+    log.complete(b"three")
+    assert log.leave("d", list_hash=b"three").code == "done"
+
+
+def test_a_list_is_no_witness_of_what_came_after_it() -> None:
+    log = ZoneLog()
+    log.join("k/a", "k/b", address=1)
+    log.complete(b"one", source="k")
+    log.join("k/new")
+    log.change("k/a", address=9)
+    assert log.leave("k/a", "k/new", list_hash=b"one").code == "refused"
+    assert log.leave("k/b", list_hash=b"one").code == "done"
+
+
+def test_an_empty_list_is_no_list() -> None:
+    log = ZoneLog()
+    log.join("k/a")
+    assert "empty list" in log.complete(b"none", source="k", count=0).reason
+    assert log.leave("k/a", list_hash=b"none").code == "refused"
+    assert log.complete(b"", source="k").code == "refused"
+    assert "list_hash" in log.leave("k/a", list_hash=b"x" * 65).reason
+
+
+def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
+    log = ZoneLog()
+    log.join("k/a")
+    log.complete(b"new", source="k")
+    late = replace(log.events[-1][0], list_hash=b"old")
+    late = replace(late, envelope=replace(late.envelope, issued_at_ms=late.envelope.issued_at_ms - 1))
+    assert log.append(late).code == "done"
+    assert log.leave("k/a", list_hash=b"new").code == "done"
+
+
+def superseded(log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1") -> Outcome:
+    event = NodesSuperseded(statement(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid])
+    return log.append(event)
+
+
+def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
+    log = ZoneLog()
+    log.join("a", "b", created_ms=5, uid="u")
+    assert "mark for fleet" in superseded(log, 1, "a", 5, "u").reason
+    assert superseded(log, 0, "a", 5, "u").code == "done"
+    assert log.state.fleet_mark == 3
+    assert superseded(log, 0, "b", 5, "u").code == "refused"
+    assert (list(log.state.nodes.rows), log.state.gone.rows["a"].state) == (["b"], SUPERSEDED)
+    log.join("a", created_ms=9, uid="w")
+    superseded(log, 3, "a", 5, "u")
+    superseded(log, 6, "b", 5, "u", zone="z2")
+    assert sorted(log.state.nodes.rows) == ["a", "b"]
+
+
+def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="u")
+    odd = NodesSuperseded(statement("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"])
+    assert log.append(odd).code == "refused"
+    assert superseded(log, 3, "a", 5, "u").code == "done"
+
+
+def test_limits_of_minus_one_stay_and_of_zero_are_the_default() -> None:
+    log = ZoneLog()
+    for asked, kept in (((7, -1), (7, 0)), ((-1, 9), (7, 9)), ((0, 0), (0, 0))):
+        assert log.limit(*asked).code == "done"
+        row = log.state.zone_rows.rows["z1"]
+        assert (row.parallel_installs, row.unavailable_nodes) == kept
+
+
+@given(st.integers(1, 40), st.booleans())
+def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, with_labels: bool) -> None:
+    together, apart = ZoneLog(), ZoneLog()
+    names = [f"n{i}" for i in range(count)]
+    labels = {"a": "b"} if with_labels else None
+    event = nodes_joined(together.envelope(), names, address=0x0A000000, created_ms=3, uid="u", labels=labels)
+    together.append(event)
+    for i, name in enumerate(names):
+        apart.append(
+            nodes_joined(apart.envelope(), [name], address=0x0A000000 + i, created_ms=3, uid="u", labels=labels)
+        )
+    strip = [{n: replace(row, changed=0) for n, row in log.state.nodes.rows.items()} for log in (together, apart)]
+    assert strip[0] == strip[1]
+    assert together.state.node_counts == apart.state.node_counts == {"z1": count}
+
+
+def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
+    log = ZoneLog()
+    log.join("a", "b", created_ms=5, uid="u")
+    log.leave("a", "b")
+    assert set(log.state.gone.rows) == {"a", "b"}
+    log.join("a", created_ms=6, uid="v")
+    assert log.state.gone.rows == {"b": Gone("z1", 5, "u", LEFT, 1)}
+    assert log.state.outgoing == [1, 2]
+    log.join("b", created_ms=6, uid="v")
+    assert log.state.outgoing == [2, 3]
+    assert derived_of(log.state)

@@ -1,0 +1,204 @@
+"""Nodes against a plain model, and everything forwarded to fleet in spite of all that may happen on the way.
+
+Forwards are made from this zone's state or from that of a replica that lags, at the mark as it is or as it was; they
+land in any order, late, twice, or never. Fleet is a model of its marks and, beside it, the real fold. In the end, once
+somebody forwards who sees things as they are, fleet has each node as the zone has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from eventstore.fold import At
+from eventstore.log import FLEET, Partition
+from projections.fleet import FleetFold
+from projections.forwarding import forward
+from projections.zone import ZoneFold
+from projections.zone_rows import PRESENT
+from projections.zone_state import ZoneState
+from schemas.events import MembershipChanged, NodesSuperseded
+from tests.support.zones import PARTITION, ZoneLog, derived_of, reloaded, replayed, rows_of, statement
+
+NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
+ZONES = st.sampled_from(["z1", "z2"])
+TIMES = st.integers(1, 4)
+UIDS = st.sampled_from(["u", "v"])
+FLEET_0 = Partition(FLEET, 0)
+
+
+class Known(NamedTuple):
+    """A node, in the model and in fleet alike."""
+
+    zone: str
+    created_ms: int
+    uid: str
+    address4: int
+
+
+def at_item(column: Sequence[Any], i: int) -> Any:
+    return column[0 if len(column) == 1 else i]
+
+
+class NodesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = ZoneLog()
+        self.model: dict[str, Known] = {}
+        self.mark = 0
+        self.marks = [0]
+        self.fleet: dict[str, Known] = {}
+        self.fold = FleetFold(1)
+        self.real = self.fold.empty(FLEET_0)
+        self.fleet_end = 0
+        self.sent: list[MembershipChanged] = []
+        self.lists = 0
+
+    # -- what is said of nodes
+
+    @rule(names=st.lists(NAMES, min_size=1, unique=True), zone=ZONES, created_ms=TIMES, uid=UIDS, address=TIMES)
+    def join(self, names: list[str], zone: str, created_ms: int, uid: str, address: int) -> None:
+        outcome = self.log.join(*names, zone=zone, created_ms=created_ms, uid=uid, address=address)
+        refused = {item.name for item in outcome.items}
+        for i, name in enumerate(names):
+            old = self.model.get(name)
+            assert (name in refused) == (old is not None and created_ms < old.created_ms)
+            if name not in refused:
+                self.model[name] = Known(zone, created_ms, uid, address + i)
+
+    @rule(name=NAMES, zone=ZONES, address=TIMES)
+    def change(self, name: str, zone: str, address: int) -> None:
+        old = self.model.get(name)
+        outcome = self.log.change(name, zone=zone, address=address)
+        there = old is not None and old.zone == zone
+        assert (outcome.code == "done") == there
+        if there and old is not None:
+            self.model[name] = old._replace(address4=address)
+
+    @rule(name=NAMES, zone=ZONES, created_ms=st.just(0) | TIMES, uid=UIDS)
+    def leave(self, name: str, zone: str, created_ms: int, uid: str) -> None:
+        old = self.model.get(name)
+        self.log.leave(name, zone=zone, created_ms=created_ms, uid=uid)
+        about = not created_ms or (old is not None and (old.created_ms < created_ms or (created_ms, uid) == old[1:3]))
+        if old is not None and old.zone == zone and about:
+            del self.model[name]
+
+    @rule(name=NAMES)
+    def infer_a_leave(self, name: str) -> None:
+        old = self.model.pop(name, None)
+        if old is None:
+            return
+        self.lists += 1
+        source = name.partition("/")[0] if "/" in name else ""
+        self.log.complete(b"%d" % self.lists, source=source, zone=old.zone)
+        assert self.log.leave(name, zone=old.zone, list_hash=b"%d" % self.lists).code == "done"
+
+    @rule(name=NAMES)
+    def supersede(self, name: str) -> None:
+        """Fleet has heard of a newer incarnation in another partition, and says so of the one that it knew."""
+        old = self.model.pop(name, None)
+        if old is None:
+            return
+        mark = self.log.state.fleet_mark
+        columns = ([old.zone], [name], [old.created_ms], [old.uid])
+        event = NodesSuperseded(statement(old.zone, self.log.now_ms), mark, mark + 1, *columns)
+        assert self.log.append(event).code == "done"
+
+    # -- what is forwarded
+
+    @rule(back=st.integers(0, 3), lag=st.integers(0, 6))
+    def forward(self, back: int, lag: int) -> None:
+        mark = self.marks[max(0, len(self.marks) - 1 - back)]
+        event = forward(self.lagging(lag), 0, mark)
+        if event is not None:
+            assert event.from_offset == mark < event.to_offset <= self.log.end
+            self.sent.append(event)
+
+    def lagging(self, records: int) -> ZoneState:
+        """The state of a replica that has so many records still to fold."""
+        if not records:
+            return self.log.state
+        fold = ZoneFold()
+        state = fold.empty(PARTITION)
+        for event, at in self.log.events[: max(0, self.log.end - records)]:
+            decision = fold.decide(state, event, at)
+            if decision.change is not None:
+                fold.evolve(state, decision.change, at)
+        return state
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), again=st.booleans())
+    def land(self, data: st.DataObject, again: bool) -> None:
+        """One of those under way lands in fleet; its copy may follow later."""
+        event = data.draw(st.sampled_from(self.sent))
+        if not again:
+            self.sent.remove(event)
+        self.hear(event)
+
+    def hear(self, event: MembershipChanged) -> None:
+        at = At(FLEET_0, self.fleet_end, self.log.now_ms, self.log.now_ms)
+        self.fleet_end += 1
+        decision = self.fold.decide(self.real, event, at)
+        if decision.change is not None:
+            self.fold.evolve(self.real, decision.change, at)
+        fits = event.from_offset == self.mark
+        assert (decision.outcome.code != "refused") == fits, decision.outcome.reason
+        assert self.real.marks.get(0, 0) == (event.to_offset if fits else self.mark)
+        if not fits:
+            return
+        self.mark = event.to_offset
+        self.marks.append(self.mark)
+        for i, name in enumerate(event.names):
+            address = int.from_bytes(event.addresses4[4 * i : 4 * i + 4], "big")
+            if at_item(event.states, i) == PRESENT:
+                zone, created_ms, uid = (at_item(c, i) for c in (event.zones, event.created_ms, event.uids))
+                self.fleet[name] = Known(zone, created_ms, uid, address)
+            else:
+                self.fleet.pop(name, None)
+
+    @rule()
+    def prune(self) -> None:
+        if self.mark:
+            self.log.forwarded(self.mark)
+
+    @rule()
+    def claim_to_have_forwarded_what_is_yet_to_come(self) -> None:
+        assert self.log.forwarded(self.log.end + 1).code == "refused"
+
+    # -- what holds
+
+    @invariant()
+    def nodes_are_as_the_model_has_them(self) -> None:
+        rows = self.log.state.nodes.rows
+        assert {n: Known(r.zone, r.created_ms, r.uid, r.address4) for n, r in rows.items()} == self.model
+
+    @invariant()
+    def the_outbox_has_no_more_rows_than_nodes(self) -> None:
+        state = self.log.state
+        assert state.outgoing == sorted(state.outgoing) == [int(key) for key in sorted(state.outbox.rows)]
+        assert len(state.outgoing) <= len(state.nodes.rows) + len(state.gone.rows) <= 8
+
+    @invariant()
+    def a_restart_changes_nothing(self) -> None:
+        copy = reloaded(self.log.state)
+        assert derived_of(copy) == derived_of(self.log.state)
+        assert forward(copy, 0, self.mark) == forward(self.log.state, 0, self.mark)
+
+    def teardown(self) -> None:
+        assert rows_of(replayed(self.log)) == rows_of(self.log.state)
+        while (event := forward(self.log.state, 0, self.mark)) is not None:
+            self.hear(event)
+        assert self.fleet == self.model
+        members = self.real.members.rows.items()
+        there = {n: Known(m.zone, m.created_ms, m.uid, m.address4) for n, m in members if not m.held}
+        assert there == self.model
+        self.log.forwarded(self.mark)
+        assert not self.log.state.outbox.rows and not self.log.state.gone.rows
+
+
+TestNodesMachine = NodesMachine.TestCase
+TestNodesMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
