@@ -41,7 +41,7 @@ SUBCOMMANDS = {
     "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
     "commands": Subcommand("deploy.cli.commands", "commands", "Ask what became of a command."),
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
-    "replay": Subcommand("deploy.cli.replay", "replay", "Fold the log afresh, up to any position or time."),
+    "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }

@@ -1,0 +1,99 @@
+"""`dpuplane replay`: folds the log afresh, up to any position or time, and says what it comes to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from datetime import datetime
+from typing import Any
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.logs import configure_logs
+from deploy.opening import LogPlace, open_to_read
+from deploy.plane import folds_of
+from eventstore.errors import PermanentError
+from eventstore.log import FOLDED_TOPICS, EventLog, Partition
+from eventstore.origin import await_origin
+from eventstore.position import from_token
+from eventstore.replay import Replayed, cut_at_position, cut_at_time, replay
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.command(name="replay", epilog="Example: dpuplane replay --data plane --at 2026-11-21T09:30:00Z")
+@click.option("--at", "at", metavar="POSITION|TIME", default="", help="Stop there.  [the present end of the log]")
+@reads_log
+@queries
+def replay_command(client: Client, output: str, place: LogPlace | None, at: str) -> None:
+    """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
+
+    POSITION is the token of an answer; TIME is ISO 8601, or milliseconds since the epoch.
+    """
+    where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+    configure_logs("INFO")
+    with failing():
+        replayed = asyncio.run(_replay(where, at))
+    if output != "table":
+        out.print_value(_plain(replayed), output)
+    else:
+        out.print_table(
+            ("partition", "position", "fold", "quarantined", "digest"),
+            [
+                (str(p), f.position, f.version, f.quarantined, f.halted or _digest(replayed, p))
+                for p, f in sorted(replayed.partitions.items())
+            ],
+        )
+        rate = replayed.records / replayed.seconds if replayed.seconds else 0.0
+        click.echo(f"{replayed.records:,} records, {replayed.bytes:,} bytes, {replayed.seconds:.2f} s, {rate:,.0f}/s")
+    sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
+
+
+async def _replay(place: LogPlace, at: str) -> Replayed:
+    async with open_to_read(place, rng=random.Random()) as log:
+        until = await _cut(log, at) if at else None
+        return await replay(log, folds_of("api", log.partition_count), until=until)
+
+
+async def _cut(log: EventLog, at: str) -> dict[Partition, int]:
+    if ":" in at and "=" in at:
+        origin = await await_origin(log)
+        return await cut_at_position(log, FOLDED_TOPICS, from_token(at, origin.log_id).offsets)
+    return await cut_at_time(log, FOLDED_TOPICS, _time_ms(at))
+
+
+def _time_ms(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1_000)
+    except ValueError as error:
+        raise PermanentError(f"at: {text!r} must be the position of an answer, a time in ISO 8601, or ms") from error
+
+
+def _digest(replayed: Replayed, partition: Partition) -> str:
+    digests = replayed.digests.get(partition, {})
+    return digests[max(digests)] if digests else ""
+
+
+def _plain(replayed: Replayed) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "partition": str(partition),
+                "position": folded.position,
+                "digest": _digest(replayed, partition),
+                "fold_version": folded.version,
+                "quarantined": folded.quarantined,
+                "halted": folded.halted,
+            }
+            for partition, folded in sorted(replayed.partitions.items())
+        ],
+        "records": replayed.records,
+        "bytes": replayed.bytes,
+        "seconds": replayed.seconds,
+    }

@@ -1,0 +1,140 @@
+"""`dpuplane verify`: folds the whole log afresh and compares it with all that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from typing import Any, NamedTuple
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.failures import Unreachable
+from deploy.cli.options import queries
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.opening import LogPlace, open_to_read
+from deploy.plane import folds_of
+from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
+from eventstore.log import DECIDING_TOPICS, Partition
+from schemas.api import dpuplane_pb2 as pb
+
+SHOWN = 50
+TRIES = 5
+BETWEEN_TRIES_S = 1.0
+
+
+class Live(NamedTuple):
+    """What the plane says of itself; nothing if it does not run."""
+
+    claims: list[Claim]
+    epoch: int
+    holdings: dict[str, dict[str, tuple[int, int, bytes]]]
+    is_running: bool
+
+
+class Verdict(NamedTuple):
+    """What was compared, and every difference, a sentence each."""
+
+    fresh: Fresh
+    devices: Devices
+    is_running: bool
+
+    @property
+    def differences(self) -> list[str]:
+        return [*self.fresh.differences, *self.devices.differences]
+
+
+@click.command(epilog="Example: dpuplane verify --data /var/lib/dpuplane")
+@reads_log
+@queries
+def verify(client: Client, output: str, place: LogPlace | None) -> None:
+    """Fold the log afresh; compare every digest with the live state, and every DPU with its zone's table.
+
+    Reads the log itself, beside the processes of the plane, and asks a server (--server) what replicas and DPUs hold.
+    With --data or --kafka and no server there, only the log is folded. Prints what differs; exit status 1 if anything
+    does.
+    """
+    with failing():
+        verdict = asyncio.run(_verify(client, place))
+    differences = verdict.differences
+    if output == "table":
+        out.print_fields(_rows(verdict))
+    else:
+        out.print_value(_plain(verdict), output)
+    for difference in differences[:SHOWN]:
+        click.echo(difference, err=True)
+    if len(differences) > SHOWN:
+        click.echo(f"and {len(differences) - SHOWN:,} more differences", err=True)
+    sys.exit(1 if differences else 0)
+
+
+async def _verify(client: Client, place: LogPlace | None) -> Verdict:
+    """Devices are given some seconds to take what is on its way to them while the log grows."""
+    for left in reversed(range(TRIES)):
+        live, where = _live(client, place)
+        async with open_to_read(where, rng=random.Random()) as log:
+            fresh = await fold_afresh(log, folds_of("api", log.partition_count), live.claims)
+        devices = compare_devices(fresh, live.epoch, live.holdings)
+        if fresh.differences or not devices.differences or not left:
+            break
+        await asyncio.sleep(BETWEEN_TRIES_S)
+    return Verdict(fresh, devices, live.is_running)
+
+
+def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
+    try:
+        status = client.query("ShowStatus", pb.ShowStatusRequest())
+        held: dict[str, dict[str, tuple[int, int, bytes]]] = {}
+        for page in client.query("ListDevices", pb.ListDevicesRequest()):
+            for device in page.devices:
+                held.setdefault(device.zone, {})[device.dpu] = (
+                    device.epoch,
+                    device.version,
+                    bytes.fromhex(device.digest),
+                )
+    except Unreachable:
+        if place is None:
+            raise
+        return Live([], 0, {}, False), place
+    claims = [
+        Claim(replica.name, _partition(part.partition), part.digest_position, part.digest)
+        for replica in status.replicas
+        for part in replica.partitions
+        if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
+    ]
+    return Live(claims, status.generation, held, True), place or place_of_status(status, client.server)
+
+
+def _partition(text: str) -> Partition:
+    topic, _, number = text.partition("/")
+    return Partition(topic, int(number))
+
+
+def _rows(verdict: Verdict) -> list[tuple[str, str]]:
+    replayed, devices = verdict.fresh.replayed, verdict.devices
+    rows = [("folded", f"{replayed.records:,} records, {replayed.bytes:,} bytes, in {replayed.seconds:.2f} s")]
+    if verdict.is_running:
+        rows.append(("states compared", f"{verdict.fresh.claims}"))
+        rows.append(("DPUs equal to the log", f"{devices.equal:,}"))
+        rows.append(("DPUs not connected", f"{len(devices.absent):,}"))
+    else:
+        rows.append(("plane", "not running: no state and no DPU was compared"))
+    rows.append(("differences", f"{len(verdict.differences)}"))
+    return rows
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    replayed, devices = verdict.fresh.replayed, verdict.devices
+    return {
+        "records": replayed.records,
+        "bytes": replayed.bytes,
+        "seconds": replayed.seconds,
+        "running": verdict.is_running,
+        "states_compared": verdict.fresh.claims,
+        "devices_equal": devices.equal,
+        "devices_absent": len(devices.absent),
+        "differences": verdict.differences,
+        "equal": not verdict.differences,
+    }
