@@ -134,27 +134,27 @@ class FleetState:
         self.queues: dict[int, list[Handed]] = {}
         for _, handed in sorted(self.handed.rows.items()):
             self.queues.setdefault(handed.partition, []).append(handed)
-        self._seat(self._seats())
+        self._seat()
         self.recount()
-        for name in sorted(self.members.rows.keys() | self.kept.rows.keys()):
+        withheld = (name for name, member in self.members.rows.items() if member.withheld >= 0)
+        for name in sorted({*self.kept.rows, *withheld}):
             for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
                 self.held_names[hold][name] = item
 
-    def _seats(self) -> Iterable[tuple[int, str, Member | Part]]:
-        for name, member in self.members.rows.items():
-            if member.slot >= 0:
-                number = self.labels.intern(member.labels, self.plan)
-                force_setattr(member, "labels", self.labels.sets[number])
-                yield member.slot, name, member
-        for name, kept in self.kept.rows.items():
-            yield from ((part.slot, name, part) for part in kept.parts)
+    def _seat(self) -> None:
+        """Give every row its slot. Rows with equal labels share them from here on."""
+        seated = [(name, row) for name, row in self.members.rows.items() if row.slot >= 0]
+        names, rows = [name for name, _ in seated], [row for _, row in seated]
+        labels = [self._number_of(row.labels) for row in rows]
+        for row, number in zip(rows, labels, strict=True):
+            force_setattr(row, "labels", self.labels.sets[number])
+        kept = [(name, part) for name, row in self.kept.rows.items() for part in row.parts]
+        names += (name for name, _ in kept)
+        labels += (self._number_of(part.labels) for _, part in kept)
+        self.roster.seat(names, [*rows, *(part for _, part in kept)], labels)
 
-    def _seat(self, seats: Iterable[tuple[int, str, Member | Part]]) -> None:
-        for slot, name, row in seats:
-            self.roster.reserve(slot + 1)
-            number = self.labels.intern(row.labels, self.plan)
-            self.roster.place(slot, name, row.address4, row.address6, number)
-        self.roster.settle_free()
+    def _number_of(self, labels: dict[str, str]) -> int:
+        return self.labels.intern(labels, self.plan)
 
     def new_set(self, key: SetKey, otherwise: SetRow) -> RuleSet:
         """A set of the plan, with the version of its row if it has one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,25 @@ from projections.labels import Labels
 Address: TypeAlias = int | bytes
 """IPv4 as an integer, IPv6 as 16 bytes."""
 
+NO_ADDRESS6 = bytes(16)
+
 
 def as_int(address: Address) -> int:
     """An address as a number; 0 for none."""
     return address if isinstance(address, int) else int.from_bytes(address, "big")
+
+
+class Seated(Protocol):
+    """A row that names a slot."""
+
+    @property
+    def slot(self) -> int: ...
+
+    @property
+    def address4(self) -> int: ...
+
+    @property
+    def address6(self) -> bytes: ...
 
 
 class Column(NamedTuple):
@@ -99,11 +114,6 @@ class Roster:
             self._free.remove(slot)
         else:
             slot = self._grow()
-        self.place(slot, name, address4, address6, label)
-        return slot
-
-    def place(self, slot: int, name: str, address4: Address, address6: Address, label: int) -> None:
-        """Fill a slot that is empty."""
         self.names[slot] = name
         self.label[slot] = label
         self._four[slot] = as_int(address4)
@@ -112,6 +122,7 @@ class Roster:
         for address in (address4, address6):
             if address:
                 self._hold(address, slot)
+        return slot
 
     def drop(self, slot: int, address4: int, address6: bytes) -> None:
         """Empty a slot, whose addresses these are."""
@@ -124,14 +135,33 @@ class Roster:
         self.names[slot] = ""
         self._free.add(slot)
 
-    def reserve(self, count: int) -> None:
-        """Empty slots up to `count`, all free; for filling by `place`, then `settle_free`."""
-        while len(self.names) < count:
-            self._grow()
+    def seat(self, names: list[str], rows: Sequence[Seated], labels: list[int]) -> None:
+        """Fill an empty roster with rows that were saved; the slots between them are free."""
+        slots = [row.slot for row in rows]
+        fours, sixes = [row.address4 for row in rows], [row.address6 for row in rows]
+        count = max(slots, default=-1) + 1
+        label, four, six = np.full(count, -1, np.int32), np.zeros(count, np.uint32), np.zeros((count, 2), np.uint64)
+        label[slots], four[slots] = labels, fours
+        six[slots] = np.frombuffer(b"".join([value or NO_ADDRESS6 for value in sixes]), ">u8").reshape(-1, 2)
+        self.label, self._four = array("i", label.tobytes()), array("I", four.tobytes())
+        self._six = array("Q", six.tobytes())
+        self._free = BitMap(np.flatnonzero(label < 0).astype(np.uint32))
+        self.names = [""] * count
+        for slot, name in zip(slots, names, strict=True):
+            self.names[slot] = name
+        for number, uses in Counter(labels).items():
+            self.labels.use(number, uses)
+        columns: tuple[Sequence[Address], ...] = (fours, sixes)
+        for addresses in columns:
+            self._hold_all([(address, slot) for address, slot in zip(addresses, slots, strict=True) if address])
 
-    def settle_free(self) -> None:
-        """Take all empty slots as free, after rows were loaded."""
-        self._free = BitMap(np.flatnonzero(np.asarray(self.label) < 0).astype(np.uint32))
+    def _hold_all(self, held: list[tuple[Address, int]]) -> None:
+        alone = dict(held)
+        if len(alone) == len(held):
+            self._first.update(alone)
+            return
+        for address, slot in held:
+            self._hold(address, slot)
 
     def addresses4(self, picked: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
         """IPv4 addresses of the picked slots; they may repeat."""
@@ -140,9 +170,10 @@ class Roster:
 
     def addresses6(self, picked: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Upper and lower halves of the IPv6 addresses of the picked slots; they may repeat."""
-        found = np.asarray(self._six, np.uint64).reshape(-1, 2)[picked]
-        found = found[(found != 0).any(axis=1)]
-        return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1])
+        six = np.asarray(self._six, np.uint64)
+        high, low = six[::2], six[1::2]
+        wanted = np.flatnonzero(picked & ((high | low) != 0))
+        return high[wanted], low[wanted]
 
     def in_set(self, bit: int) -> npt.NDArray[np.bool_]:
         """Which slots are in a set."""
@@ -183,9 +214,10 @@ class Roster:
         """The label sets of all taken slots, and how many addresses each slot has."""
         label = np.asarray(self.label, np.int32)
         four = np.asarray(self._four, np.uint32) != 0
-        six = np.asarray(self._six, np.uint64).reshape(-1, 2).any(axis=1)
+        six = np.asarray(self._six, np.uint64)
+        each = four.astype(np.int64) + ((six[::2] | six[1::2]) != 0)
         taken = label >= 0
-        return label[taken], (four.astype(np.int64) + six)[taken]
+        return label[taken], each[taken]
 
     def _grow(self) -> int:
         self.names.append("")

@@ -276,5 +276,5 @@ def verdicts(state: FleetState) -> Iterator[tuple[tuple[str, Address], set[Probe
             yield (zone, address), {probe for probe in PROBES if is_allowed(device, address, probe)}
 
 
-FleetMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+FleetMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestFleet = FleetMachine.TestCase

@@ -142,6 +142,19 @@ def test_a_record_is_held_whole_and_one_within_budget_passes_whole(fleet: Fleet,
     assert len(fleet.state.members.rows) == 2 * MANY - 100
 
 
+def test_every_list_has_its_own_count(fleet: Fleet) -> None:
+    """What only the gold zones allow is lost there and nowhere else."""
+    fleet.budget("inferred", 1000, 0)
+    fleet.describe("z1", {"tier": "gold"})
+    fleet.policy("default", priority=-9, zones={"tier": "gold"})
+    fleet.budget("inferred", 10, 100)
+    fleet.now_ms += 2 * WINDOW_MS
+    outcome = vanish(fleet)
+    assert outcome.code == "held"
+    assert fleet.state.holds.rows[str(outcome.hold)].zones == ("z1",)
+    assert expected_table(fleet.state, "z0") == {}
+
+
 def test_stated_leaves_have_a_budget_of_their_own(fleet: Fleet) -> None:
     assert fleet.leave(*names(0, 100), state=2).code == "done"
     assert fleet.leave(*names(100, 250)).code == "done"
@@ -194,6 +207,19 @@ def test_an_address_that_another_node_holds_or_another_policy_allows_is_not_lost
     fleet.policy("twice", priority=1)
     assert fleet.delete_policy("twice").code == "done"
     assert fleet.policy("twice", priority=1, sources={"side": "nobody"}).code == "done"
+
+
+def test_an_address_of_several_nodes_counts_once() -> None:
+    fleet = Fleet()
+    for copy in "abc":
+        fleet.change(*(node(i, name=f"{copy}{i}", labels={"copy": copy}) for i in range(100)))
+    outcome = drop_everything(fleet)
+    assert outcome.code == "done"
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
+    fleet.now_ms += 2 * WINDOW_MS
+    fleet.delete_policy("no")
+    assert fleet.leave(*(f"{copy}{i}" for copy in "abc" for i in range(100)), state=2).code == "done"
+    assert expected_table(fleet.state, "z0") == {}
 
 
 def test_a_new_allow_or_a_wider_one_never_waits(fleet: Fleet) -> None:
