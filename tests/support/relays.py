@@ -1,0 +1,158 @@
+"""Relays within one process, what dials them, and an agent's end of a link spoken by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from drivers import protocol_down, protocol_up
+from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.links import Busy, Link, LinkClosed, pair
+from drivers.protocol import Holding
+from drivers.protocol_down import Frame, Heard, ToAgent, Welcome
+from drivers.protocol_up import Ack, FromAgent, Hello
+from drivers.relay import Relay, RelaySettings
+from drivers.simulator import Simulator
+from tests.support.rule_source import Tables, packed
+
+SETTINGS = RelaySettings(handshakes_at_once=1_000)
+FIRST, SECOND, THIRD = (packed("10.0.0.0/8"), packed("10.0.0.0/8", "11.0.0.0/8"), packed("11.0.0.0/8"))
+
+
+class Zones:
+    """A simulator's directory: these zones, whose DPUs are registered as the tables say."""
+
+    def __init__(self, tables: Tables, *names: str) -> None:
+        self._tables = tables
+        self._names = names
+        self._told = False
+
+    async def zones(self) -> tuple[str, ...]:
+        if self._told:
+            await asyncio.Event().wait()
+        self._told = True
+        return self._names
+
+    async def registered(self, zone: str) -> tuple[str, ...]:
+        return ()
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        self._tables.ordinals[dpu] = int(dpu[-4:])
+
+
+class House:
+    """Some relays of one log, and what dials them."""
+
+    def __init__(self, tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS) -> None:
+        self.tables = tables
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.relays = {f"r{i}": self._relay(f"r{i}", settings) for i in range(relays)}
+        self.down: set[str] = set()
+
+    def _relay(self, name: str, settings: RelaySettings) -> Relay:
+        now = asyncio.get_running_loop().time
+        rng = random.Random(name)
+        relay = Relay(self.tables, name=name, now_ms=lambda: round(now() * 1000), rng=rng, settings=settings)
+        self.start(relay.run())
+        return relay
+
+    @property
+    def relay(self) -> Relay:
+        return self.relays["r0"]
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        return task
+
+    async def dial(self, address: str) -> Link:
+        if address in self.down:
+            raise LinkClosed("down")
+        if wait_s := self.relays[address].admit():
+            raise Busy("busy", wait_s)
+        relays_end, agents_end = pair(address, "agent")
+        self.start(self.relays[address].serve(relays_end))
+        return agents_end
+
+    def kill(self, address: str) -> None:
+        self.down.add(address)
+        for zone in list(self.relays[address].zones.values()):
+            for session in list(zone.sessions):
+                session.link.abort()
+
+    def simulate(self, zones: list[str], count: int, faults: Faults = NO_FAULTS) -> Simulator:
+        simulator = Simulator(
+            Zones(self.tables, *zones),
+            sorted(self.relays),
+            dial=self.dial,
+            rng=random.Random(5),
+            dpus_per_zone=count,
+            faults=faults,
+        )
+        self.start(simulator.run())
+        return simulator
+
+    def versions(self) -> list[int]:
+        return [
+            held.version
+            for relay in self.relays.values()
+            for zone in relay.devices().values()
+            for held in zone.values()
+        ]
+
+    def equal_the_table(self, simulator: Simulator) -> bool:
+        """Whether every device really has the table, looked at in the device."""
+        tables = simulator.fleet.tables
+        return all(tables[int(number)] == self.tables.table for number in simulator.fleet.records.actual)
+
+
+@asynccontextmanager
+async def house(tables: Tables, relays: int = 1, settings: RelaySettings = SETTINGS) -> AsyncIterator[House]:
+    made = House(tables, relays, settings)
+    try:
+        yield made
+    finally:
+        for task in made.tasks:
+            task.cancel()
+        for result in await asyncio.gather(*made.tasks, return_exceptions=True):
+            assert result is None or isinstance(result, asyncio.CancelledError), result
+
+
+class Peer:
+    """An agent's end of a link, spoken by hand."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def say(self, message: FromAgent) -> None:
+        self.link.send(protocol_up.encode(message))
+
+    def hello(self, *dpus: str, held: Holding | None = None, zone: str = "z") -> None:
+        self.say(Hello(zone, dpus, ["b"] * len(dpus), [held] if held else []))
+
+    async def hear(self) -> ToAgent:
+        async with asyncio.timeout(60):
+            return protocol_down.decode(await self.link.receive())
+
+    async def frame(self) -> Frame:
+        while not isinstance(message := await self.hear(), Frame):
+            assert isinstance(message, Welcome | Heard)
+        return message
+
+    async def is_quiet(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while isinstance(protocol_down.decode(await self.link.receive()), Welcome | Heard):
+                    pass
+        except TimeoutError:
+            return True
+        return False
+
+
+def has(frame: Frame) -> Ack:
+    """The answer of the only DPU of a link that has taken a frame."""
+    version = frame.delta.to_version
+    return Ack([Holding(1, frame.epoch, version, version, version, frame.delta.digest)], [])

@@ -1,0 +1,178 @@
+"""Relays and simulated zones on a virtual clock: whatever devices do, all have the table in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pyroaring import BitMap
+
+from drivers.backends.simulated import NO_FAULTS, Faults
+from eventstore.errors import AppendUnknown
+from schemas.events import RulesInstalled
+from tests.support.relays import FIRST, SECOND, THIRD, house
+from tests.support.rule_source import ALLOW, Tables, packed
+from tests.support.virtual_loop import run_virtual
+
+
+def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_once() -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            simulator = made.simulate(["a", "b", "c"], 40)
+            await asyncio.sleep(2)
+            for version, rules in ((6, SECOND), (7, THIRD), (8, FIRST)):
+                tables.put(version, {ALLOW: rules})
+                await asyncio.sleep(0.5)
+                assert made.versions() == [version] * 120
+                assert made.equal_the_table(simulator)
+            assert made.relay.frames.encoded == 4
+            assert simulator.fleet.tables.applied == 4
+
+    run_virtual(scenario())
+
+
+def test_a_burst_is_merged_for_those_who_are_behind() -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            simulator = made.simulate(["a"], 50, Faults(latency_ms=400.0, slow_share=0.1, slow_factor=20.0))
+            await asyncio.sleep(60)
+            for version in range(6, 106):
+                tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(60)
+            assert made.versions() == [105] * 50
+            assert made.equal_the_table(simulator)
+            slowest = simulator.fleet.records.factor > 1
+            assert slowest.any()
+            assert not slowest.all()
+
+    run_virtual(scenario())
+
+
+def test_a_zone_follows_to_the_other_relay_by_deltas() -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables, relays=2) as made:
+            simulator = made.simulate(["a", "b"], 30)
+            await asyncio.sleep(5)
+            snapshots = tables.snapshots
+            made.kill("r0")
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(30)
+            made.down.clear()
+            made.kill("r1")
+            tables.put(7, {ALLOW: THIRD})
+            await asyncio.sleep(30)
+            assert made.versions() == [7] * 60
+            assert made.equal_the_table(simulator)
+            assert tables.snapshots == snapshots
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(lies=0.3),
+        Faults(false_alarms=0.3),
+        Faults(failures=0.3),
+        Faults(frame_loss=0.3, answer_loss=0.3),
+        Faults(reboots_per_hour=30.0),
+        Faults(latency_ms=200.0, hardware_ms=300.0, slow_share=0.1),
+        Faults(100.0, 1.0, 0.1, 10.0, 50.0, 0.1, 0.1, 0.1, 0.1, 0.1, 10.0),
+    ],
+    ids=["lies", "false alarms", "failures", "losses", "reboots", "slow", "everything"],
+)
+def test_whatever_devices_do_all_have_the_table_in_the_end(faults: Faults) -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            simulator = made.simulate(["a", "b"], 50, faults)
+            await asyncio.sleep(30)
+            for version in range(6, 26):
+                tables.put(version, {ALLOW: packed("10.0.0.0/8", f"11.{version}.0.0/16")})
+                await asyncio.sleep(2)
+            assert not made.equal_the_table(simulator)
+            simulator.fleet.faults = NO_FAULTS
+            await asyncio.sleep(300)
+            assert made.equal_the_table(simulator)
+            assert made.versions() == [25] * 100
+
+    run_virtual(scenario())
+
+
+def test_small_devices_refuse_by_name_and_keep_what_they_had() -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            simulator = made.simulate(["a"], 100, Faults(small_share=0.2, small_capacity=3))
+            await asyncio.sleep(10)
+            tables.put(6, {ALLOW: FIRST | packed(*(f"11.{i}.0.0/17" for i in range(10)))})
+            await asyncio.sleep(60)
+            small = int((simulator.fleet.records.capacity == 3).sum())
+            assert sorted(made.versions()) == [5] * small + [6] * (100 - small)
+            refused = {name: why for report in tables.reports for name, why in report.refused.items()}
+            assert len(refused) == small
+            assert all(why.startswith("FULL: ") for why in refused.values())
+            tables.put(7, {ALLOW: SECOND})
+            await asyncio.sleep(120)
+            assert made.equal_the_table(simulator)
+
+    run_virtual(scenario())
+
+
+def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            made.simulate(["a", "b"], 10)
+            await asyncio.sleep(5)
+            tables.frozen = {"a"}
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(60)
+            held = made.relay.devices()
+            assert {device.version for device in held["a"].values()} == {5}
+            assert {device.version for device in held["b"].values()} == {6}
+            tables.frozen = set()
+            tables.wake()
+            await asyncio.sleep(1)
+            assert made.versions() == [6] * 20
+
+    run_virtual(scenario())
+
+
+def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:
+    class Unsure(Tables):
+        unsure = True
+
+        async def report(self, event: RulesInstalled) -> None:
+            await super().report(event)
+            if self.unsure:
+                raise AppendUnknown("the broker did not answer")
+
+    async def scenario() -> None:
+        tables = Unsure()
+        tables.put(5, {ALLOW: FIRST}, at_ms=0)
+        async with house(tables) as made:
+            made.simulate(["a"], 10)
+            await asyncio.sleep(10)
+            assert len(tables.reports) >= 5
+            tables.unsure = False
+            await asyncio.sleep(10)
+            count = len(tables.reports)
+            await asyncio.sleep(60)
+            assert len(tables.reports) == count
+            report = tables.reports[-1]
+            assert (report.zone, report.epoch, report.dpu_count, report.relay) == ("a", 1, 10, "r0")
+            assert [*zip(report.versions, report.levels, strict=True)] == [(5, 0), (5, 1), (5, 2)]
+            assert [set(BitMap.deserialize(bitmap)) for bitmap in report.ordinals] == [set(range(10))] * 3
+
+    run_virtual(scenario())
