@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from drivers.backends.bmc import Task
+from drivers.steps import ACTIONS
 from eventstore.log import FLEET, INSTALLS, ZONES, Partition
 from eventstore.partition import FoldedPartition
 from projections.fleet_state import FleetState
 from projections.zone_state import ZoneState
-from schemas.events import MembershipChanged, NodesSuperseded, ZoneLimited
+from schemas.events import MembershipChanged, NodesSuperseded, StepStarted, ZoneLimited
 from tests.simulation.fresh import Step
 from tests.simulation.history import History, Seen
 
@@ -123,6 +125,42 @@ def check_rest(folded: Mapping[Partition, FoldedPartition]) -> Found:
         owed = [handed.offset for handed in fleet.queues.get(partition.number, ()) if handed.offset >= found.state.fleet_mark]
         if owed:
             yield f"fleet owes {partition} the records caused by {owed[:3]}"
+
+
+def check_bmcs(begun: Mapping[str, Sequence[Task]], steps: Steps) -> Found:
+    """A device was told to do only what the attempt that the log named was for, once per attempt, newest last."""
+    named: dict[tuple[str, int], str] = {}
+    for found in steps.values():
+        for step in found:
+            if isinstance(step.event, StepStarted) and step.rows:
+                named[step.event.dpu, step.event.attempt] = ACTIONS[step.event.phase]
+    for dpu, tasks in begun.items():
+        told = [(task.token, task.action) for task in tasks]
+        if len(set(told)) != len(told) or [token for token, _ in told] != sorted(token for token, _ in told):
+            yield f"{dpu} was told twice, or by an attempt that was over: {told}"
+        for token, action in told:
+            if named.get((dpu, token)) != action:
+                yield f"{dpu} was told to {action} by attempt {token}, which the log has for {named.get((dpu, token))}"
+
+
+def check_attempts(steps: Steps) -> Found:
+    """The attempts at a DPU only grow, also over its deletion and return."""
+    last: dict[str, int] = {}
+    for partition, found in steps.items():
+        for step in found:
+            for dpu, row in step.rows.get("dpus", ()) if partition.topic == ZONES else ():
+                if row is not None and row.attempt < last.get(dpu, 0):
+                    yield f"{partition}@{step.record.offset}: attempt {row.attempt} of {dpu} after {last[dpu]}"
+                last[dpu] = max(last.get(dpu, 0), row.attempt if row is not None else 0)
+
+
+def check_idle(zones: Iterable[ZoneState]) -> Found:
+    """At rest nobody works on a DPU, and none waits for somebody to."""
+    for zone in zones:
+        for dpu in sorted({*zone.dpu_index.open, *zone.dpu_index.running}):
+            row = zone.dpus.rows[dpu]
+            if not (row.paused and row.standing == "open"):
+                yield f"{dpu} stands at {row.phase}, {row.standing}, attempt {row.attempt}: {row.message}"
 
 
 def check_quarantine(folded: Mapping[Partition, FoldedPartition]) -> Found:

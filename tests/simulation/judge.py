@@ -74,6 +74,8 @@ def _safety(world: World, reference: Reference) -> Iterator[str]:
     yield from checkers.check_marks(steps)
     zones = {dpu: zone.name for zone in world.simulator.zones.values() for dpu in zone.dpus}
     yield from checkers.check_devices(history.seen, zones, reference.tables)
+    yield from checkers.check_bmcs({name: device.begun for name, device in world.bmcs.devices.items()}, steps)
+    yield from checkers.check_attempts(steps)
     for cliques in reference.cliques:
         yield from cliques.faults
 
@@ -83,7 +85,9 @@ def _rest(world: World, reference: Reference) -> Iterator[str]:
     folded = reference.folded
     fleet = folded[checkers.FLEET_0].state
     yield from checkers.check_rest(folded)
-    yield from checkers.check_union((f.state for p, f in folded.items() if p.topic == ZONES), fleet)
+    zones = [found.state for partition, found in folded.items() if partition.topic == ZONES]
+    yield from checkers.check_union(zones, fleet)
+    yield from checkers.check_idle(zones)
     stated = model.newest([step for p, found in reference.steps.items() if p.topic == ZONES for step in found])
     yield from model.check_nodes(stated, fleet)
     yield from _replicas(world, folded)
@@ -118,9 +122,9 @@ def _devices(
     for number, dpu in enumerate(simulated.dpus):
         if dpu not in rows or not snapshot.to_version:
             continue
-        table = held[int(records.actual[places.start + number])]
-        if (table.version, table.digest) != (snapshot.to_version, snapshot.digest):
-            yield f"{dpu} has version {table.version}, and its zone {snapshot.to_version}"
+        table, claimed = (held[int(found[places.start + number])] for found in (records.actual, records.claimed))
+        if claimed.version != snapshot.to_version or table.digest != snapshot.digest:
+            yield f"{dpu} says version {claimed.version}, has {table.version}, and its zone {snapshot.to_version}"
         elif {rule: set(networks(*device_table.pack(found))) for rule, found in table.rules.items()} != _prefixes(snapshot):
             yield f"{dpu} has other rules than its digest says"
 

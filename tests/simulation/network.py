@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from drivers.backends.bmc import Action, Bmc, Device, Task
 from drivers.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.log import Batch, EventLog, Partition, check_append
 from tests.simulation.loop import current_loop
+
+T = TypeVar("T")
 
 SLOW_SHARE = 0.02
 
@@ -60,6 +64,7 @@ class WiredLog:
         self._check()
         check_append(partition, key, value, self.partition_count)
         request = current_loop().in_world(self._deliver(partition, key, value, timeout_s), f"append to {partition}")
+        request.add_done_callback(_heard)
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(request)
@@ -107,6 +112,36 @@ class WiredLog:
     def _check(self) -> None:
         if self.wire.is_cut or self.wire.is_isolated or self.wire.answers_lost:
             raise LogUnavailable("the connection to the log broke")
+
+
+class WiredBmc:
+    """A BMC as one process reaches it: a call that was sent takes effect, whatever becomes of who sent it."""
+
+    def __init__(self, bmc: Bmc) -> None:
+        self._bmc = bmc
+
+    async def open(self, token: int) -> Device:
+        return await self._call(self._bmc.open(token))
+
+    async def read(self, token: int) -> Device:
+        return await self._call(self._bmc.read(token))
+
+    async def start(self, token: int, action: Action, image: str) -> Task:
+        return await self._call(self._bmc.start(token, action, image))
+
+    async def cancel(self, token: int, task: str) -> None:
+        await self._call(self._bmc.cancel(token, task))
+
+    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        sent = current_loop().in_world(call, "call to a BMC")
+        sent.add_done_callback(_heard)
+        return await asyncio.shield(sent)
+
+
+def _heard(done: asyncio.Task[Any]) -> None:
+    """An answer that nobody waits for any more is of no interest, be it an error."""
+    if not done.cancelled():
+        done.exception()
 
 
 class LinkEnd:

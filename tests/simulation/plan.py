@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from drivers.backends import simulated
+from drivers.backends import simulated, simulated_bmc
 from eventstore import hostile
 
 SOUND_LOG = hostile.Faults(duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0)
@@ -28,6 +28,7 @@ class Plan(NamedTuple):
     """Mean time between two blows of the nemesis."""
     log: hostile.Faults
     devices: simulated.Faults
+    bmcs: simulated_bmc.Faults
 
 
 PARTITIONS = 3
@@ -68,5 +69,13 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             false_alarms=0.03 * rate,
             reboots_per_hour=rng.choice((0.0, 20.0, 60.0)),
             reboot_s=3.0,
+        ),
+        bmcs=simulated_bmc.Faults(
+            pace=rng.choice((0.2, 1.0, 5.0)),
+            unreachable=0.03 * rate,
+            mute=0.03 * rate,
+            hang=0.005 * rate,
+            fail=0.03 * rate,
+            lie=0.03 * rate,
         ),
     )

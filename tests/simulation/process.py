@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.links import Busy, LinkClosed
 from drivers.relay import Relay
 from eventstore.beacons import Beacons
@@ -60,6 +61,7 @@ class Process:
     rng: random.Random
     history: History
     now_ms: Callable[[], int]
+    bmcs: SimulatedBmcs
     roles: frozenset[str] = frozenset({"api", "relay", "provisioner"})
     disk: Disk = field(default_factory=Disk)
     life_copies: list[dict[Partition, Any]] = field(default_factory=list)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from drivers.backends.bmc import Bmc
 from drivers.forwarder import Forwarder
+from drivers.provisioner import Provisioner
 from drivers.relay import Relay
 from drivers.replica_rules import ReplicaRules
 from drivers.timers import Timers
@@ -17,6 +19,7 @@ from projections.cliques import CliqueFold
 from projections.fleet import FleetFold
 from projections.installs import InstallsFold
 from projections.zone import ZoneFold
+from tests.simulation.network import WiredBmc
 
 if TYPE_CHECKING:
     from tests.simulation.process import Life, Process
@@ -45,6 +48,12 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     ranks = life.beacons
     life.relay = Relay(ReplicaRules(life.replica), name=process.name, now_ms=now_ms, rng=rng())
     life.spawn(_relay(life), "relay")
+
+    def connect(address: str) -> Bmc:
+        return WiredBmc(process.bmcs.connect(address))
+
+    provisioner = Provisioner(life.replica, ranks, connect, now_ms=now_ms, rng=rng())
+    life.spawn(provisioner.run(), "provisioner")
     life.spawn(Forwarder(life.replica, ranks, now_ms=now_ms, rng=rng()).run(), "forwarder")
     life.spawn(Timers(life.replica, ranks, now_ms=now_ms, rng=rng()).run(), "timers")
 

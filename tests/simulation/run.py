@@ -18,7 +18,7 @@ from tests.simulation.plan import Plan, plan_of
 from tests.simulation.world import World
 
 CONVERGES_WITHIN_S = 300.0
-LOOK_EVERY_S = 10.0
+LOOK_FIRST_S = 10.0
 
 
 @dataclass
@@ -44,8 +44,10 @@ async def _run(plan: Plan) -> Result:
     await world.heal()
     healed_at = now()
     await _release(world)
+    look_s = LOOK_FIRST_S
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(look_s)
+        look_s *= 1.6
         result.faults = await judge(world)
         result.converged_s = now() - healed_at
         if not result.faults or result.converged_s > CONVERGES_WITHIN_S:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from drivers.simulator import NAMING
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition, partition_of
 from eventstore.replica import Replica
@@ -63,6 +64,7 @@ class Workload:
             self._freeze: 1,
             self._thaw: 3,
             self._lifecycle: 12,
+            self._register: 1,
         }
 
     def request(self, replica: Replica) -> Request | None:
@@ -213,6 +215,12 @@ class Workload:
         image = rng.choice(IMAGES) if request == "provision" else ""
         dpu = rng.choice(dpus)
         return self._zoned(replica, zone, e.LifecycleRequested(self._said(dpu), zone, dpu, request, image))
+
+    def _register(self, replica: Replica) -> Request:
+        """A DPU that is there, or one that was deleted."""
+        zone = self._rng.choice(self._zones)
+        dpu, node, serial, bmc = (text.format(zone=zone, number=0) for text in NAMING)
+        return self._zoned(replica, zone, e.DpuRegistered(self._said(dpu), zone, dpu, node, serial, bmc))
 
     # --- where things go
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from drivers.backends import simulated_bmc
 from drivers.backends.simulated import NO_FAULTS
+from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.links import Link
 from drivers.simulator import NAMING, Simulator
 from eventstore.errors import TransientError
@@ -45,6 +47,12 @@ class World:
         self.broker = Broker(PARTITIONS, self._stamp_ms)
         self.broker_partitions = [p for topic in TOPICS for p in self.broker.partitions(topic)]
         self.log = HostileLog(self.broker, self.rng("log"), plan.log, seed=plan.seed)
+        self.bmcs = SimulatedBmcs(
+            now_s=current_loop().time,
+            rng=self.rng("bmcs"),
+            faults=plan.bmcs,
+            serial_of=lambda name: "SIM-" + name.replace("-dpu-", "-"),
+        )
         self.processes = [self._process(f"p{number}") for number in range(plan.processes)]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
@@ -93,6 +101,9 @@ class World:
         self.history.note(current_loop().time(), "healed")
         self.log.faults = SOUND_LOG
         self.fleet.faults = NO_FAULTS
+        for device in self.bmcs.devices.values():
+            device.faults = simulated_bmc.NO_FAULTS
+        self.bmcs.faults = simulated_bmc.NO_FAULTS
         self.broker_skews_ms.clear()
         self.skews_ms = dict.fromkeys(self.skews_ms, 0)
         for process in self.processes:
@@ -129,6 +140,7 @@ class World:
             self.rng(name),
             self.history,
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
+            bmcs=self.bmcs,
             wire_slow_s=1.0,
         )
 
@@ -179,5 +191,6 @@ class World:
         counts["records that landed late"], counts["appends that never landed"] = hostile.landed_late, hostile.never_landed
         counts["restamped records"] = hostile.restamped
         counts["records"] = sum(map(len, records.values()))
+        counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
         counts["lives"] = sum(process.lives for process in self.processes)
         return counts
