@@ -31,7 +31,8 @@ from eventstore.errors import PermanentError, PlaneError
     "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep the log in this folder, afterwards too."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
-def demo(  # noqa: PLR0917
+def demo(
+    *,
     nodes: int,
     zones: int,
     dpus_per_zone: int,

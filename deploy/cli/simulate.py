@@ -1,0 +1,124 @@
+"""`dpuplane simulator`: simulated DPUs in a process of their own, against relays over WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from contextlib import AsyncExitStack
+
+import click
+
+from deploy.settings import Address, parse_address
+
+SERVER_DEFAULT = "127.0.0.1:7080"
+
+
+def _addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:
+    try:
+        return [str(parse_address(part.strip())) for part in given.split(",") if part.strip()]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(epilog="Example: dpuplane simulator --relay 127.0.0.1:7082,127.0.0.1:8082 --dpus-per-zone 100")
+@click.option(
+    "--relay", "relays", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Relays; others take over."
+)
+@click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), required=True, help="Simulated DPUs in each zone.")
+@click.option(
+    "--server",
+    callback=_addresses,
+    default=SERVER_DEFAULT,
+    envvar="DPUPLANE_SERVER",
+    show_default=True,
+    metavar="HOST:PORT,...",
+    help="The plane's API, where zones are listed and DPUs registered.",
+)
+@click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, as they appear]")
+@click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the DPUs' simulated BMCs listen.")
+@click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Share of frames that never arrive.")
+@click.option("--latency", "latency_ms", type=click.FloatRange(0), default=0.0, help="Mean ms to apply a frame.")
+@click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
+def simulator(
+    *,
+    relays: list[str],
+    dpus_per_zone: int,
+    server: list[str],
+    zones: str,
+    bmc: str,
+    loss: float,
+    latency_ms: float,
+    seed: int | None,
+) -> None:
+    """Run simulated DPUs for every zone of a plane, until SIGTERM or SIGINT.
+
+    They register themselves, follow the relays as agents do, and answer provisioners as their BMCs. Prints one line
+    that begins with `ready` and names where the BMCs listen.
+    """
+    from deploy.logs import configure_logs
+    from deploy.process import run_until_signal
+
+    try:
+        listen = parse_address(bmc)
+    except ValueError as error:
+        raise click.UsageError(f"bmc: {error}") from error
+    configure_logs()
+    wanted = frozenset(filter(None, (zone.strip() for zone in zones.split(","))))
+    rng = random.Random(seed)
+    simulating = _simulate(
+        relays=relays,
+        dpus_per_zone=dpus_per_zone,
+        servers=server,
+        zones=wanted,
+        listen=listen,
+        loss=loss,
+        latency_ms=latency_ms,
+        rng=rng,
+    )
+    sys.exit(run_until_signal(simulating))
+
+
+async def _simulate(
+    *,
+    relays: list[str],
+    dpus_per_zone: int,
+    servers: list[str],
+    zones: frozenset[str],
+    listen: Address,
+    loss: float,
+    latency_ms: float,
+    rng: random.Random,
+) -> None:
+    from aiohttp import web
+
+    from deploy.process import now_ms
+    from deploy.remote_directory import RemoteDirectory
+    from drivers.backends.http_bmc import application
+    from drivers.backends.simulated import Faults
+    from drivers.backends.simulated_bmc import SimulatedBmcs
+    from drivers.simulator import NAMING, Simulator
+    from drivers.websocket import Dialer
+
+    async with AsyncExitStack() as stack:
+        bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng)
+        runner = web.AppRunner(application(bmcs.device), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, listen.host, listen.port).start()
+        bmc = Address(listen.host, runner.addresses[0][1])
+        directory = RemoteDirectory(servers, now_ms=now_ms, rng=rng, zones=zones)
+        stack.push_async_callback(directory.close)
+        dialer = await stack.enter_async_context(Dialer())
+        devices = Simulator(
+            directory,
+            relays,
+            dial=dialer.dial,
+            rng=rng,
+            dpus_per_zone=dpus_per_zone,
+            faults=Faults(frame_loss=loss, latency_ms=latency_ms),
+            naming=NAMING._replace(bmc_address=f"http://{bmc}/{NAMING.dpu}"),
+        )
+        sys.stdout.write(f"ready bmc={bmc} relays={','.join(relays)}\n")
+        sys.stdout.flush()
+        await devices.run()
