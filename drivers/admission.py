@@ -29,7 +29,7 @@ class Admission:
         """0 for come in; else the seconds after which to come back."""
         now = self._now()
         taken_until = max(self._taken_until, now) + self._interval_s
-        if taken_until - now <= self._burst_s:
+        if taken_until - now <= self._burst_s + 1e-9:  # sums of fractions
             self._taken_until = taken_until
             return 0.0
         self.refused += 1

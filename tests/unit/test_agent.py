@@ -1,0 +1,203 @@
+"""The agent of one DPU: keeps its last good table whatever device, relay and restarts do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from drivers.agent import Agent, Identity
+from drivers.agent_store import FileStore, MemoryStore, TableStore
+from drivers.backends.device import DeviceFailed
+from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.reports import Level
+from projections.device_table import EMPTY, DeviceTable
+from projections.rules import SetStep
+from tests.support.relays import FIRST, SECOND, THIRD, House, house
+from tests.support.rule_source import ALLOW, Tables
+from tests.support.virtual_loop import run_virtual
+
+
+def new_agent(
+    made: House, device: SimulatedDevice, *, store: TableStore | None = None, relays: Sequence[str] = ("r0",)
+) -> Agent:
+    who = Identity("z", "d", "boot")
+    agent = Agent(who, relays, dial=made.dial, device=device, store=store or MemoryStore(), rng=random.Random(3))
+    made.start(agent.run())
+    return agent
+
+
+def device(faults: Faults = NO_FAULTS) -> SimulatedDevice:
+    return SimulatedDevice(faults, rng=random.Random(9))
+
+
+def served() -> Tables:
+    tables = Tables(["d"])
+    tables.put(5, {ALLOW: FIRST})
+    return tables
+
+
+def test_device_and_agent_follow_the_relay() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), device()
+        async with house(tables) as made:
+            agent = new_agent(made, simulated)
+            for version, rules in ((6, SECOND), (7, THIRD)):
+                tables.put(version, {ALLOW: rules})
+                await asyncio.sleep(1)
+                assert agent.table == simulated.holds == tables.table
+            await asyncio.sleep(60)
+            assert agent.target == (1, 7)
+
+    run_virtual(scenario())
+
+
+def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tables = served()
+        async with house(tables) as made:
+            new_agent(made, device(), store=FileStore(tmp_path / "table", "d"))
+            await asyncio.sleep(1)
+        tables.put(6, {ALLOW: SECOND})
+        async with house(tables) as made:
+            made.down.add("r0")
+            empty_device = device()
+            agent = new_agent(made, empty_device, store=FileStore(tmp_path / "table", "d"))
+            await asyncio.sleep(60)
+            assert agent.table == empty_device.holds == tables.history[5]
+            made.down.clear()
+            snapshots = tables.snapshots
+            await asyncio.sleep(60)
+            assert agent.table == empty_device.holds == tables.history[6]
+            assert tables.snapshots == snapshots
+
+    run_virtual(scenario())
+
+
+def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_says_more() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), device()
+        simulated.holds = DeviceTable(1, 3, b"x" * 16, {ALLOW: SECOND})
+        async with house(tables) as made:
+            made.down.add("r0")
+            agent = new_agent(made, simulated)
+            await asyncio.sleep(100)
+            assert (agent.table, simulated.holds.version) == (EMPTY, 3)
+            made.down.clear()
+            await asyncio.sleep(60)
+            assert agent.table == simulated.holds == tables.table
+
+    run_virtual(scenario())
+
+
+def test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), device()
+        async with house(tables) as made:
+            new_agent(made, simulated)
+            await asyncio.sleep(1)
+            simulated.flush()
+            await asyncio.sleep(12)
+            assert simulated.holds == tables.table
+
+    run_virtual(scenario())
+
+
+class Moody(SimulatedDevice):
+    """Does as it is told, says yes and does nothing, or fails half-way, as the test says."""
+
+    mood = "good"
+    restored = 0
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        if self.mood == "lies":
+            return True
+        if self.mood == "fails":
+            self.holds = self.holds._replace(digest=b"half-way".ljust(16), rules={})
+            raise DeviceFailed("port 3: command timed out")
+        return await super().apply(steps, table)
+
+    async def restore(self, table: DeviceTable) -> bool:
+        self.restored += 1
+        return await super().restore(table)
+
+
+def test_a_device_that_lies_is_found_by_its_digest_and_reconciled() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), Moody(rng=random.Random(1))
+        async with house(tables) as made:
+            new_agent(made, simulated)
+            await asyncio.sleep(1)
+            simulated.mood = "lies"
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(0.1)
+            assert made.versions() == [6]
+            assert simulated.holds.version == 5
+            simulated.mood, before = "good", simulated.restored
+            await asyncio.sleep(15)
+            assert simulated.holds == tables.table
+            assert simulated.restored == before + 1
+
+    run_virtual(scenario())
+
+
+def test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), Moody(rng=random.Random(1))
+        async with house(tables) as made:
+            agent = new_agent(made, simulated)
+            await asyncio.sleep(1)
+            simulated.mood = "fails"
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(0.1)
+            assert (agent.table.version, agent.refusals) == (5, 1)
+            simulated.mood = "good"
+            await asyncio.sleep(15)
+            assert agent.table == simulated.holds == tables.table
+            refused = [report.refused for report in tables.reports if report.refused]
+            assert refused == [{"d": "DEVICE: port 3: command timed out"}]
+
+    run_virtual(scenario())
+
+
+def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
+    async def scenario() -> None:
+        tables, simulated = served(), device(Faults(latency_ms=60_000.0, spread=0.0))
+        async with house(tables) as made:
+            agent = new_agent(made, simulated)
+            await asyncio.sleep(1)
+            link = next(iter(made.relay.zones["z"].sessions)).link
+            for version in range(6, 30):
+                tables.put(version, {ALLOW: SECOND if version % 2 else FIRST})
+                await asyncio.sleep(10)
+            await asyncio.sleep(300)
+            assert agent.table == tables.table
+            assert next(iter(made.relay.zones["z"].sessions)).link is link
+            assert simulated.holds == tables.table
+            said = [pair for report in tables.reports for pair in zip(report.versions, report.levels, strict=True)]
+            versions = list(dict.fromkeys(version for version, level in said if level == Level.APPLIED))
+            assert 5 < len(versions) < 15  # merged, since it takes a minute for each
+            for version in versions[1:]:
+                assert said.index((version, Level.RECEIVED)) < said.index((version, Level.APPLIED))
+
+    run_virtual(scenario())
+
+
+def test_an_agent_leaves_a_relay_that_says_nothing_more_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        tables = served()
+        async with house(tables, relays=2) as made:
+            agent = new_agent(made, device(), relays=("r0", "r1"))
+            await asyncio.sleep(1)
+            mute = next(relay for relay in made.relays.values() if relay.zones)
+            session = next(iter(mute.zones["z"].sessions))
+            monkeypatch.setattr(session.link, "send", lambda _message: None)
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(80)
+            assert agent.table == tables.table
+            assert not mute.zones["z"].sessions
+
+    run_virtual(scenario())

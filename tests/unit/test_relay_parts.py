@@ -1,0 +1,147 @@
+"""The relay's small parts: histograms, admission, reports, frames, and the records of simulated devices."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from drivers import protocol_down
+from drivers.admission import ADVICE_S_MAX, Admission
+from drivers.backends.simulated import NO_FAULTS
+from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated_records import groups, mask, members
+from drivers.frames import Frames
+from drivers.latency import Histogram
+from drivers.protocol_down import Frame
+from drivers.relay_zones import SnapshotBudget
+from drivers.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
+from projections.device_table import EMPTY, steps_between
+from projections.rules import Delta
+from tests.support.rule_source import ALLOW, Tables, packed
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=300), st.floats(0.01, 1.0))
+def test_a_quantile_is_within_two_percent_of_the_true_one(samples: list[int], share: float) -> None:
+    whole, first, second = Histogram(), Histogram(), Histogram()
+    for number, sample in enumerate(samples):
+        whole.add(sample)
+        (first if number % 2 else second).add(sample)
+    first.merge(second)
+    true = sorted(samples)[max(0, int(np.ceil(share * len(samples))) - 1)]
+    assert abs(whole.quantile(share) - true) <= 0.02 * true + 1
+    assert (whole.count, whole.max_ms) == (first.count, first.max_ms) == (len(samples), max(samples))
+    assert first.quantile(share) == whole.quantile(share)
+
+
+def test_an_empty_histogram_and_clocks_that_disagree_yield_nothing_strange() -> None:
+    histogram = Histogram()
+    assert histogram.quantile(0.99) == 0.0
+    histogram.add(-50, 10)
+    assert (histogram.quantile(0.99), histogram.max_ms, histogram.count) == (0.0, 0, 10)
+
+
+def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
+    now = 0.0
+    admission = Admission(50.0, 100, now=lambda: now, rng=random.Random(1))
+    answers = [admission.admit() for _ in range(1_000)]
+    assert answers.count(0.0) == 100
+    advice = [wait for wait in answers if wait]
+    assert max(advice) > 15
+    assert max(advice) <= 1.25 * ADVICE_S_MAX
+    per_second = np.bincount(np.array(advice, dtype=int))
+    assert max(per_second[1:15]) < 100
+    now = 10.0
+    assert [admission.admit() for _ in range(200)].count(0.0) == 100
+
+
+def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
+    budget = SnapshotBudget()
+    assert [budget.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
+    assert budget.wait_s([3, 70], 30.0).tolist() == [30.0, 0.0]
+    assert budget.wait_s([3], 60.0)[0] == 0.0
+    assert budget.wait_s([3], 61.0)[0] > 50
+
+
+def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
+    pending = Pending()
+    pending.reach(5, Level.APPLIED, BitMap([1, 2]), 100, 150)
+    pending.reach(5, Level.APPLIED, BitMap([3]), 100, 160)
+    taken = pending.take(0.0)
+    assert not pending.reached
+    pending.reach(5, Level.APPLIED, BitMap([4]), 100, 155)
+    pending.put_back(taken)
+    event = pending.take(1.0).event("z", "r", 1, 10, 200)
+    assert (event.versions, event.levels, event.reached_ms, event.appended_ms) == ([5], [1], [160], [100])
+    assert set(BitMap.deserialize(event.ordinals[0])) == {1, 2, 3, 4}
+    assert (event.envelope.actor, event.envelope.command_id, event.dpu_count) == ("relay/r", "", 10)
+
+
+def test_a_report_names_few_at_a_time_and_waits_between() -> None:
+    pending = Pending()
+    pending.refused = {f"d{number}": "FULL: it does not fit" for number in range(250)}
+    assert pending.is_due(0.0)
+    sizes = []
+    for turn in range(3):
+        now = turn * EXCEPTIONS_S
+        sizes.append(len(pending.take(now).refused))
+        assert not pending.is_due(now + 0.9 * EXCEPTIONS_S)
+    assert sizes == [NAMES_MAX, NAMES_MAX, 50]
+    assert not pending.is_due(1e9)
+
+
+def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> None:
+    tables = Tables()
+    many = packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(3_000)))
+    tables.put(5, {ALLOW: many})
+    tables.put(6, {ALLOW: packed("11.0.0.0/8")})
+    frames = Frames(tables)
+    current = tables.current("a")
+    shrunk = frames.frame("a", current, 5)
+    assert shrunk.is_snapshot
+    assert shrunk is frames.frame("b", current, 5)
+    assert (frames.encoded, frames.frame("b", current, 0).data) == (1, shrunk.data)
+    unknown = frames.frame("a", current, 4)
+    assert unknown.is_snapshot
+    tables.put(7, {ALLOW: packed("11.0.0.0/8", "12.0.0.0/8")})
+    assert not frames.frame("a", tables.current("a"), 6).is_snapshot
+
+
+def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:
+    fleet = Fleet(NO_FAULTS, random.Random(1))
+    zones = [fleet.add_zone(1_000) for _ in range(200)]
+    rules = {ALLOW: packed("10.0.0.0/8")}
+    table = Tables().put(5, rules)
+    data = protocol_down.encode_frame(1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
+    for zone in zones:
+        frame = fleet.tables.decode(data)
+        assert isinstance(frame, Frame)
+        (ack,) = fleet.take(zone, frame, 0.0)
+        assert [part.dpus.bit_count() for part in ack.holdings] == [1_000]
+    assert fleet.records.nbytes < 100 * 200_000
+    assert (fleet.tables.applied, len(fleet.tables)) == (1, 2)
+    assert (fleet.records.actual == fleet.records.actual[0]).all()
+
+
+@given(st.sets(st.integers(0, 99)))
+def test_devices_and_link_local_numbers_say_the_same(numbers: set[int]) -> None:
+    places = range(500, 600)
+    devices = np.array(sorted(number + 500 for number in numbers), np.intp)
+    dpus = mask(places, devices)
+    assert {number for number in range(100) if dpus >> number & 1} == numbers
+    if numbers:
+        assert members(places, dpus).tolist() == devices.tolist()
+    assert len(members(places, 0)) == 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
+def test_groups_have_equal_values_and_leave_nobody_out(rows: list[tuple[int, int]]) -> None:
+    first, second = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
+    found = groups(first, second)
+    assert sorted(index for group in found for index in group.tolist()) == list(range(len(rows)))
+    assert len(found) == len(set(rows))
+    for group in found:
+        assert len({rows[index] for index in group}) == 1
