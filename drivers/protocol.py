@@ -31,8 +31,11 @@ MAX_DOWN_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 256
 """Holdings, and refusals, of one message at most; who has more to say says it in several."""
 
-MAX_REASON = 300
+MAX_REASON = 200
 """Characters of a reason that are kept."""
+
+MAX_VERSION = (1 << 63) - 1
+"""Epochs and versions at most: what a log can say."""
 
 DIGEST_BYTES = 16
 

@@ -118,6 +118,9 @@ def _read_holding(field: str, holding: pb.Holding) -> Holding:
     dpus = _read_mask(field, holding.dpus)
     if len(holding.digest) != DIGEST_BYTES:
         raise ProtocolError(f"{field}.digest: {len(holding.digest)} bytes must be {DIGEST_BYTES}")
+    if max(holding.epoch, holding.received) > protocol.MAX_VERSION:
+        highest = max(holding.epoch, holding.received)
+        raise ProtocolError(f"{field}: epoch or version {highest} is more than the {protocol.MAX_VERSION} allowed")
     if not holding.received >= holding.applied >= holding.in_hardware:
         levels = f"{holding.received}, {holding.applied}, {holding.in_hardware}"
         raise ProtocolError(f"{field}: versions {levels} must not rise from received to applied to in hardware")

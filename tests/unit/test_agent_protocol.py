@@ -16,7 +16,7 @@ from projections.device_table import Code
 from projections.rules import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb
 
-U64 = st.integers(0, (1 << 64) - 1)
+VERSIONS = st.integers(0, protocol.MAX_VERSION)
 MASKS = st.integers(1, (1 << 200) - 1)
 DIGESTS = st.binary(min_size=16, max_size=16)
 NAMES = st.from_regex(r"[a-z0-9]{1,12}(-[0-9]{1,4})?", fullmatch=True)
@@ -25,11 +25,11 @@ TEXTS = st.text(st.characters(categories=("L", "N", "P")), max_size=100)
 
 @st.composite
 def holdings(draw: st.DrawFn) -> Holding:
-    in_hardware, applied, received = sorted(draw(st.tuples(U64, U64, U64)))
-    return Holding(draw(MASKS), draw(U64), received, applied, in_hardware, draw(DIGESTS))
+    in_hardware, applied, received = sorted(draw(st.tuples(VERSIONS, VERSIONS, VERSIONS)))
+    return Holding(draw(MASKS), draw(VERSIONS), received, applied, in_hardware, draw(DIGESTS))
 
 
-REFUSALS = st.builds(Refusal, holdings(), U64, st.sampled_from(Code), TEXTS)
+REFUSALS = st.builds(Refusal, holdings(), VERSIONS, st.sampled_from(Code), TEXTS)
 HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=lambda pair: pair[0]).flatmap(
     lambda pairs: st.builds(
         Hello,
@@ -66,7 +66,7 @@ def test_what_an_agent_says_arrives(message: FromAgent) -> None:
     assert protocol_up.decode(protocol_up.encode(message)) == message
 
 
-@given(U64, DELTAS, MASKS)
+@given(VERSIONS, DELTAS, MASKS)
 def test_one_frame_serves_everybody_and_a_group_is_only_appended(epoch: int, delta: Delta, group: int) -> None:
     data = protocol_down.encode_frame(epoch, delta)
     assert protocol_down.decode(data) == Frame(0, epoch, delta)
@@ -144,6 +144,7 @@ def held(**fields: Any) -> bytes:
         (held(dpus=bytes(MAX_LINK_DPUS // 8 + 1)), "more than the 1250 allowed"),
         (held(digest=b"short"), "digest: 5 bytes must be 16"),
         (held(received=1, applied=2), "must not rise"),
+        (held(received=1 << 63), "9223372036854775808 is more than the 9223372036854775807 allowed"),
         (protocol_up.encode(Heartbeat([HOLDING] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
         (protocol_up.encode(Ack([], [Refusal(HOLDING, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
     ],

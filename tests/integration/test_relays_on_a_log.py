@@ -1,0 +1,230 @@
+"""From the log to the devices and back, with the real folds: whatever happens, every DPU holds what the log says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address, collapse_addresses, ip_network
+from pathlib import Path
+from typing import Any
+
+from deploy.directory import LocalDirectory
+from drivers.forwarder import Forwarder
+from drivers.links import Link, LinkClosed, pair
+from drivers.relay import Relay, RelaySettings
+from drivers.replica_rules import ReplicaRules
+from drivers.reports import Level
+from drivers.simulator import Simulator
+from eventstore.beacons import Solo
+from eventstore.embedded import EmbeddedLog
+from eventstore.fold import Fold
+from eventstore.ids import envelope, uuid7
+from eventstore.log import FLEET, INSTALLS, ZONES, Partition, partition_of
+from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore
+from projections.device_table import DeviceTable
+from projections.fleet import FleetFold
+from projections.install_views import zone_progress
+from projections.installs import InstallsFold
+from projections.tables import table
+from projections.zone import ZoneFold
+from schemas.events import Event, Frozen, NodesJoined, NodesLeft, PolicySet, Thawed, ZoneDescribed
+from tests.support.eventually import until
+
+PARTITIONS = 3
+FLEET_0 = Partition(FLEET, 0)
+ZONE_NAMES = ("east", "north", "west")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class CountingRules(ReplicaRules):
+    """Counts what is costly."""
+
+    snapshots = 0
+
+    def snapshot(self, zone: str) -> Any:
+        self.snapshots += 1
+        return super().snapshot(zone)
+
+
+class Plane:
+    """Two relays, each with a replica of its own, and simulated zones that know both."""
+
+    def __init__(self, log: EmbeddedLog, tasks: asyncio.TaskGroup) -> None:
+        self.rng = random.Random(11)
+        self.running: list[asyncio.Task[None]] = []
+        self._tasks = tasks
+        self.down: set[str] = set()
+        self.replicas = [self._replica(log, f"r{number}") for number in range(2)]
+        self.rules: dict[str, CountingRules] = {}
+        self.relays: dict[str, Relay] = {}
+        self.addresses: dict[str, int] = {}
+
+    def _replica(self, log: EmbeddedLog, name: str) -> Replica:
+        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(PARTITIONS), InstallsFold()]
+        replica = Replica(log, folds, store=MemoryStore(), name=name, now_ms=now_ms, rng=self.rng)
+        self.start(replica.run())
+        return replica
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        self.running.append(self._tasks.create_task(work))
+
+    async def open(self) -> None:
+        for replica in self.replicas:
+            await replica.ready()
+            rules = self.rules[replica.name] = CountingRules(replica)
+            settings = RelaySettings(heartbeat_s=0.5)
+            relay = Relay(rules, name=replica.name, now_ms=now_ms, rng=self.rng, settings=settings)
+            self.relays[replica.name] = relay
+            self.start(relay.run())
+        self.start(Forwarder(self.replicas[0], Solo("r0"), now_ms=now_ms, rng=self.rng).run())
+        self.simulator = Simulator(
+            LocalDirectory(self.replicas[0], now_ms=now_ms, rng=self.rng, expected=ZONE_NAMES),
+            sorted(self.relays),
+            dial=self.dial,
+            rng=self.rng,
+            dpus_per_zone=20,
+        )
+        self.start(self.simulator.run())
+
+    async def dial(self, address: str) -> Link:
+        if address in self.down:
+            raise LinkClosed("down")
+        relays_end, devices_end = pair(address, "simulator")
+        self.start(self.relays[address].serve(relays_end))
+        return devices_end
+
+    def kill(self, name: str) -> None:
+        self.down.add(name)
+        for zone in list(self.relays[name].zones.values()):
+            for session in list(zone.sessions):
+                session.link.abort()
+
+    async def do(self, topic: str, key: str, event: Event) -> None:
+        number = 0 if topic == FLEET else partition_of(key.encode(), PARTITIONS)
+        answer = await self.replicas[0].submit(Partition(topic, number), key.encode(), event, timeout_s=10)
+        assert answer.outcome.code == "done", answer.outcome
+
+    def by(self, subject: str) -> Any:
+        return envelope(subject, "?test", uuid7(now_ms(), self.rng))
+
+    async def join(self, zone: str, names: list[str], addresses: list[int], **labels: str) -> None:
+        packed = b"".join(address.to_bytes(4, "big") for address in addresses)
+        await self.do(ZONES, zone, NodesJoined(self.by(zone), zone, names, [], [], packed, b"", [labels], [0]))
+        self.addresses.update(zip(names, addresses, strict=True))
+
+    async def leave(self, zone: str, names: list[str]) -> None:
+        await self.do(ZONES, zone, NodesLeft(self.by(zone), zone, names, [], [], False, b""))
+        for name in names:
+            del self.addresses[name]
+
+    async def policy(self, name: str, action: str, sources: dict[str, str], zones: dict[str, str]) -> None:
+        await self.do(FLEET, name, PolicySet(self.by(name), name, 50, action, "tcp", [22, 22], sources, zones))
+
+    def device(self, zone: str, number: int) -> DeviceTable:
+        """What a device really holds, looked at in the device."""
+        fleet = self.simulator.fleet
+        index = list(self.simulator.zones).index(zone)
+        return fleet.tables[int(fleet.records.actual[fleet.zones[index][number]])]
+
+    def all_hold(self) -> bool:
+        """Every device of every zone has the log's table, and relays know."""
+        for zone in ZONE_NAMES:
+            now = table(self.replicas[0].state(FLEET_0), zone)
+            devices = [self.device(zone, number) for number in range(20)]
+            if any((device.version, device.digest) != (now.version, now.digest) for device in devices):
+                return False
+            held: dict[str, Any] = {}
+            for relay in self.relays.values():
+                held.update(relay.zone_devices(zone))
+            if len(held) != 20 or {device.digest for device in held.values()} != {now.digest}:
+                return False
+        return True
+
+    def allowed(self, zone: str) -> set[str]:
+        """The prefixes that the default rule of a device has."""
+        held = self.device(zone, 0).rules
+        return {
+            str(ip_network((prefix[:-1], prefix[-1]))) for rule in held if rule.ports == () for prefix in held[rule]
+        }
+
+    def expected(self) -> set[str]:
+        return {str(network) for network in collapse_addresses(map(IPv4Address, self.addresses.values()))}
+
+
+@asynccontextmanager
+async def plane(path: Path) -> AsyncIterator[Plane]:
+    async with (
+        EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as log,
+        asyncio.TaskGroup() as tasks,
+    ):
+        made = Plane(log, tasks)
+        await made.open()
+        try:
+            yield made
+        finally:
+            for task in made.running:
+                task.cancel()
+
+
+async def test_every_device_holds_what_the_log_says_through_joins_leaves_and_policies(tmp_path: Path) -> None:
+    async with plane(tmp_path / "log") as made:
+        for start in range(0, 600, 100):
+            zone = ZONE_NAMES[start // 100 % 3]
+            names = [f"n{number}" for number in range(start, start + 100)]
+            await made.join(zone, names, [0x0A000000 + 3 * number for number in range(start, start + 100)])
+        await until(lambda: len(made.allowed("east")) == len(made.expected()) and made.all_hold())
+        assert made.allowed("west") == made.expected()
+        await made.join("east", ["gpu-1"], [0x0B000001], pool="gpu")
+        await made.leave("north", ["n100", "n101"])
+        await made.do(FLEET, "west", ZoneDescribed(made.by("west"), "west", True, {"tier": "edge"}, -1, -1))
+        await made.policy("no-ssh", "drop", {"pool": "gpu"}, {"tier": "edge"})
+        await until(lambda: len(made.device("west", 3).rules) == 2 and made.all_hold())
+        assert made.allowed("west") == made.allowed("east") == made.expected()
+        assert len(made.device("east", 3).rules) == 1
+        samples = [relay.latency[Level.APPLIED] for relay in made.relays.values()]
+        assert sum(histogram.count for histogram in samples) >= 60
+
+
+async def test_a_zone_goes_to_the_other_relay_by_deltas_and_the_log_hears_when_it_is_done(tmp_path: Path) -> None:
+    async with plane(tmp_path / "log") as made:
+        await made.join("east", ["a", "b"], [0x0A000001, 0x0A000002])
+        await until(made.all_hold)
+        for victim in ("r0", "r1"):
+            snapshots = sum(rules.snapshots for rules in made.rules.values())
+            made.kill(victim)
+            await made.join("west", [f"while-{victim}-is-down"], [0x0C000000 + 4 * len(made.addresses)])
+            await until(lambda: made.allowed("north") == made.expected() and made.all_hold())
+            assert sum(rules.snapshots for rules in made.rules.values()) == snapshots
+            made.down.clear()
+        installs = Partition(INSTALLS, partition_of(b"east", PARTITIONS))
+
+        def done() -> bool:
+            progress = zone_progress(made.replicas[1].state(installs), "east", 1)
+            newest = table(made.replicas[1].state(FLEET_0), "east").version
+            return (
+                progress is not None
+                and progress.versions[0].version == newest
+                and progress.versions[0].in_hardware == 20
+            )
+
+        await until(done)
+
+
+async def test_a_frozen_zone_keeps_its_tables_until_it_is_thawed(tmp_path: Path) -> None:
+    async with plane(tmp_path / "log") as made:
+        await made.join("east", ["a"], [0x0A000001])
+        await until(made.all_hold)
+        before = made.device("north", 0)
+        await made.do(FLEET, "north", Frozen(made.by("north"), "north"))
+        await made.join("east", ["b"], [0x0A000009])
+        await until(lambda: made.allowed("east") == made.expected())
+        assert made.device("north", 0) == before
+        await made.do(FLEET, "north", Thawed(made.by("north"), "north"))
+        await until(made.all_hold)
