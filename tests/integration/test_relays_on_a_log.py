@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Address, collapse_addresses, ip_network
+from ipaddress import IPv4Network, collapse_addresses, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +149,12 @@ class Plane:
 
     def allowed(self, zone: str) -> set[str]:
         """The prefixes that the default rule of a device has."""
-        held = self.device(zone, 0).rules
-        return {
-            str(ip_network((prefix[:-1], prefix[-1]))) for rule in held if rule.ports == () for prefix in held[rule]
-        }
+        rules = self.device(zone, 0).rules.items()
+        prefixes = (prefix for rule, held in rules if not rule.ports for prefix in held)
+        return {str(ip_network((prefix[:-1], prefix[-1]))) for prefix in prefixes}
 
     def expected(self) -> set[str]:
-        return {str(network) for network in collapse_addresses(map(IPv4Address, self.addresses.values()))}
+        return {str(network) for network in collapse_addresses(map(IPv4Network, self.addresses.values()))}
 
 
 @asynccontextmanager
@@ -208,11 +207,8 @@ async def test_a_zone_goes_to_the_other_relay_by_deltas_and_the_log_hears_when_i
         def done() -> bool:
             progress = zone_progress(made.replicas[1].state(installs), "east", 1)
             newest = table(made.replicas[1].state(FLEET_0), "east").version
-            return (
-                progress is not None
-                and progress.versions[0].version == newest
-                and progress.versions[0].in_hardware == 20
-            )
+            last = progress.versions[0] if progress is not None else None
+            return last is not None and (last.version, last.in_hardware) == (newest, 20)
 
         await until(done)
 
