@@ -163,7 +163,7 @@ class EmbeddedLog(FollowedLog):
             # While busy, what comes in gathers for as long as the last commit took: callers that arrive one by one
             # would else pay for a sync each. The loop has them to serve meanwhile, so this yields instead of sleeping,
             # which no event loop does for less than a millisecond.
-            while loop.time() < next_s:
+            while loop.time() < next_s:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             batch = self._take()
             began_s = loop.time()

@@ -1,0 +1,135 @@
+"""The plane on three real brokers: processes of every role side by side, killed in turn while commands flow."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deploy.brokers import Brokers
+from tests.support.planes import Process, Ran, run, serving, started
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+ZONES = ("a", "b", "c")
+_prefixes = itertools.count()
+
+
+class Roles:
+    """Two of each role that can be killed, and a simulator that knows both relays."""
+
+    def __init__(self, apis: list[Process], relays: list[Process], provisioners: list[Process]) -> None:
+        self.apis = apis
+        self.relays = relays
+        self.provisioners = provisioners
+
+    @property
+    def servers(self) -> str:
+        return ",".join(api.address("api") for api in self.apis)
+
+
+@asynccontextmanager
+async def plane_of_roles(bootstrap: str, logs: Path, dpus_per_zone: int) -> AsyncIterator[Roles]:
+    on = ("--kafka", bootstrap, "--topic-prefix", f"roles-{next(_prefixes)}", "--partitions", "3")
+    async with AsyncExitStack() as stack:
+        running: dict[str, list[Process]] = {}
+        for role in ("api", "relay", "provisioner"):
+            for number in (1, 2):
+                process = serving(*on, "--role", role, "--name", f"{role}-{number}", stderr=logs / f"{role}{number}")
+                running.setdefault(role, []).append(await stack.enter_async_context(process))
+        roles = Roles(running["api"], running["relay"], running["provisioner"])
+        relays = ",".join(relay.address("agents") for relay in roles.relays)
+        simulate = ("simulator", "--relay", relays, "--dpus-per-zone", str(dpus_per_zone), "--server", roles.servers)
+        await stack.enter_async_context(started(*simulate, stderr=logs / "simulator"))
+        yield roles
+
+
+async def join(roles: Roles, number: int) -> Ran:
+    """A join that is repeated under its id until its outcome is known, as a careful client does."""
+    address = f"10.0.{number // 250}.{number % 250 + 1}"
+    arguments = ("nodes", "join", f"n{number:04}", "--zone", ZONES[number % 3], "--address", address)
+    command: tuple[str, ...] = ()
+    for _ in range(20):
+        ran = await run(*arguments, *command, "--output", "json", "--timeout", "10", server=roles.servers)
+        if ran.status != 3:
+            return ran
+        if "--command-id " in ran.stderr:
+            command = ("--command-id", ran.stderr.split("--command-id ")[1].split()[0])
+    raise AssertionError(ran)
+
+
+async def until_equal(roles: Roles, dpus: int) -> None:
+    """Until `verify` finds every DPU equal to the log; its own sentences otherwise."""
+    ran = Ran(1, "", "verify did not run")
+    for _ in range(30):
+        ran = await run("verify", "--output", "json", server=roles.servers)
+        if ran.status == 0 and ran.json()["devices_equal"] == dpus:
+            return
+        await asyncio.sleep(1)
+    raise AssertionError(ran)
+
+
+async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: Brokers, tmp_path: Path) -> None:
+    async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=3) as roles:
+        done: list[int] = []
+
+        async def keep_joining() -> None:
+            for number in itertools.count():
+                ran = await join(roles, number)
+                assert (ran.status, ran.json()["outcome"]) == (0, "done"), ran
+                done.append(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            flow = tasks.create_task(keep_joining())
+            brokers = [partial(kafka_brokers.kill, broker) for broker in kafka_brokers.ids]
+            for kill in (roles.apis[0].kill, roles.relays[0].kill, roles.provisioners[0].kill, *brokers):
+                before = len(done)
+                kill()
+                async with asyncio.timeout(60):
+                    while len(done) < before + 3:
+                        await asyncio.sleep(0.1)
+                await kafka_brokers.heal()
+            flow.cancel()
+
+        listed = await run("nodes", "list", "--output", "json", server=roles.servers)
+        assert {f"n{number:04}" for number in done} <= {node["name"] for node in listed.json()["nodes"]}
+        await until_equal(roles, dpus=9)
+
+
+async def test_a_provisioner_takes_over_from_one_that_was_killed(kafka_brokers: Brokers, tmp_path: Path) -> None:
+    async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=2) as roles:
+        await join(roles, 0)
+        await until_equal(roles, dpus=2)
+        for dpu in ("a-dpu-0000", "a-dpu-0001"):
+            asked = await run("dpus", "provision", dpu, "--image", "image-1", server=roles.servers)
+            assert asked.status == 0, asked
+        roles.provisioners[0].kill()
+        async with asyncio.timeout(90):
+            phases = set[str]()
+            while phases != {"Ready"}:
+                listed = await run("dpus", "list", "--output", "json", server=roles.servers)
+                phases = {dpu["phase"] for dpu in listed.json()["dpus"]}
+                await asyncio.sleep(0.5)
+
+
+async def test_a_replica_killed_over_and_over_comes_back_to_the_same_state(kafka_cluster: str, tmp_path: Path) -> None:
+    on = ("--kafka", kafka_cluster, "--topic-prefix", f"state-{next(_prefixes)}", "--partitions", "3")
+    number = itertools.count()
+    for _ in range(5):
+        async with serving(*on, "--role", "api", "--state", str(tmp_path / "state"), "--name", "api-1") as api:
+            roles = Roles([api], [], [])
+            for _ in range(3):
+                assert (await join(roles, next(number))).status == 0
+            api.kill()
+            await api.ended()
+    async with serving(*on, "--role", "api", "--state", str(tmp_path / "state"), "--name", "api-1") as api:
+        verified = await run("verify", "--output", "json", server=api.address("api"))
+        assert verified.status == 0, verified
+        assert verified.json()["states_compared"] >= 7
+        listed = await run("nodes", "list", "--output", "json", server=api.address("api"))
+        assert len(listed.json()["nodes"]) == 15
