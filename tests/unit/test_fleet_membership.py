@@ -247,6 +247,13 @@ def test_columns_of_one_value_stand_for_every_item() -> None:
     assert rows["n0"].labels == {}
 
 
+def test_label_sets_that_nobody_has_are_forgotten() -> None:
+    fleet = Fleet()
+    for i in range(50):
+        fleet.change(Item("a", labels={"serial": str(i)}))
+    assert len(fleet.state.labels.sets) <= 2
+
+
 def test_labels_are_shared_between_members_and_across_restarts() -> None:
     fleet = Fleet()
     fleet.change(Item("a", labels={"x": "1", "y": "2"}), Item("b", labels={"y": "2", "x": "1"}))

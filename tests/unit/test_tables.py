@@ -168,6 +168,17 @@ def test_a_zone_that_moves_to_another_list_gets_a_version_and_a_way_there_and_ba
         assert applied(had, back) == expected_table(fleet.state, "z0")
 
 
+def test_devices_of_a_zone_that_fleet_hears_of_later_find_their_way() -> None:
+    fleet = Fleet()
+    fleet.change(*nodes(0, 8, zone="z1"))
+    version, device = table(fleet.state, "z0").version, actual_table(fleet.state, "z0")
+    fleet.policy("p", protocol="tcp")
+    fleet.change(*nodes(8, 9))
+    found = delta(fleet.state, "z0", version)
+    assert found is not None
+    assert applied(device, found) == expected_table(fleet.state, "z0")
+
+
 def test_an_edited_policy_changes_only_the_prefixes_that_differ() -> None:
     fleet = Fleet()
     fleet.change(*nodes(0, 64, labels={"a": "1"}), *nodes(64, 65, labels={"b": "1"}))
