@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Fields: TypeAlias = dict[str, Any]
-"""A decoded Avro record, in the order of its schema; the envelope is a dict inside."""
+"""The fields of an event by name, its envelope (an Envelope) among them."""
 
 Upcast: TypeAlias = Callable[[Fields], Fields]
 

@@ -1,0 +1,140 @@
+"""The compiled reader says what fastavro says, of good bytes and of bad ones."""
+
+from __future__ import annotations
+
+import random
+from io import BytesIO
+from typing import Any
+
+import pytest
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eventstore.avro import compiled
+
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+EVERYTHING: dict[str, Any] = {
+    "type": "record",
+    "name": "Everything",
+    "fields": [
+        {"name": "text", "type": "string"},
+        {"name": "number", "type": "long"},
+        {"name": "flag", "type": "boolean"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "numbers", "type": {"type": "array", "items": "long"}},
+        {"name": "raws", "type": {"type": "array", "items": "bytes"}},
+        {"name": "maps", "type": {"type": "array", "items": {"type": "map", "values": "string"}}},
+        {"name": "counts", "type": {"type": "map", "values": "long"}},
+        {"name": "inner", "type": {"type": "record", "name": "Inner", "fields": [{"name": "last", "type": "string"}]}},
+    ],
+}
+PARSED = parse_schema(EVERYTHING)
+READ = compiled(EVERYTHING, {"Everything": lambda *values: values, "Inner": lambda last: {"last": last}})
+
+NOTHING: dict[str, Any] = {
+    "text": "",
+    "number": 0,
+    "flag": False,
+    "raw": b"",
+    "numbers": [],
+    "raws": [],
+    "maps": [],
+    "counts": {},
+    "inner": {"last": "é"},
+}
+
+longs = st.integers(LONG_MIN, LONG_MAX) | st.integers(-200, 200)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
+columns = st.lists(longs, max_size=5) | st.lists(longs, min_size=60, max_size=300)
+everything = st.fixed_dictionaries(
+    {
+        "text": texts,
+        "number": longs,
+        "flag": st.booleans(),
+        "raw": st.binary(max_size=300),
+        "numbers": columns,
+        "raws": st.lists(st.binary(max_size=5), max_size=70),
+        "maps": st.lists(st.dictionaries(texts, texts, max_size=3), max_size=3),
+        "counts": st.dictionaries(texts, longs, max_size=3),
+        "inner": st.fixed_dictionaries({"last": texts}),
+    }
+)
+
+
+def written(value: dict[str, Any]) -> bytes:
+    body = BytesIO()
+    schemaless_writer(body, PARSED, value)
+    return body.getvalue()
+
+
+def ours(body: bytes) -> dict[str, Any] | None:
+    """What our reader makes of a whole body, or None if it refuses it."""
+    try:
+        value, end = READ(body, 0)
+    except (IndexError, ValueError):
+        return None
+    return dict(zip(NOTHING, value, strict=True)) if end == len(body) else None
+
+
+def theirs(body: bytes) -> dict[str, Any] | None:
+    """What fastavro makes of it."""
+    stream = BytesIO(body)
+    try:
+        value: Any = schemaless_reader(stream, PARSED, None)
+    except Exception:
+        return None
+    return dict(value) if stream.tell() == len(body) else None
+
+
+@given(everything)
+def test_what_fastavro_writes_is_read(value: dict[str, Any]) -> None:
+    assert ours(written(value)) == value
+
+
+@given(value=everything, seed=st.integers(0, 1 << 32), flips=st.integers(0, 5), cut=st.integers(0, 3))
+def test_of_damaged_bytes_it_says_what_fastavro_says_or_refuses_them(
+    value: dict[str, Any], seed: int, flips: int, cut: int
+) -> None:
+    rng = random.Random(seed)
+    body = bytearray(written(value))
+    for _ in range(flips):
+        body[rng.randrange(len(body))] ^= 1 << rng.randrange(8)
+    damaged = bytes(body[: len(body) - cut])
+    assert ours(damaged) in (theirs(damaged), None)
+    if flips == 0:
+        assert (ours(damaged) is None) == (theirs(damaged) is None)
+
+
+@given(st.binary(max_size=60))
+@example(b"\x00" * 9)
+@example(b"\x00" * 8 + b"\x01")
+def test_any_bytes_are_read_as_fastavro_reads_them_or_refused(body: bytes) -> None:
+    assert ours(body) in (theirs(body), None)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 2_000])
+@pytest.mark.parametrize("numbers", [[0], [LONG_MIN, LONG_MAX], [-1, 1 << 40, 3], list(range(-70, 70))])
+def test_long_columns_are_read_as_short_ones_are(numbers: list[int], count: int) -> None:
+    column = (numbers * count)[:count]
+    value = NOTHING | {"numbers": column}
+    assert ours(written(value)) == value
+
+
+def test_blocks_with_their_sizes_are_read() -> None:
+    """Other writers may put the size of a block behind a negative count, and an array into several blocks."""
+    body = written(NOTHING)
+    blocks = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"
+    assert body[4] == 0
+    assert ours(body[:4] + blocks + body[5:]) == NOTHING | {"numbers": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("huge", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 30])
+@pytest.mark.parametrize("before", [b"", b"\x00", b"\x00\x00\x00\x00" + b"\x80\x02"])
+def test_numbers_of_more_than_64_bits_are_refused(before: bytes, huge: bytes) -> None:
+    assert ours(before + huge + b"\x00" * 200) is None
+
+
+def test_a_type_that_events_do_not_have_is_refused_with_its_schema() -> None:
+    with pytest.raises(ValueError, match="double"):
+        compiled({"type": "record", "name": "Bad", "fields": [{"name": "x", "type": "double"}]}, {})
