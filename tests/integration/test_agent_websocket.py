@@ -20,9 +20,11 @@ from drivers.protocol import MAX_UP_BYTES, Holding
 from drivers.protocol_down import Frame, Refused, Welcome, decode
 from drivers.protocol_up import NO_DIGEST, Ack, Hello
 from drivers.relay import Relay, RelaySettings
+from drivers.simulator import Simulator
 from drivers.websocket import AgentListener, Dialer
 from projections.device_table import DeviceTable
 from tests.support.eventually import until
+from tests.support.relays import Zones
 from tests.support.rule_source import ALLOW, Tables, packed
 
 ERROR = aiohttp.WSMsgType.ERROR
@@ -227,6 +229,34 @@ async def test_frames_of_any_size_arrive_whole(size: int) -> None:
         link.send(b"thanks")
         with pytest.raises(LinkClosed):
             await link.receive()
+
+
+async def test_a_simulated_zone_apart_goes_to_the_other_relay_when_its_own_dies() -> None:
+    tables = Tables()
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as survivor, Dialer() as dialer:
+        async with served(tables) as victim:
+            addresses = [victim.address, survivor.address]
+            zones, rng = Zones(tables, "a", "b"), random.Random(2)
+            simulator = Simulator(zones, addresses, dial=dialer.dial, rng=rng, dpus_per_zone=300)
+            running = asyncio.create_task(simulator.run())
+            await until(lambda: simulator.fleet.records.count == 600 and all_really_have(simulator, tables))
+            snapshots = tables.snapshots
+        tables.put(6, {ALLOW: packed("10.0.0.0/8", "11.0.0.0/8")})
+        await until(lambda: all_really_have(simulator, tables))
+        await until(lambda: versions(survivor.relay) == [6] * 600)
+        assert tables.snapshots == snapshots
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def versions(relay: Relay) -> list[int]:
+    return [held.version for zone in relay.devices().values() for held in zone.values()]
+
+
+def all_really_have(simulator: Simulator, tables: Tables) -> bool:
+    actual = {int(number) for number in simulator.fleet.records.actual}
+    return all(simulator.fleet.tables[number] == tables.table for number in actual)
 
 
 async def test_a_relay_that_is_not_there_is_said_to_be_not_there() -> None:
