@@ -10,7 +10,8 @@ from eventstore.errors import PermanentError
 from eventstore.log import FOLDED_TOPICS, Partition
 
 _PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
-_MAX_TOKEN = 4_096
+_MAX_TOKEN = 65_536
+"""Room for every partition of a log with a thousand of them, twice."""
 
 
 class BadPosition(PermanentError):

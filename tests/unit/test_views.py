@@ -1,0 +1,97 @@
+"""What queries show: views whose fields are their messages', and answers that hold between two folds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands.messages import message, policy
+from eventstore.fold import At
+from eventstore.ids import envelope, uuid7
+from eventstore.log import ZONES, Partition
+from projections import dpu_views, fleet_views, node_views, zone_views
+from projections.clique_views import CliqueView, MemberView, WaiterView
+from projections.fleet_state import FleetState
+from projections.policies import Policy
+from projections.queries import is_forwarded, zone_of_node
+from projections.zone import ZoneFold
+from projections.zone_rows import Node
+from projections.zone_state import ZoneState
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import NodesJoined
+
+NOW_MS = 1_700_000_000_000
+VIEWS: list[tuple[Any, type[Message]]] = [
+    (node_views.NodeView, pb.Node),
+    (zone_views.ZoneView, pb.Zone),
+    (zone_views.InstallsView, pb.Zone),
+    (zone_views.InstallView, pb.Install),
+    (zone_views.MilestoneView, pb.Milestone),
+    (zone_views.ExceptionView, pb.DpuException),
+    (dpu_views.DpuView, pb.Dpu),
+    (fleet_views.HoldView, pb.Hold),
+    (fleet_views.BudgetView, pb.Budget),
+    (CliqueView, pb.Clique),
+    (MemberView, pb.Member),
+    (WaiterView, pb.Waiting),
+]
+
+
+@pytest.mark.parametrize(("view", "kind"), VIEWS, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Message]) -> None:
+    fields = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
+    assert set(fields) <= set(kind.DESCRIPTOR.fields_by_name)
+    plural = {name for name, hint in get_type_hints(view).items() if "tuple" in str(hint)}
+    assert plural == {name for name in fields if kind.DESCRIPTOR.fields_by_name[name].is_repeated} - {"labels", "facts"}
+
+
+def test_nested_views_become_nested_messages() -> None:
+    member = MemberView(index=0, node="n", address="10.0.0.1", uid="u", created_ms=5, ready=True, heard=False)
+    view = CliqueView(domain="d", clique="c", capacity=18, members=(member,), waiting=())
+    found = message(pb.Clique, view, position="log:cliques/0=1")
+    assert (found.members[0].node, found.members[0].ready, found.position) == ("n", True, "log:cliques/0=1")
+
+
+def test_a_policy_keeps_its_ranges() -> None:
+    row = Policy("web", 5, "allow", "tcp", (443, 443, 8000, 8080), {"a": "b"}, {}, 7)
+    assert [(ports.first, ports.last) for ports in policy(row).ports] == [(443, 443), (8000, 8080)]
+    assert fleet_views.policies(FleetState(1))[-1].name == "default"
+
+
+def joined(state: ZoneState, offset: int, name: str, zone: str = "z") -> None:
+    at = At(Partition(ZONES, 0), offset, NOW_MS + offset, NOW_MS + offset)
+    said = envelope(zone, "?test", uuid7(NOW_MS + offset, Random(offset)))
+    event = NodesJoined(said, zone, [name], [], [], b"", b"", [], [])
+    ZoneFold().evolve(state, ZoneFold().decide(state, event, at).change, at)
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14), st.integers(0, 14))
+def test_fleet_has_heard_if_nothing_below_is_left_to_say(changes: list[int], mark: int, offset: int) -> None:
+    """Gaps are records that changed no node: nobody forwards those, and nobody may wait for them."""
+    state, fleet = ZoneFold().empty(Partition(ZONES, 0)), FleetState(1)
+    last: dict[str, int] = {}
+    for position, which in enumerate(changes, 1):
+        if which:
+            joined(state, position, f"n{which}")
+            last[f"n{which}"] = position
+    fleet.marks[0] = mark
+    heard = all(position < mark or position >= offset for position in last.values())
+    assert is_forwarded(state, fleet, 0, offset) == heard
+
+
+def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
+    states = [ZoneFold().empty(Partition(ZONES, number)) for number in range(2)]
+    joined(states[0], 1, "n", "old")
+    joined(states[1], 2, "n", "new")
+    assert zone_of_node("n", states) == "new"
+    assert zone_of_node("m", states) is None
+    rows: list[Node | None] = [state.nodes.rows.get("n") for state in states]
+    view = node_views.find("n", rows, FleetState(1))
+    assert view is not None
+    assert (view.zone, view.held, view.addresses) == ("new", False, ())
