@@ -52,6 +52,9 @@ def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
     if old.zone != event.zone:
         reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
         return Decision(None, refused(reason))
+    if old.effect and event.node != old.node:
+        reason = f"node: {shown(event.node)} cannot replace {shown(old.node)}, out of service for dpu {event.dpu!r}"
+        return Decision(None, refused(reason))
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
@@ -122,12 +125,13 @@ def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
 def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
     if isinstance(result, str):
         return Decision(None, refused(result))
-    if result == old:
-        return Decision(None, _outcome(state, Changed(name, old, result), Admission({}, "")))
     changed = Changed(name, old, result)
     admission = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
+    outcome = _outcome(state, changed, admission)
+    if result == old and not admission.rows:
+        return Decision(None, outcome)
     rows: dict[str, Dpu | None] = {name: result, **admission.rows}
-    return Decision(Change(dpus=rows), _outcome(state, changed, admission))
+    return Decision(Change(dpus=rows), outcome)
 
 
 def _outcome(state: ZoneState, changed: Changed, admission: Admission) -> Outcome:

@@ -181,7 +181,7 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> Result:
     if stale is not None:
         return stale
     serial = trigger.facts.get("serial") or row.serial
-    if row.serial not in ("", serial):
+    if row.serial not in ("", serial) and row.phase != DELETING:
         return _swap(name, row, trigger._replace(serial=serial))
     image = trigger.facts.get("image", row.image)
     if row.phase in _INSTALLED and image != row.image:

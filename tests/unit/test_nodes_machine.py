@@ -201,4 +201,4 @@ class NodesMachine(RuleBasedStateMachine):
 
 
 TestNodesMachine = NodesMachine.TestCase
-TestNodesMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestNodesMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

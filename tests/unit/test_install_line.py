@@ -1,0 +1,131 @@
+"""Who is let into an install: places in line, two limits, and what a failure leaves occupied."""
+
+from __future__ import annotations
+
+from projections.phases import ERROR, NODE_EFFECT, NODE_EFFECT_REMOVAL, OS_INSTALLING, PENDING, READY
+from tests.support.zones import ZoneLog, installing, unavailable
+
+
+def zone_of(count: int, *, installs: int, nodes: int, per_node: int = 1) -> ZoneLog:
+    """DPUs d0, d1, ... on nodes n0, n1, ... under these limits."""
+    log = ZoneLog()
+    log.limit(installs, nodes)
+    for i in range(count):
+        log.register(f"d{i}", node=f"n{i // per_node}")
+    return log
+
+
+def provision(log: ZoneLog, *numbers: int) -> list[tuple[str, int]]:
+    """Outcome and place in line of each."""
+    outcomes = [log.request(f"d{i}", "provision", "image-1") for i in numbers]
+    return [(outcome.code, outcome.place) for outcome in outcomes]
+
+
+def test_who_finds_no_room_waits_in_line_and_is_told_why() -> None:
+    log = zone_of(4, installs=2, nodes=10)
+    assert provision(log, 3, 1, 0) == [("done", 0), ("done", 0), ("waiting", 1)]
+    outcome = log.request("d2", "provision", "image-1")
+    assert (outcome.code, outcome.place) == ("waiting", 2)
+    assert outcome.reason == "parallel_installs: 2 DPUs of zone 'z1' are being installed, the limit"
+    again = log.request("d2", "provision", "image-2")
+    assert (again.code, again.place, log.row("d2").image) == ("waiting", 2, "image-2")
+
+
+def test_the_next_in_line_goes_when_an_install_is_done() -> None:
+    log = zone_of(3, installs=1, nodes=10)
+    provision(log, 0, 1, 2)
+    log.do_until("d0", NODE_EFFECT_REMOVAL)
+    assert (log.row("d1").phase, log.row("d2").phase) == (NODE_EFFECT, PENDING)
+    log.do_until("d0", READY)
+    log.request("d1", "delete")
+    assert log.row("d2").phase == NODE_EFFECT
+
+
+def test_a_failure_frees_its_place_but_not_its_node() -> None:
+    log = zone_of(3, installs=1, nodes=2)
+    provision(log, 0, 1, 2)
+    for name in ("d0", "d1"):
+        log.start(name)
+        log.fail(name, "operator")
+    assert [log.row(f"d{i}").phase for i in range(3)] == [ERROR, ERROR, PENDING]
+    assert unavailable(log.state) == {"n0", "n1"}
+    outcome = log.request("d2", "provision", "image-2")
+    assert outcome.reason == "unavailable_nodes: 2 nodes of zone 'z1' are out of service, the limit"
+    log.request("d0", "abort")
+    log.do_step("d0")
+    assert log.row("d2").phase == NODE_EFFECT
+
+
+def test_who_is_out_of_service_already_goes_first() -> None:
+    log = zone_of(4, installs=1, nodes=10)
+    provision(log, 0, 1)
+    log.start("d0")
+    log.fail("d0", "operator")
+    assert log.row("d1").phase == NODE_EFFECT
+    provision(log, 2)
+    outcome = log.request("d0", "retry")
+    assert (outcome.code, outcome.place) == ("waiting", 1)
+    log.request("d1", "delete")
+    assert (log.row("d0").phase, log.row("d2").phase) == (NODE_EFFECT, PENDING)
+
+
+def test_dpus_of_one_node_count_as_one_node_out_of_service() -> None:
+    log = zone_of(4, installs=10, nodes=1, per_node=2)
+    assert provision(log, 0, 2, 1) == [("done", 0), ("waiting", 1), ("done", 0)]
+    log.do_until("d0", READY)
+    assert unavailable(log.state) == {"n0"}
+    log.do_until("d1", READY)
+    assert installing(log.state) == ["d2"]
+
+
+def test_a_dpu_without_a_node_counts_as_one() -> None:
+    log = ZoneLog()
+    log.limit(10, 1)
+    log.register("a")
+    log.register("b")
+    assert log.request("a", "provision", "i").code == "done"
+    assert log.request("b", "provision", "i").code == "waiting"
+
+
+def test_who_is_paused_keeps_its_place_and_lets_others_by() -> None:
+    log = zone_of(4, installs=1, nodes=10)
+    provision(log, 0, 1, 2)
+    assert log.request("d1", "pause").reason == "dpu: 'd1' is paused"
+    log.request("d0", "delete")
+    assert (log.row("d1").phase, log.row("d2").phase) == (PENDING, NODE_EFFECT)
+    provision(log, 3)
+    assert log.request("d1", "resume").place == 1
+    log.request("d2", "delete")
+    assert (log.row("d1").phase, log.row("d3").phase) == (NODE_EFFECT, PENDING)
+
+
+def test_wider_limits_let_in_as_many_as_they_hold() -> None:
+    log = zone_of(6, installs=1, nodes=1)
+    provision(log, *range(6))
+    log.limit(4, -1)
+    assert installing(log.state) == ["d0"]
+    log.limit(-1, 3)
+    assert installing(log.state) == ["d0", "d1", "d2"]
+    log.limit(0, 0)
+    assert len(installing(log.state)) == 6
+
+
+def test_narrower_limits_stop_nobody_who_has_begun() -> None:
+    log = zone_of(4, installs=3, nodes=3)
+    provision(log, 0, 1, 2, 3)
+    log.limit(1, 1)
+    log.do_until("d0", OS_INSTALLING)
+    assert installing(log.state) == ["d0", "d1", "d2"]
+    for name in ("d0", "d1"):
+        log.do_until(name, READY)
+    assert log.row("d3").phase == PENDING
+    log.do_until("d2", READY)
+    assert log.row("d3").phase == NODE_EFFECT
+
+
+def test_zones_do_not_wait_for_one_another() -> None:
+    log = ZoneLog()
+    for zone in ("z1", "z2"):
+        log.limit(1, 1, zone=zone)
+        log.register(f"{zone}-d", zone=zone)
+        assert log.request(f"{zone}-d", "provision", "i", zone=zone).code == "done"

@@ -1,0 +1,416 @@
+"""The lifecycle of a DPU: every pair of phase and trigger, and what becomes of one DPU on its way."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from eventstore.fold import At
+from projections.lifecycle import (
+    BACKOFF_MS,
+    LONGEST_BACKOFF_MS,
+    MAX_TRIES,
+    RETRIES,
+    TRANSITIONS,
+    TRIGGERS,
+    Trigger,
+    backoff_ms,
+    follow,
+)
+from projections.phases import (
+    CONFIG_FIRMWARE,
+    DELETING,
+    DPU_CONFIG,
+    ERROR,
+    HOST_NETWORK,
+    INITIALIZE_INTERFACE,
+    INITIALIZING,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PENDING,
+    PHASES,
+    PROVISIONING,
+    READY,
+    REBOOTING,
+    STEPS,
+)
+from projections.zone_rows import Dpu
+from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
+
+AT = At(PARTITION, 9, START_MS, START_MS)
+WORK = set(STEPS)
+IDLE = set(PHASES) - WORK
+
+LEGAL = {
+    "provision": {INITIALIZING, PENDING, READY, ERROR},
+    "pause": set(PHASES),
+    "resume": set(PHASES),
+    "retry": WORK | {ERROR},
+    "skip": WORK | {ERROR},
+    "abort": WORK | {ERROR, PENDING},
+    "delete": set(PHASES),
+    "swapped": set(PHASES),
+    **dict.fromkeys(("started", "progressed", "succeeded", "failed", "lost", "expired"), WORK),
+}
+
+
+def row_in(phase: str) -> Dpu:
+    """A DPU in a phase, with an attempt that runs if it is one for work."""
+    running = phase in WORK
+    return Dpu(
+        "z1",
+        0,
+        "n",
+        "s",
+        "b",
+        phase,
+        3,
+        2,
+        1,
+        1,
+        standing="running" if running else "idle",
+        image="image-1",
+        installed="image-1" if phase == READY else "",
+        resume=NODE_EFFECT if phase in (PENDING, ERROR) else "",
+        provisioner="p1" if running else "",
+        deadline_ms=START_MS if running else 0,
+    )
+
+
+@pytest.mark.parametrize(("phase", "name"), list(itertools.product(PHASES, TRIGGERS)))
+def test_every_pair_is_in_the_table_or_refused(phase: str, name: str) -> None:
+    trigger = Trigger(name, AT, attempt=3, kind="transient", serial="other", message="m")
+    result = follow("d", row_in(phase), trigger)
+    legal = phase in LEGAL[name]
+    assert ((phase, name) in TRANSITIONS) == legal
+    if not legal:
+        assert result == f"{name}: does not apply to dpu 'd', which is {phase}"
+    elif name == "started":
+        assert isinstance(result, str) and "must wait" in result
+    else:
+        assert result is None or (isinstance(result, Dpu) and result.phase in PHASES)
+
+
+def test_the_table_names_nothing_else() -> None:
+    assert set(LEGAL) == set(TRIGGERS)
+    assert set(TRANSITIONS) <= set(itertools.product(PHASES, TRIGGERS))
+
+
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase not in (INITIALIZING, READY)])
+def test_no_phase_is_terminal(phase: str) -> None:
+    """From every phase in which something goes on, or waits, an operator can end it, and delete the DPU."""
+    for name in ("abort", "delete"):
+        assert (phase, name) in TRANSITIONS
+
+
+def test_the_steps_lead_from_pending_to_ready() -> None:
+    log = provisioned()
+    seen = [log.row("d").phase]
+    while log.row("d").phase != READY:
+        log.do_step("d", {"image": "image-1"})
+        seen.append(log.row("d").phase)
+    assert tuple(seen) == (*PROVISIONING, READY)
+    assert (log.row("d").installed, log.row("d").effect) == ("image-1", False)
+
+
+def provisioned(image: str = "image-1") -> ZoneLog:
+    """A DPU that was let into the first step."""
+    log = ZoneLog()
+    log.register("d", node="n", serial="s")
+    assert log.request("d", "provision", image).code == "done"
+    return log
+
+
+def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
+    log = ZoneLog()
+    for name in ("a", "b", "c"):
+        log.register(name, node="n1")
+    before = log.end
+    assert log.register("b", node="n2", bmc="sim:y").code == "done"
+    assert (log.row("b").ordinal, log.row("b").node, log.row("b").bmc_address) == (1, "n2", "sim:y")
+    assert "registered in zone 'z1'" in log.register("b", zone="z2").reason
+    log.request("b", "delete")
+    log.do_step("b")
+    assert "b" not in log.state.dpus.rows
+    log.register("d")
+    assert log.row("d").ordinal == 1
+    assert log.state.dpu_index.zone("z1").names == {0: "a", 1: "d", 2: "c"}
+    assert log.row("d").attempt > before
+
+
+def test_a_dpu_keeps_its_node_while_that_is_out_of_service() -> None:
+    log = provisioned()
+    assert "node: 'm' cannot replace 'n'" in log.register("d", node="m").reason
+    assert log.register("d", node="n", bmc="sim:y").code == "done"
+
+
+def test_only_the_attempt_that_runs_is_heard() -> None:
+    log = provisioned()
+    number = log.row("d").attempt + 1
+    assert "must be" in log.start("d", attempt=number + 1).reason
+    assert log.start("d", "p1").code == "done"
+    assert "must wait" in log.start("d", "p2").reason
+    assert log.succeed("d", attempt=number - 1).code == "refused"
+    assert log.fail("d", attempt=number + 1).code == "refused"
+    log.succeed("d")
+    assert log.row("d").phase == INITIALIZE_INTERFACE
+    log.start("d", "p1")
+    assert "is over" in log.succeed("d", attempt=number).reason
+    assert log.row("d").phase == INITIALIZE_INTERFACE
+
+
+def test_what_is_said_of_a_former_dpu_of_this_name_fits_nothing() -> None:
+    log = provisioned()
+    log.start("d")
+    stale = log.row("d").attempt
+    log.request("d", "delete")
+    log.do_step("d")
+    log.register("d", node="n", serial="s")
+    log.request("d", "provision", "image-1")
+    log.start("d")
+    assert log.row("d").phase == NODE_EFFECT
+    assert log.succeed("d", attempt=stale).code == "refused"
+
+
+@pytest.mark.parametrize(("kind", "retries"), RETRIES.items())
+def test_failures_are_retried_so_often_and_then_wait_for_a_person(kind: str, retries: int) -> None:
+    log = provisioned()
+    for failure in range(retries + 1):
+        log.wait_for_backoff("d")
+        assert log.start("d").code == "done"
+        assert log.fail("d", kind, message="bad\nflash").code == "done"
+        row = log.row("d")
+        assert row.message == "bad flash"
+        assert (row.phase == ERROR) == (failure == retries)
+    assert (row.resume, row.effect, row.standing) == (NODE_EFFECT, True, "idle")
+
+
+def test_a_failed_attempt_waits_before_the_next() -> None:
+    log = provisioned()
+    log.start("d")
+    log.fail("d")
+    not_before_ms = log.row("d").not_before_ms
+    assert not_before_ms > log.now_ms
+    log.now_ms = not_before_ms - 2
+    assert "must not start before" in log.start("d").reason
+    assert log.start("d").code == "done"
+
+
+def test_the_wait_has_full_jitter_and_a_ceiling() -> None:
+    first = [backoff_ms(f"d{i}", 7, 1) for i in range(400)]
+    assert min(first) < BACKOFF_MS / 10 and max(first) > BACKOFF_MS * 0.9
+    assert max(first) <= BACKOFF_MS
+    late = [backoff_ms(f"d{i}", 7, 50) for i in range(400)]
+    assert LONGEST_BACKOFF_MS * 0.9 < max(late) <= LONGEST_BACKOFF_MS
+    assert backoff_ms("d", 7, 3) == backoff_ms("d", 7, 3) != backoff_ms("d", 8, 3)
+
+
+def test_a_lost_provisioner_costs_no_retry_and_no_wait() -> None:
+    log = provisioned()
+    log.start("d", "p1")
+    log.progress("d", "task-9", 40)
+    assert log.fail("d", "lost").code == "done"
+    row = log.row("d")
+    assert (row.standing, row.failures, row.not_before_ms, row.task) == ("open", 0, 0, "task-9")
+    assert log.start("d", "p2").code == "done"
+    assert log.row("d").task == "task-9"
+
+
+def test_a_dpu_whose_every_provisioner_dies_ends_in_error() -> None:
+    log = provisioned()
+    for _ in range(MAX_TRIES):
+        assert log.start("d").code == "done"
+        log.fail("d", "lost")
+    assert log.row("d").phase == ERROR
+
+
+def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
+    log = provisioned()
+    log.start("d", "p1")
+    deadline_ms = log.row("d").deadline_ms
+    assert deadline_ms == log.now_ms + STEPS[NODE_EFFECT].deadline_ms
+    assert "is after" in log.expire("d", deadline_ms).reason
+    log.now_ms = deadline_ms
+    assert log.expire("d", deadline_ms - 1).reason.endswith("is over")
+    assert log.row("d").standing == "running"
+    assert log.expire("d", deadline_ms).code == "done"
+    row = log.row("d")
+    assert (row.standing, row.failures, row.message) == ("open", 1, "'p1' had no result by the deadline")
+    assert log.expire("d", deadline_ms).code == "done"
+    assert log.row("d").failures == 1
+    assert log.expire("nobody", deadline_ms).code == "refused"
+
+
+def test_retry_from_error_goes_on_where_it_failed() -> None:
+    log = provisioned()
+    log.do_until("d", OS_INSTALLING)
+    log.start("d")
+    log.fail("d", "operator")
+    assert (log.row("d").phase, log.row("d").resume) == (ERROR, OS_INSTALLING)
+    assert log.request("d", "retry").code == "done"
+    row = log.row("d")
+    assert (row.phase, row.standing, row.failures, row.tries) == (OS_INSTALLING, "open", 0, 0)
+
+
+def test_retry_takes_a_running_attempt_away_from_its_provisioner() -> None:
+    log = provisioned()
+    log.start("d")
+    number = log.row("d").attempt
+    log.request("d", "retry")
+    assert log.succeed("d", attempt=number).code == "refused"
+    assert log.start("d").code == "done"
+    assert log.row("d").attempt == number + 1
+
+
+def test_skip_leaves_a_step_out_running_or_failed() -> None:
+    log = provisioned()
+    log.start("d")
+    log.request("d", "skip")
+    assert (log.row("d").phase, log.row("d").effect) == (INITIALIZE_INTERFACE, True)
+    log.start("d")
+    log.fail("d", "operator")
+    log.request("d", "skip")
+    assert log.row("d").phase == CONFIG_FIRMWARE
+    log.do_until("d", NODE_EFFECT_REMOVAL)
+    log.request("d", "skip")
+    assert (log.row("d").phase, log.row("d").effect) == (READY, False)
+
+
+def test_abort_gives_the_node_back_and_a_dpu_not_yet_altered_serves_on() -> None:
+    log = provisioned("old")
+    log.do_until("d", READY)
+    log.request("d", "provision", "new")
+    log.do_until("d", INITIALIZE_INTERFACE)
+    assert log.request("d", "abort").code == "done"
+    assert log.row("d").phase == NODE_EFFECT_REMOVAL
+    log.do_step("d")
+    assert (log.row("d").phase, log.row("d").image) == (READY, "old")
+
+
+@pytest.mark.parametrize("failed_first", [False, True])
+def test_abort_of_an_install_ends_where_it_may_be_provisioned_anew(failed_first: bool) -> None:
+    log = provisioned("old")
+    log.do_until("d", READY)
+    log.request("d", "provision", "new")
+    log.do_until("d", CONFIG_FIRMWARE)
+    if failed_first:
+        log.start("d")
+        log.fail("d", "operator")
+    log.request("d", "abort")
+    log.do_step("d")
+    row = log.row("d")
+    assert (row.phase, row.installed, row.image, row.effect) == (INITIALIZING, "", "new", False)
+    assert log.request("d", "provision").code == "done"
+
+
+def test_abort_in_line_leaves_it_as_it_was() -> None:
+    log = provisioned("old")
+    log.do_until("d", READY)
+    log.limit(1, 1)
+    log.register("other", node="m")
+    log.request("other", "provision", "x")
+    assert log.request("d", "provision", "new").code == "waiting"
+    log.request("d", "abort")
+    assert (log.row("d").phase, log.row("d").image) == (READY, "old")
+
+
+def test_delete_works_from_everywhere_and_can_be_forced_or_called_off() -> None:
+    log = provisioned()
+    log.request("d", "pause")
+    log.request("d", "delete")
+    assert (log.row("d").phase, log.row("d").paused) == (DELETING, False)
+    assert log.request("d", "delete").code == "done"
+    assert "provision" in log.request("d", "provision", "x").reason
+    log.request("d", "abort")
+    assert log.row("d").phase == NODE_EFFECT_REMOVAL
+    log.request("d", "delete")
+    log.start("d")
+    log.fail("d", "operator")
+    assert (log.row("d").phase, log.row("d").resume) == (ERROR, DELETING)
+    log.request("d", "skip")
+    assert "d" not in log.state.dpus.rows
+
+
+def test_pause_lets_a_running_attempt_end_and_starts_no_other() -> None:
+    log = provisioned()
+    log.start("d")
+    log.request("d", "pause")
+    assert log.succeed("d").code == "done"
+    assert log.start("d").reason == "dpu: 'd' is paused"
+    log.request("d", "resume")
+    assert log.start("d").code == "done"
+
+
+def test_a_device_that_lies_about_its_image_has_failed() -> None:
+    log = provisioned()
+    log.do_until("d", OS_INSTALLING)
+    log.start("d")
+    assert log.succeed("d", {"image": "another"}).code == "done"
+    row = log.row("d")
+    assert (row.phase, row.standing, row.failures, row.disowned) == (OS_INSTALLING, "open", 1, row.attempt)
+    assert "runs 'another', not 'image-1'" in row.message
+
+
+@pytest.mark.parametrize("phase", [INITIALIZING, NODE_EFFECT, OS_INSTALLING, READY])
+def test_another_card_must_be_provisioned_anew(phase: str) -> None:
+    log = ZoneLog()
+    log.register("d", node="n", serial="s")
+    if phase != INITIALIZING:
+        log.request("d", "provision", "image-1")
+        log.do_until("d", phase)
+    log.register("d", node="n", serial="t")
+    row = log.row("d")
+    assert (row.serial, row.installed) == ("t", "")
+    if phase == INITIALIZING:
+        assert row.phase == INITIALIZING
+        return
+    assert (row.phase, row.resume) == (ERROR, NODE_EFFECT) and "'t' is another card" in row.message
+    log.request("d", "retry")
+    log.do_until("d", READY)
+    assert not log.row("d").swapped
+
+
+def test_a_device_that_says_another_serial_is_another_card() -> None:
+    log = provisioned()
+    log.do_until("d", DPU_CONFIG)
+    log.do_step("d", {"serial": "t", "image": "image-1"})
+    assert (log.row("d").phase, log.row("d").serial) == (ERROR, "t")
+
+
+def test_facts_are_bounded_and_kept() -> None:
+    log = provisioned()
+    log.start("d")
+    assert "17 are more than the 16" in log.succeed("d", {f"k{i}": "v" for i in range(17)}).reason
+    assert log.succeed("d", {"boot_id": "x\n"}).code == "refused"
+    log.succeed("d", {"boot_id": "1"})
+    log.do_until("d", REBOOTING)
+    log.do_step("d", {"boot_id": "2"})
+    assert (log.row("d").facts, log.row("d").phase) == ({"boot_id": "2"}, HOST_NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("request_", "image", "reason"),
+    [
+        ("polish", "", "request: 'polish' must be one of provision, pause"),
+        ("retry", "x", "image: 'x' goes with provision only"),
+        ("provision", "a\nb", "image: 'a\\nb' must be at most"),
+        ("provision", "", "image: '' must name the image"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(request_: str, image: str, reason: str) -> None:
+    log = ZoneLog()
+    log.register("d")
+    assert reason in log.request("d", request_, image).reason
+    assert "is not registered in zone 'z2'" in log.request("d", "pause", zone="z2").reason
+
+
+def test_a_restart_and_a_replay_end_in_the_same_state() -> None:
+    log = provisioned()
+    log.do_until("d", OS_INSTALLING)
+    log.start("d")
+    log.fail("d")
+    check_dpus(log.state)
+    assert rows_of(replayed(log)) == rows_of(log.state)
+    assert derived_of(reloaded(log.state)) == derived_of(log.state)

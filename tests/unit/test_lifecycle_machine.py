@@ -1,0 +1,141 @@
+"""Any order of requests and statements, true and false ones: limits hold, attempts only grow, replays agree."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from projections.lifecycle import REQUESTS
+from projections.phases import INSTALLING, PENDING
+from tests.support.zones import (
+    ZoneLog,
+    check_dpus,
+    derived_of,
+    installing,
+    limits,
+    reloaded,
+    replayed,
+    rows_of,
+    unavailable,
+)
+
+DPUS = ("a", "b", "c", "d", "e")
+NAMES = st.sampled_from(DPUS)
+NODES = st.sampled_from(["n1", "n2", ""])
+SERIALS = st.sampled_from(["", "s", "t"])
+IMAGES = st.sampled_from(["", "i", "j"])
+KINDS = st.sampled_from(["transient", "transient", "device", "operator", "lost"])
+
+
+class LifecycleMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = ZoneLog()
+        self.log.limit(2, 2)
+        self.attempts: dict[str, int] = {}
+        self.before = (0, 0)
+
+    @rule(name=NAMES, node=NODES, serial=SERIALS)
+    def register(self, name: str, node: str, serial: str) -> None:
+        self.log.register(name, node=node, serial=serial)
+
+    @rule(name=NAMES, request=st.sampled_from(REQUESTS + ("provision",) * 4), image=IMAGES)
+    def request(self, name: str, request: str, image: str) -> None:
+        outcome = self.log.request(name, request, image if request == "provision" else "")
+        row = self.log.state.dpus.rows.get(name)
+        if outcome.code == "waiting":
+            assert row is not None and row.phase == PENDING
+            line = [n for n, d in self.log.state.dpus.rows.items() if d.phase == PENDING]
+            assert 1 <= outcome.place <= len(line) and outcome.reason
+        elif outcome.code == "done":
+            assert row is None or row.phase != PENDING
+
+    @rule(installs=st.integers(-1, 3), nodes=st.integers(-1, 3))
+    def limit(self, installs: int, nodes: int) -> None:
+        self.log.limit(installs, nodes)
+
+    @precondition(lambda self: self.log.state.dpu_index.open)
+    @rule(data=st.data(), actor=st.sampled_from(["p1", "p2"]))
+    def start(self, data: st.DataObject, actor: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.log.state.dpu_index.open)))
+        paused = self.log.row(name).paused
+        self.log.wait_for_backoff(name)
+        assert self.log.start(name, actor).code == ("refused" if paused else "done")
+
+    @precondition(lambda self: self.log.state.dpu_index.running)
+    @rule(data=st.data(), fails=st.booleans(), kind=KINDS, serial=SERIALS)
+    def end(self, data: st.DataObject, fails: bool, kind: str, serial: str) -> None:
+        name = data.draw(st.sampled_from(sorted(self.log.state.dpu_index.running)))
+        if fails:
+            assert self.log.fail(name, kind).code == "done"
+        else:
+            assert self.log.succeed(name, {"serial": serial} if serial else {}).code == "done"
+        row = self.log.state.dpus.rows.get(name)
+        assert row is None or row.standing != "running"
+
+    @precondition(lambda self: self.log.state.dpus.rows)
+    @rule(data=st.data(), off=st.integers(-2, 2).filter(bool), fails=st.booleans())
+    def say_something_of_an_attempt_that_does_not_run(self, data: st.DataObject, off: int, fails: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.log.state.dpus.rows)))
+        number = max(0, self.log.row(name).attempt + off)
+        before = rows_of(self.log.state)
+        outcome = self.log.fail(name, attempt=number) if fails else self.log.succeed(name, attempt=number)
+        assert outcome.code == "refused" and rows_of(self.log.state) == before
+
+    @precondition(lambda self: self.log.state.dpu_index.running)
+    @rule(data=st.data(), late=st.booleans())
+    def pass_a_deadline(self, data: st.DataObject, late: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.log.state.dpu_index.running)))
+        row = self.log.row(name)
+        if late:
+            self.log.now_ms = max(self.log.now_ms, row.deadline_ms)
+        reached = self.log.now_ms + 1 >= row.deadline_ms
+        assert self.log.expire(name, row.deadline_ms).code == ("done" if reached else "refused")
+
+    # -- what holds
+
+    @invariant()
+    def limits_hold(self) -> None:
+        """Neither count grows above its limit; it may be above after the limit was lowered."""
+        now = (len(installing(self.log.state)), len(unavailable(self.log.state)))
+        for count, before, limit in zip(now, self.before, limits(self.log.state), strict=True):
+            assert count <= max(before, limit)
+        self.before = now
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """Who is in line, and not paused, is kept out by a limit."""
+        rows = self.log.state.dpus.rows
+        installs, nodes = limits(self.log.state)
+        out = unavailable(self.log.state)
+        if len(installing(self.log.state)) >= installs:
+            return
+        for name, dpu in rows.items():
+            if dpu.phase == PENDING and not dpu.paused:
+                assert not dpu.effect and (dpu.node or f"/{name}") not in out and len(out) >= nodes
+
+    @invariant()
+    def attempts_only_grow(self) -> None:
+        for name, dpu in self.log.state.dpus.rows.items():
+            assert dpu.attempt >= self.attempts.get(name, 0)
+            self.attempts[name] = dpu.attempt
+
+    @invariant()
+    def rows_and_index_fit(self) -> None:
+        check_dpus(self.log.state)
+        zone = self.log.state.dpu_index.zone("z1")
+        assert zone.installing == sum(d.phase in INSTALLING for d in self.log.state.dpus.rows.values())
+        assert sorted(zone.names) == sorted(d.ordinal for d in self.log.state.dpus.rows.values())
+        assert max(zone.names, default=-1) < len(DPUS)
+
+    @invariant()
+    def a_restart_changes_nothing(self) -> None:
+        assert derived_of(reloaded(self.log.state)) == derived_of(self.log.state)
+
+    def teardown(self) -> None:
+        assert rows_of(replayed(self.log)) == rows_of(self.log.state)
+
+
+TestLifecycleMachine = LifecycleMachine.TestCase
+TestLifecycleMachine.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
