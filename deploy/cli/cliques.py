@@ -32,7 +32,9 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
 
     Example: dpuplane cliques list --domain domain-1
     """
-    found = paged(client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques")
+    found = paged(
+        client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques", by=("domain", "clique")
+    )
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return

@@ -40,7 +40,9 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str) -> None:
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
-    found = paged(client, "ListDpus", pb.ListDpusRequest(zone=zone, phase=phase), pb.DpuList, "dpus")
+    found = paged(
+        client, "ListDpus", pb.ListDpusRequest(zone=zone, phase=phase), pb.DpuList, "dpus", by=("zone", "ordinal")
+    )
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import random
 import time
 from collections.abc import Callable
@@ -104,13 +105,14 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
     return found
 
 
-def paged(client: Client, method: str, request: Any, kind: type[M], field: str) -> M:
-    """Every page of a list, as one message."""
+def paged(client: Client, method: str, request: Any, kind: type[M], field: str, *, by: tuple[str, ...]) -> M:
+    """Every page of a list, as one message, in order of the fields `by`."""
     whole = kind()
     while True:
         page = client.query(method, request)
         getattr(whole, field).extend(getattr(page, field))
         whole.position = page.position  # type: ignore[attr-defined]
         if not page.next_page_token:
+            getattr(whole, field).sort(key=operator.attrgetter(*by))
             return whole
         request.page_token = page.next_page_token

@@ -26,7 +26,7 @@ def list_zones(*, client: Client, output: str) -> None:
 
     Example: dpuplane zones list
     """
-    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones")
+    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones", by=("zone",))
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return
@@ -67,9 +67,18 @@ def show(*, client: Client, output: str, zone: str) -> None:
 
 
 def _progress(install: pb.Install) -> str:
-    levels = f"received {install.received}, applied {install.applied}, in hardware {install.in_hardware}"
-    reached = ", ".join(f"{m.permille / 10:g} % {m.level} after {m.after_ms} ms" for m in install.milestones)
-    return f"{levels} of {install.dpus}" + (f"; {reached}" if reached else "")
+    levels = ("received", "applied", "in_hardware")
+    return "; ".join(f"{_level(install, level)} of {install.dpus} {level.replace('_', ' ')}" for level in levels)
+
+
+def _level(install: pb.Install, level: str) -> str:
+    """`990 (50, 99 % after 20, 35 ms)`: how many, and when which shares."""
+    found = [milestone for milestone in install.milestones if milestone.level == level]
+    if not found:
+        return str(getattr(install, level))
+    shares = ", ".join(f"{milestone.permille / 10:g}" for milestone in found)
+    times = ", ".join(str(milestone.after_ms) if milestone.after_ms >= 0 else "?" for milestone in found)
+    return f"{getattr(install, level)} ({shares} % after {times} ms)"
 
 
 @zones.command()
