@@ -100,11 +100,7 @@ class Story:
             await self._until(lambda: self._in_phase(READY), len(wanted), step)
 
     async def _churn(self) -> None:
-        leaving = [
-            (batch, start, min(start + 50, len(batch.names)))
-            for batch in self._fleet.batches
-            for start in range(0, len(batch.names), 50 * CHURN_SHARE)
-        ]
+        leaving = [(batch, 0, max(1, len(batch.names) // CHURN_SHARE)) for batch in self._fleet.batches]
         leaves = [pb.LeaveNodesRequest(zone=b.zone, names=b.names[start:stop]) for b, start, stop in leaving]
         moving = list(fleet.claims(self._fleet))[::CHURN_SHARE]
         releases = [pb.ReleaseIndexRequest(domain=c.domain, clique=c.clique, node=c.node) for c in moving]
