@@ -114,10 +114,12 @@ class FleetMachine(RuleBasedStateMachine):
         self.approved = False
         self.partition = {zone: partition_of(zone.encode(), PARTITIONS) for zone in ZONES}
 
-    @initialize(small=st.booleans())
-    def choose_budgets(self, small: bool) -> None:
+    @initialize(small=st.booleans(), dropping=st.booleans())
+    def choose_budgets(self, small: bool, dropping: bool) -> None:
         """Half of the runs never hold anything, and must then be what their members say."""
         self.small = small
+        if dropping:
+            self.fleet.policy("r", priority=1, action="drop", sources={"b": "1"})
         for kind in ("inferred", "stated"):
             self.fleet.budget(kind, 0, 2 if small else 1_000_000)
 
