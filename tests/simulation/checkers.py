@@ -77,15 +77,16 @@ def check_marks(steps: Steps) -> Found:
                 key, rows = (partition, -1), step.rows.get("marks")
             else:
                 continue
-            fits = event.from_offset == marks.get(key, 0) and event.to_offset > event.from_offset
+            first, end, mark = event.from_offset, event.to_offset, marks.get(key, 0)
+            fits = first == mark and end > first
             if fits != bool(rows):
-                yield f"{partition}@{step.record.offset}: [{event.from_offset}, {event.to_offset}) at mark {marks.get(key, 0)}"
+                yield f"{partition}@{step.record.offset}: [{first}, {end}) at mark {mark}"
             if fits:
-                marks[key] = event.to_offset
+                marks[key] = end
 
 
 def check_devices(seen: Iterable[Seen], zone_of: Mapping[str, str], tables: Mapping[str, Mapping[int, bytes]]) -> Found:
-    """Within a boot no device goes back; and what it has is, at each moment, a table that its zone had at that version."""
+    """Within a boot no device goes back, and what it has is always what its zone had at that version."""
     last: dict[str, Seen] = {}
     for now in seen:
         before = last.get(now.device)
@@ -122,7 +123,11 @@ def check_rest(folded: Mapping[Partition, FoldedPartition]) -> Found:
             continue
         if found.state.outgoing:
             yield f"{partition} still has changes of {found.state.outgoing[:3]} to forward"
-        owed = [handed.offset for handed in fleet.queues.get(partition.number, ()) if handed.offset >= found.state.fleet_mark]
+        owed = [
+            handed.offset
+            for handed in fleet.queues.get(partition.number, ())
+            if handed.offset >= found.state.fleet_mark
+        ]
         if owed:
             yield f"fleet owes {partition} the records caused by {owed[:3]}"
 

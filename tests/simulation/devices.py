@@ -19,7 +19,9 @@ from tests.simulation.loop import current_loop
 class WatchedFleet(Fleet):
     """A fleet of devices that writes down whatever one of them comes to have."""
 
-    def __init__(self, faults: Faults, rng: random.Random, history: History, name_of: Callable[[int, int], str]) -> None:
+    def __init__(
+        self, faults: Faults, rng: random.Random, history: History, name_of: Callable[[int, int], str]
+    ) -> None:
         super().__init__(faults, rng)
         self._history = history
         self._name_of = name_of
@@ -57,7 +59,9 @@ class WatchedFleet(Fleet):
             table = self.tables[int(records.claimed[device])]
             zone = int(records.zone[device])
             name = self._name_of(zone, device - self.zones[zone].start)
-            seen = Seen(current_loop().time(), name, int(records.boots[device]), table.epoch, table.version, table.digest)
+            seen = Seen(
+                current_loop().time(), name, int(records.boots[device]), table.epoch, table.version, table.digest
+            )
             self._history.seen.append(seen)
             self._history.note(seen.at_s, "device", name, seen.boot, seen.version, seen.digest.hex())
         self._had, self._boots = records.claimed.copy(), records.boots.copy()

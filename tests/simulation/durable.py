@@ -104,7 +104,9 @@ class _Batch:
         added = 0
         for key, new in rows:
             old = before.get(key)
-            added += (0 if new is None else row_hash(table, key, new)) - (0 if old is None else row_hash(table, key, old))
+            added += (0 if new is None else row_hash(table, key, new)) - (
+                0 if old is None else row_hash(table, key, old)
+            )
             self._rows.append((table, key, new))
         return added
 

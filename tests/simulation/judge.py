@@ -13,7 +13,7 @@ from projections.prefixes import networks
 from projections.rules import Delta, Rule
 from tests.contract.engine import read_to_end
 from tests.simulation import checkers, model
-from tests.simulation.fresh import Step, refold
+from tests.simulation.fresh import After, Step, refold
 from tests.simulation.roles import folds
 from tests.support.fleet import Net, expected_table
 
@@ -35,13 +35,15 @@ class Reference:
         log_id = next(life.replica.log_id for p in world.processes if (life := p.life))
         by_topic = {fold.topic: fold for fold in folds(world.log.partition_count)}
         for partition, found in records.items():
-            after = {CLIQUES: self._watch_cliques, FLEET: lambda: [self._note_tables]}.get(partition.topic, list)()
+            after = self._observers(partition)
             fold = by_topic[partition.topic]
             self.folded[partition], self.steps[partition] = refold(partition, found, fold, log_id, after)
 
-    def _watch_cliques(self) -> list[object]:
-        self.cliques.append(model.Cliques())
-        return [self.cliques[-1].after]
+    def _observers(self, partition: Partition) -> list[After]:
+        if partition.topic == CLIQUES:
+            self.cliques.append(model.Cliques())
+            return [self.cliques[-1].after]
+        return [self._note_tables] if partition.topic == FLEET else []
 
     def _note_tables(self, folded: FoldedPartition, step: Step) -> None:
         for zone, versions in self.tables.items():
@@ -111,9 +113,7 @@ def _replicas(world: World, folded: Mapping[Partition, FoldedPartition]) -> Iter
             yield f"{process.name} has seen {process.life.beacons.divergences} divergences"
 
 
-def _devices(
-    world: World, zone: str, snapshot: Delta, folded: Mapping[Partition, FoldedPartition]
-) -> Iterator[str]:
+def _devices(world: World, zone: str, snapshot: Delta, folded: Mapping[Partition, FoldedPartition]) -> Iterator[str]:
     """Every registered DPU of a zone holds exactly the rules of its table."""
     simulated = world.simulator.zones[zone]
     rows = folded[world.zone_partition(zone)].state.dpus.rows
@@ -125,7 +125,9 @@ def _devices(
         table, claimed = (held[int(found[places.start + number])] for found in (records.actual, records.claimed))
         if claimed.version != snapshot.to_version or table.digest != snapshot.digest:
             yield f"{dpu} says version {claimed.version}, has {table.version}, and its zone {snapshot.to_version}"
-        elif {rule: set(networks(*device_table.pack(found))) for rule, found in table.rules.items()} != _prefixes(snapshot):
+        elif {rule: set(networks(*device_table.pack(found))) for rule, found in table.rules.items()} != _prefixes(
+            snapshot
+        ):
             yield f"{dpu} has other rules than its digest says"
 
 

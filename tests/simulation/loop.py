@@ -80,7 +80,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._world = contextvars.copy_context()
         self._tasks: dict[_Task, None] = {}
         super().__init__(self.clock)
-        self.set_task_factory(self._make_task)  # type: ignore[arg-type]
+        self.set_task_factory(self._make_task)
 
     def time(self) -> float:
         return self.clock.now

@@ -1,5 +1,4 @@
-"""Models of the plane that are too simple to be wrong in the way it might be: cliques row by row, nodes by raw event.
-"""
+"""Models too simple to be wrong in the way the plane might be: cliques row by row, nodes by raw event."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class Stated(NamedTuple):
 
 
 def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
-    """Per node, its incarnations of the latest creation time that zones accepted; from raw records and outcomes alone."""
+    """Per node, its latest incarnations that zones accepted, told from raw records and outcomes alone."""
     found: dict[str, dict[tuple[str, str], Stated]] = {}
     for step in steps:
         event, answer = step.event, step.answer

@@ -138,6 +138,7 @@ class Nemesis:
         world, rng = self._world, self._rng
         partition: Partition = rng.choice(world.broker_partitions)
         world.broker_skews_ms[partition] = rng.choice((-5_000, 5_000, 3 * MINUTE_MS, 12 * MINUTE_MS))
+        world.ahead_ms = max(world.ahead_ms, world.broker_skews_ms[partition])
         self._note("broker clock jump", partition, world.broker_skews_ms[partition])
         await asyncio.sleep(rng.uniform(1.0, 10.0))
         world.broker_skews_ms[partition] = 0

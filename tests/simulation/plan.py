@@ -16,7 +16,8 @@ class Plan(NamedTuple):
     """One run."""
 
     seed: int
-    processes: int
+    processes: tuple[frozenset[str], ...]
+    """The roles of each process."""
     clients: int
     zones: tuple[str, ...]
     dpus_per_zone: int
@@ -33,6 +34,15 @@ class Plan(NamedTuple):
 
 PARTITIONS = 3
 
+ALL = frozenset({"api", "relay", "provisioner"})
+DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
+    (ALL,),
+    (ALL, ALL),
+    (ALL, ALL, ALL),
+    (frozenset({"api"}), frozenset({"relay"}), frozenset({"provisioner"})),
+    (frozenset({"api", "relay"}), frozenset({"api", "provisioner"}), frozenset({"relay", "provisioner"})),
+)
+
 
 def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     """The run with this seed."""
@@ -40,7 +50,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     rate = rng.choice((0.2, 1.0, 1.0, 2.0))
     return Plan(
         seed=seed,
-        processes=rng.choice((1, 2, 3, 3)),
+        processes=rng.choice(DEPLOYMENTS),
         clients=rng.randint(2, 4),
         zones=tuple(f"zone-{number}" for number in range(rng.randint(3, 5))),
         dpus_per_zone=rng.randint(1, 3),

@@ -24,8 +24,8 @@ from eventstore.snapshots import Head
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Claimed, History
 from tests.simulation.loop import current_loop, owned_by
-from tests.simulation.network import LinkEnd, WiredLog, Wire, link_pair
-from tests.simulation.roles import folds, start_roles
+from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
+from tests.simulation.roles import start_roles
 from tests.simulation.workload import Request
 
 ENDS_WITHIN_S = 60.0
@@ -39,7 +39,7 @@ class Life:
         self.wire = wire
         self.store = store
         self.replica: Replica
-        self.relay: Relay
+        self.relay: Relay | None = None
         self.beacons: Beacons
         self.group: asyncio.TaskGroup
         self.is_up = False
@@ -62,7 +62,7 @@ class Process:
     history: History
     now_ms: Callable[[], int]
     bmcs: SimulatedBmcs
-    roles: frozenset[str] = frozenset({"api", "relay", "provisioner"})
+    roles: frozenset[str]
     disk: Disk = field(default_factory=Disk)
     life_copies: list[dict[Partition, Any]] = field(default_factory=list)
     """What was on the disk at earlier deaths."""
@@ -157,7 +157,7 @@ class Process:
         """A link to this process's relay. Raises LinkClosed, Busy."""
         life = self.life
         await asyncio.sleep(self.rng.uniform(0.0001, 0.003))
-        if life is None or life is not self.life or not life.is_up:
+        if life is None or life is not self.life or not life.is_up or life.relay is None:
             raise LinkClosed(f"{self.name} takes no connections")
         if wait_s := life.relay.admit():
             raise Busy(f"{self.name} takes no more links now", wait_s)
@@ -177,6 +177,3 @@ async def _handle(replica: Replica, request: Request, answer: asyncio.Future[Ans
     else:
         if not answer.done():
             answer.set_result(found)
-
-
-__all__ = ["Life", "Process", "folds"]

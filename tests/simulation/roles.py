@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from drivers.backends.bmc import Bmc
@@ -25,40 +26,44 @@ if TYPE_CHECKING:
     from tests.simulation.process import Life, Process
 
 
-def folds(partition_count: int) -> list[Fold[Any]]:
-    """All folds of the plane."""
-    return [ZoneFold(), CliqueFold(), FleetFold(partition_count), InstallsFold()]
+FOLDED = {"api": {"zones", "fleet", "cliques", "installs"}, "relay": {"zones", "fleet"}, "provisioner": {"zones"}}
+"""What a process with a role folds."""
+
+
+def folds(partition_count: int, roles: Collection[str] = ("api",)) -> list[Fold[Any]]:
+    """The folds of a process with these roles."""
+    every: list[Fold[Any]] = [ZoneFold(), CliqueFold(), FleetFold(partition_count), InstallsFold()]
+    return [fold for fold in every if any(fold.topic in FOLDED[role] for role in roles)]
 
 
 def start_roles(process: Process, life: Life, log: EventLog) -> None:
     """Start everything in the task group of this life."""
+    roles, now_ms, name = process.roles, process.now_ms, process.name
 
     def rng() -> random.Random:
         return random.Random(f"{process.rng.random()}")
 
-    now_ms = process.now_ms
-    life.replica = Replica(
-        log, folds(log.partition_count), store=life.store, name=process.name, now_ms=now_ms, rng=rng()
-    )
-    life.beacons = Beacons(
-        log, life.replica, roles=sorted(process.roles), addresses={}, version="simulated", rng=rng()
-    )
-    life.spawn(life.replica.run(), "replica")
-    life.spawn(life.beacons.run(), "beacons")
-    ranks = life.beacons
-    life.relay = Relay(ReplicaRules(life.replica), name=process.name, now_ms=now_ms, rng=rng())
-    life.spawn(_relay(life), "relay")
-
     def connect(address: str) -> Bmc:
         return WiredBmc(process.bmcs.connect(address))
 
-    provisioner = Provisioner(life.replica, ranks, connect, now_ms=now_ms, rng=rng())
-    life.spawn(provisioner.run(), "provisioner")
-    life.spawn(Forwarder(life.replica, ranks, now_ms=now_ms, rng=rng()).run(), "forwarder")
-    life.spawn(Timers(life.replica, ranks, now_ms=now_ms, rng=rng()).run(), "timers")
+    mine = folds(log.partition_count, roles)
+    replica = life.replica = Replica(
+        log, mine, store=life.store, name=name, now_ms=now_ms, rng=rng(), creates="api" in roles
+    )
+    ranks = life.beacons = Beacons(log, replica, roles=sorted(roles), addresses={}, version="simulated", rng=rng())
+    life.spawn(replica.run(), "replica")
+    life.spawn(ranks.run(), "beacons")
+    if "api" in roles:
+        life.spawn(Forwarder(replica, ranks, now_ms=now_ms, rng=rng()).run(), "forwarder")
+        life.spawn(Timers(replica, ranks, now_ms=now_ms, rng=rng()).run(), "timers")
+    if "relay" in roles:
+        life.relay = Relay(ReplicaRules(replica), name=name, now_ms=now_ms, rng=rng())
+        life.spawn(_relay(replica, life.relay), "relay")
+    if "provisioner" in roles:
+        life.spawn(Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng()).run(), "provisioner")
 
 
-async def _relay(life: Life) -> None:
+async def _relay(replica: Replica, relay: Relay) -> None:
     """A relay distributes once its tables are those of the log."""
-    await life.replica.ready()
-    await life.relay.run()
+    await replica.ready()
+    await relay.run()

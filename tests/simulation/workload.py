@@ -20,7 +20,13 @@ from projections.zone_state import ZoneState
 from schemas import events as e
 
 NODES = [f"node-{n}" for n in range(24)]
-LABELS: Sequence[dict[str, str]] = ({}, {"role": "web"}, {"role": "db"}, {"role": "web", "tier": "gold"}, {"tier": "gold"})
+LABELS: Sequence[dict[str, str]] = (
+    {},
+    {"role": "web"},
+    {"role": "db"},
+    {"role": "web", "tier": "gold"},
+    {"tier": "gold"},
+)
 ZONE_LABELS: Sequence[dict[str, str]] = ({}, {"site": "a"}, {"site": "b"})
 POLICIES = ["p0", "p1", "p2", "p3", "default"]
 DOMAINS = ["dom-0", "dom-1"]
@@ -183,7 +189,9 @@ class Workload:
 
     def _budget(self, replica: Replica) -> Request:
         kind = self._rng.choice(("inferred", "stated"))
-        return self._fleet(e.BudgetSet(self._said(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100))))
+        return self._fleet(
+            e.BudgetSet(self._said(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100)))
+        )
 
     def _approve(self, replica: Replica) -> Request | None:
         holds = self._fleet_state(replica).holds.rows

@@ -44,6 +44,8 @@ class World:
         self.history = History()
         self.skews_ms: dict[str, int] = {}
         self.broker_skews_ms: dict[Partition, int] = {}
+        self.ahead_ms = 0
+        """How far a broker's clock ever was ahead."""
         self.broker = Broker(PARTITIONS, self._stamp_ms)
         self.broker_partitions = [p for topic in TOPICS for p in self.broker.partitions(topic)]
         self.log = HostileLog(self.broker, self.rng("log"), plan.log, seed=plan.seed)
@@ -53,13 +55,17 @@ class World:
             faults=plan.bmcs,
             serial_of=lambda name: "SIM-" + name.replace("-dpu-", "-"),
         )
-        self.processes = [self._process(f"p{number}") for number in range(plan.processes)]
+        for zone in plan.zones:
+            for number in range(plan.dpus_per_zone):
+                self.bmcs.device(NAMING.dpu.format(zone=zone, number=number))
+        self.processes = [self._process(f"p{number}", roles) for number, roles in enumerate(plan.processes)]
+        self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
         directory = Directory(plan.zones, self._registered, self._register)
         self.simulator = Simulator(
             directory,
-            [process.name for process in self.processes],
+            [process.name for process in self.processes if "relay" in process.roles],
             dial=self._dial,
             rng=self.rng("simulator"),
             dpus_per_zone=plan.dpus_per_zone,
@@ -103,7 +109,6 @@ class World:
         self.fleet.faults = NO_FAULTS
         for device in self.bmcs.devices.values():
             device.faults = simulated_bmc.NO_FAULTS
-        self.bmcs.faults = simulated_bmc.NO_FAULTS
         self.broker_skews_ms.clear()
         self.skews_ms = dict.fromkeys(self.skews_ms, 0)
         for process in self.processes:
@@ -132,7 +137,7 @@ class World:
 
     # --- parts
 
-    def _process(self, name: str) -> Process:
+    def _process(self, name: str, roles: frozenset[str]) -> Process:
         self.skews_ms[name] = 0
         return Process(
             name,
@@ -141,6 +146,7 @@ class World:
             self.history,
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             bmcs=self.bmcs,
+            roles=roles,
             wire_slow_s=1.0,
         )
 
@@ -148,7 +154,7 @@ class World:
         self.skews_ms[name] = 0
         return Client(
             name,
-            self.processes,
+            self.apis,
             self.plan.zones,
             self.history,
             rng=self.rng(name),
@@ -171,7 +177,7 @@ class World:
         return ()
 
     async def _register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        process = self._operator_rng.choice(self.processes)
+        process = self._operator_rng.choice(self.apis)
         said = partial(DpuRegistered, zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
         if await self.operate(process, self.zone_partition(zone), zone.encode(), said) is None:
             raise TransientError(f"dpu {dpu} is not registered yet")
@@ -188,7 +194,10 @@ class World:
         counts = Counter(self.history.counts)
         hostile = self.log.counts
         counts["duplicated records"], counts["lost answers to appends"] = hostile.duplicates, hostile.lost_answers
-        counts["records that landed late"], counts["appends that never landed"] = hostile.landed_late, hostile.never_landed
+        counts["records that landed late"], counts["appends that never landed"] = (
+            hostile.landed_late,
+            hostile.never_landed,
+        )
         counts["restamped records"] = hostile.restamped
         counts["records"] = sum(map(len, records.values()))
         counts["steps begun on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())

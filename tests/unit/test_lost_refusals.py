@@ -1,7 +1,7 @@
 """A device that failed must not say for ever that it has received what it failed to apply.
 
-Its refusal may be lost. What the relay hears next is a heartbeat, and one that says `received` is that of a slow device,
-for which a relay waits; so a lost refusal would stop the device's updates until its link breaks.
+Its refusal may be lost. What the relay hears next is a heartbeat, and one that says `received` is that of a slow
+device, for which a relay waits; so a lost refusal would stop the device's updates until its link breaks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,58 @@
+"""The plane keeps its promises in simulation: the same few seeds every time, and a few that nobody has seen before."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.__main__ import MUST_HAPPEN
+from tests.simulation.plan import plan_of
+from tests.simulation.run import Result, simulate
+
+FAULTY_S = 40.0
+SEEDS = (1, 4, 6, 12, 23, 204)
+FRESH = random.SystemRandom().sample(range(10_000, 10**9), 3)
+SAME_SEED = 9
+ONE_RUN = f"from tests.simulation.run import simulate; print(simulate({SAME_SEED}, faulty_s=20.0).digest)"
+
+_results: dict[int, Result] = {}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_known_seed(seed: int) -> None:
+    result = _results[seed] = simulate(seed, faulty_s=FAULTY_S)
+    assert not result.faults, "\n".join(result.faults)
+
+
+@pytest.mark.parametrize("seed", FRESH)
+def test_a_fresh_seed(seed: int) -> None:
+    print(f"python -m tests.simulation --seed {seed} --seconds {FAULTY_S:g} --verbose")
+    result = simulate(seed, faulty_s=FAULTY_S)
+    assert not result.faults, "\n".join(result.faults)
+
+
+def test_the_known_seeds_met_what_they_are_for() -> None:
+    """Runs in which nothing went wrong would prove nothing."""
+    missing = [what for what in MUST_HAPPEN if not any(result.counts[what] for result in _results.values())]
+    assert not missing or len(_results) < len(SEEDS), missing
+
+
+def test_one_seed_is_one_run_in_any_process() -> None:
+    """Whatever the hashes of strings are, and wherever objects lie in memory."""
+    digests = {_digest_with(hash_seed) for hash_seed in ("0", "4242")}
+    assert len(digests) == 1
+    assert digests != {""}
+
+
+def test_seeds_differ() -> None:
+    assert len({plan_of(seed) for seed in range(20)}) == 20
+
+
+def _digest_with(hash_seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", ONE_RUN]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
