@@ -32,7 +32,7 @@ from drivers.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 log = logging.getLogger(__name__)
 
 PATH = "/agent"
-DIAL_S = 5.0
+DIAL_S = 10.0
 CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 
@@ -135,14 +135,19 @@ class AgentListener:
         await self._runner.cleanup()
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            return web.Response(status=408)  # in a herd, many have given up by the time it is their turn
         if wait_s := self._admit():
             reason = "the relay takes no more new agents just now"
             return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
         socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S)
-        await socket.prepare(request)
-        transport = request.transport
-        if transport is not None:
-            await self._serve(_ServerLink(socket, transport, str(request.remote), self._frame))
+        try:
+            await socket.prepare(request)
+        except ConnectionError as error:
+            log.info("%s left before it was let in: %s", request.remote, error)
+            return web.Response(status=408)
+        await self._serve(_ServerLink(socket, transport, str(request.remote), self._frame))
         return socket
 
 

@@ -213,6 +213,24 @@ async def test_too_many_at_once_are_told_when_to_come_back_and_all_get_in() -> N
         assert relay.admission.refused > 0
 
 
+async def test_those_who_give_up_while_they_wait_at_the_door_cost_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    tables = Tables(["d0"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with served(tables) as (relay, address):
+        host, port = address.split(":")
+        for _ in range(50):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(
+                b"GET /agent HTTP/1.1\r\nHost: r\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            writer.transport.abort()
+        async with agents(["d0"], [address]) as made:
+            await until(all_have(made, tables.table))
+        await until(lambda: not relay.zones["z"].sessions)
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 3_000_000])
 async def test_frames_of_any_size_arrive_whole(size: int) -> None:
     message = random.Random(size).randbytes(size)
