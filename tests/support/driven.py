@@ -1,0 +1,173 @@
+"""Replicas with drivers over one log in memory, on virtual time: what a test says at one end comes out at the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from eventstore.codec import decode
+from eventstore.errors import AppendUnknown
+from eventstore.fold import Fold
+from eventstore.ids import envelope, uuid7
+from eventstore.log import FLEET, ZONES, Partition, partition_of
+from eventstore.replica import Answer, Replica
+from eventstore.snapshots import MemoryStore
+from projections.fleet import FleetFold
+from projections.fleet_state import FleetState
+from projections.zone import ZoneFold
+from projections.zone_rows import Dpu
+from projections.zone_state import ZoneState
+from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
+from tests.support.memory_log import Contents, MemoryLog
+
+START_MS = 1_700_000_000_000
+FLEET_0 = Partition(FLEET, 0)
+
+
+class Order:
+    """Ranks as a test wants them: the order of replicas, and which have a beacon."""
+
+    def __init__(self, name: str, first: list[str], gone: Collection[str]) -> None:
+        self._name = name
+        self._first = first
+        self._gone = gone
+
+    def rank(self, subject: str, role: str) -> int:
+        alive = [name for name in self._first if name not in self._gone]
+        return alive.index(self._name) if self._name in alive else 0
+
+    def is_alive(self, replica: str) -> bool:
+        return replica not in self._gone
+
+
+class LateLog(MemoryLog):
+    """Appends take `latency_s`; the next one to a partition in `late_s` is unknown, and lands so much later."""
+
+    def __init__(self, contents: Contents, now_ms: Callable[[], int]) -> None:
+        super().__init__(contents, now_ms)
+        self.late_s: dict[Partition, float] = {}
+        self.latency_s = 0.0
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        await asyncio.sleep(self.latency_s)
+        late_s = self.late_s.pop(partition, None)
+        if late_s is None:
+            await super().append(partition, key, value, timeout_s=timeout_s)
+            return
+        land = asyncio.get_running_loop().call_later
+        land(late_s, lambda: self.contents.add(partition, self._now_ms(), key, value))
+        raise AppendUnknown(f"append to {partition}: the answer was lost")
+
+
+class Plane:
+    """Some replicas, by name. `first` is their order of rank, `gone` those without a beacon."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, partition_count: int) -> None:
+        self.log = LateLog(Contents(partition_count), self.now_ms)
+        self.replicas: dict[str, Replica] = {}
+        self.first: list[str] = []
+        self.gone: set[str] = set()
+        self.lives: dict[str, list[asyncio.Task[None]]] = {}
+        self._tasks = tasks
+        self._rng = Random(1)
+
+    def now_ms(self) -> int:
+        return START_MS + round(asyncio.get_running_loop().time() * 1_000)
+
+    def rng(self) -> Random:
+        return Random(self._rng.getrandbits(64))
+
+    def ranks(self, name: str) -> Order:
+        return Order(name, self.first, self.gone)
+
+    async def add(self, name: str) -> Replica:
+        """A replica of zones and fleet that has folded what there is."""
+        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(self.log.partition_count)]
+        replica = Replica(self.log, folds, store=MemoryStore(), name=name, now_ms=self.now_ms, rng=self.rng())
+        self.replicas[name] = replica
+        if name not in self.first:
+            self.first.append(name)
+        self.gone.discard(name)
+        self.spawn(name, replica.run())
+        await replica.ready()
+        return replica
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the replica of this name."""
+        self.lives.setdefault(name, []).append(self._tasks.create_task(work))
+
+    def kill(self, name: str, *, beacon: bool = False) -> None:
+        """End a replica and its drivers at whatever they wait for. Its beacon goes too, unless it is to stay."""
+        for task in self.lives.pop(name, ()):
+            task.cancel()
+        del self.replicas[name]
+        if not beacon:
+            self.gone.add(name)
+
+    def partition(self, zone: str) -> Partition:
+        return Partition(ZONES, partition_of(zone.encode(), self.log.partition_count))
+
+    def zone(self, zone: str) -> ZoneState:
+        state: ZoneState = self._any().state(self.partition(zone))
+        return state
+
+    def fleet(self) -> FleetState:
+        state: FleetState = self._any().state(FLEET_0)
+        return state
+
+    def dpu(self, name: str, zone: str = "z1") -> Dpu:
+        return self.zone(zone).dpus.rows[name]
+
+    def _any(self) -> Replica:
+        return next(iter(self.replicas.values()))
+
+    def command(self, subject: str) -> Envelope:
+        return envelope(subject, "?test", uuid7(self.now_ms(), self._rng))
+
+    async def submit(self, zone: str, event: Event) -> Answer:
+        return await self._any().submit(self.partition(zone), zone.encode(), event, timeout_s=5.0)
+
+    def count(self, partition: Partition, kind: type[Event]) -> int:
+        """Records of a kind in the log."""
+        return sum(isinstance(decode(r.value), kind) for r in self.log.contents.records.get(partition, ()))
+
+    async def join(self, zone: str, *names: str, created_ms: int = 0) -> Answer:
+        incarnation = ([created_ms], ["u"]) if created_ms else ([], [])
+        return await self.submit(
+            zone, NodesJoined(self.command(zone), zone, list(names), *incarnation, b"", b"", [], [])
+        )
+
+    async def leave(self, zone: str, *names: str) -> Answer:
+        return await self.submit(zone, NodesLeft(self.command(zone), zone, list(names), [], [], False, b""))
+
+    async def register(self, name: str, *, zone: str = "z1", serial: str = "") -> None:
+        event = DpuRegistered(self.command(name), zone, name, f"node-of-{name}", serial, f"simulated:{name}")
+        assert (await self.submit(zone, event)).outcome.code == "done"
+
+    async def request(self, name: str, request: str, image: str = "", *, zone: str = "z1") -> Answer:
+        return await self.submit(zone, LifecycleRequested(self.command(name), zone, name, request, image))
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 60.0) -> float:
+        """Wait until something holds; how long that took, to a hundredth of a second."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        async with asyncio.timeout(timeout_s):
+            while not holds():
+                await asyncio.sleep(0.01)
+        return loop.time() - began_s
+
+
+@asynccontextmanager
+async def plane(partition_count: int = 2) -> AsyncIterator[Plane]:
+    """Without replicas as yet; everything ends with the context."""
+    async with asyncio.TaskGroup() as tasks:
+        made = Plane(tasks, partition_count)
+        try:
+            yield made
+        finally:
+            for life in made.lives.values():
+                for task in life:
+                    task.cancel()

@@ -1,0 +1,171 @@
+"""Forwarders over a real log: at once when idle, gathered when busy, harmless when there are two, and to the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from drivers.forwarder import Forwarder
+from schemas.events import Forwarded, MembershipChanged, ZoneDescribed
+from tests.support.driven import FLEET_0, Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+
+def forwarder(made: Plane, name: str) -> Forwarder:
+    found = Forwarder(made.replicas[name], made.ranks(name), now_ms=made.now_ms, rng=made.rng())
+    made.spawn(name, found.run())
+    return found
+
+
+def agree(made: Plane, *zones: str) -> bool:
+    """Whether fleet has each node as its zone has it."""
+    stated = {n: r.zone for zone in zones for n, r in made.zone(zone).nodes.rows.items()}
+    return {n: m.zone for n, m in made.fleet().members.rows.items() if not m.held} == stated
+
+
+def test_a_change_after_a_quiet_time_goes_at_once() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await asyncio.sleep(10)
+            await made.join("z1", "a")
+            assert await made.until(lambda: "a" in made.fleet().members.rows) <= 0.02
+            assert (found.forwards, found.forwarded_items) == (1, 1)
+
+    run_virtual(scenario())
+
+
+def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await asyncio.sleep(1)
+            made.log.latency_s = 0.02
+            for i in range(100):
+                await asyncio.gather(*(made.join("z1", f"n{i}-{j}") for j in range(10)))
+                await made.leave("z1", f"n{i}-0")
+            assert await made.until(lambda: agree(made, "z1")) < 0.1
+            assert len(made.fleet().members.rows) == 900
+            assert found.forwards < 130
+            assert found.forwarded_items <= 1_100
+
+    run_virtual(scenario())
+
+
+def test_the_outbox_forgets_what_fleet_has() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            forwarder(made, "r1")
+            await made.join("z1", "a", "b")
+            await made.leave("z1", "b")
+            await made.until(lambda: agree(made, "z1"))
+            await asyncio.sleep(30)
+            state = made.zone("z1")
+            assert not state.outgoing and not state.gone.rows
+            assert made.count(made.partition("z1"), Forwarded) == 1
+            await asyncio.sleep(600)
+            assert made.count(made.partition("z1"), Forwarded) == 1
+
+    run_virtual(scenario())
+
+
+def test_two_forwarders_that_both_think_they_are_first_do_no_harm() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            await made.add("r2")
+            for name in ("r1", "r2"):
+                found = Forwarder(made.replicas[name], made.ranks("r1"), now_ms=made.now_ms, rng=made.rng())
+                made.spawn(name, found.run())
+            for i in range(50):
+                await made.join("z1", f"a{i}")
+                await made.join("z0", f"b{i}")
+                if i % 3 == 0:
+                    await made.leave("z1", f"a{i}")
+            await made.until(lambda: agree(made, "z1", "z0"))
+            accepted = sum(made.fleet().marks.values())
+            assert accepted and made.count(FLEET_0, MembershipChanged) > 0
+
+    run_virtual(scenario())
+
+
+def test_the_second_in_rank_takes_over_from_one_that_does_nothing() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            await made.add("r2")
+            found = forwarder(made, "r2")
+            await asyncio.sleep(1)
+            await made.join("z1", "a")
+            took_s = await made.until(lambda: agree(made, "z1"))
+            assert 0.3 <= took_s < 0.4 and found.forwards == 1
+
+    run_virtual(scenario())
+
+
+def test_the_second_in_rank_keeps_still_while_the_first_works() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            await made.add("r2")
+            first, second = forwarder(made, "r1"), forwarder(made, "r2")
+            for i in range(40):
+                await made.join("z1", f"a{i}")
+                await asyncio.sleep(0.1)
+            await made.until(lambda: agree(made, "z1"))
+            assert (first.forwards > 20, second.forwards) == (True, 0)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.5, 3.5])
+def test_an_append_of_which_nothing_is_known_counts_once_whenever_it_lands(late_s: float) -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await asyncio.sleep(1)
+            made.log.late_s[FLEET_0] = late_s
+            await made.join("z1", "a")
+            await made.join("z1", "b")
+            await made.until(lambda: agree(made, "z1"))
+            await asyncio.sleep(10)
+            assert agree(made, "z1") and found.failures == 1
+            said = made.count(FLEET_0, MembershipChanged)
+            assert said <= 2 if late_s < 0.5 else said >= 2
+
+    run_virtual(scenario())
+
+
+def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            assert made.partition("z1") != made.partition("z0")
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await made.join("z1", "a", "b", created_ms=5)
+            await made.until(lambda: agree(made, "z1"))
+            await made.join("z0", "a", created_ms=6)
+            await made.until(lambda: "a" not in made.zone("z1").nodes.rows)
+            await made.until(lambda: agree(made, "z1", "z0"))
+            assert {n: m.zone for n, m in made.fleet().members.rows.items()} == {"a": "z0", "b": "z1"}
+            assert found.handed_down == 1
+
+    run_virtual(scenario())
+
+
+def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            forwarder(made, "r1")
+            await made.join("z1", "a")
+            event = ZoneDescribed(made.command("z1"), "z1", False, {}, 7, 0)
+            await made.replicas["r1"].submit(FLEET_0, b"z1", event, timeout_s=5.0)
+            await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
+
+    run_virtual(scenario())
