@@ -42,7 +42,7 @@ class Brokers:
     """
 
     def __init__(self, data: Path, cache: Path, *, count: int = 3, base_port: int | None = None) -> None:
-        self._data = data
+        self.data = data
         self._cache = cache
         self._count = count
         self._base_port = base_port
@@ -72,12 +72,12 @@ class Brokers:
     async def start(self) -> None:
         """Start every broker; returns when all of them answer and know each other."""
         program = Program(java(), await asyncio.to_thread(kafka_jars, self._cache))
-        self._lock = _own(self._data)
+        self._lock = _own(self.data)
         cluster_id, nodes = self._load_or_create()
         for port in (port for node in nodes for port in (node.port, node.controller_port)):
             if why := _why_taken(port):
                 raise NoKafka(f"port {HOST}:{port} cannot be used: {why}")
-        brokers = [BrokerProcess(program, node, self._data / f"broker-{node.id}", nodes) for node in nodes]
+        brokers = [BrokerProcess(program, node, self.data / f"broker-{node.id}", nodes) for node in nodes]
         async with asyncio.TaskGroup() as tasks:
             for broker in brokers:
                 tasks.create_task(broker.format(cluster_id))
@@ -95,7 +95,7 @@ class Brokers:
                         broker.raise_if_ended()
                     await asyncio.sleep(PAUSE_S)
         except TimeoutError:
-            raise NoKafka(f"brokers in {self._data}: not all answered within {START_S:.0f} s") from None
+            raise NoKafka(f"brokers in {self.data}: not all answered within {START_S:.0f} s") from None
 
     async def ended(self) -> None:
         """Return never; NoKafka when a broker ends by itself."""
@@ -163,7 +163,7 @@ class Brokers:
             return False
 
     def _load_or_create(self) -> tuple[str, list[Node]]:
-        path = self._data / "cluster.json"
+        path = self.data / "cluster.json"
         if path.exists():
             return self._load(path)
         cluster_id = _new_cluster_id()
@@ -182,9 +182,9 @@ class Brokers:
         except (ValueError, KeyError, TypeError) as error:
             raise NoKafka(f"{path} is not a cluster's description: {error!r}") from error
         if len(nodes) != self._count:
-            raise NoKafka(f"brokers: {self._data} holds a cluster of {len(nodes)}, not of {self._count}")
+            raise NoKafka(f"brokers: {self.data} holds a cluster of {len(nodes)}, not of {self._count}")
         if self._base_port not in (None, nodes[0].port):
-            raise NoKafka(f"port: the cluster in {self._data} begins at {nodes[0].port}, not at {self._base_port}")
+            raise NoKafka(f"port: the cluster in {self.data} begins at {nodes[0].port}, not at {self._base_port}")
         return cluster_id, nodes
 
 

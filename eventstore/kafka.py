@@ -1,9 +1,8 @@
 """The log of many processes: Kafka topics, used so that none of Kafka's promises is needed but durability and order.
 
 What is acknowledged is on two brokers at least. Nothing else is trusted: not that a failed append did not land, not
-offsets that a producer is told, not a client that failed once, not that the topics stay what they were. One task of the
-log looks after the last two: every few seconds it asks the cluster whether the topics are still the same, and whether
-there are records that a reader should have had.
+offsets that a producer is told, not a client that failed once, not that the topics stay what they were. A task of the
+log looks after the last: every few seconds it asks the cluster whether they are still the same.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from eventstore.log import Batch, Partition, check_append, partitions_of
 log = logging.getLogger(__name__)
 
 WATCH_S = 4.0
-CLOSE_S = 2.0
+CLOSE_S = 1.0
 
 
 class KafkaLog:
@@ -140,13 +139,12 @@ class KafkaLog:
             raise type(self._ended)(str(self._ended))
 
     async def _watch(self) -> None:
-        """See to it that the topics stay what they are and that readers get what there is."""
+        """End the log when its topics are not what they were."""
         try:
             while True:
                 await asyncio.sleep(WATCH_S * (0.75 + 0.5 * self._rng.random()))
                 try:
                     await self._topics.check()
-                    await self._look_after_readers()
                 except LogUnavailable as error:
                     log.debug("cannot look after the log: %s", error)
         except PlaneError as error:
@@ -155,10 +153,3 @@ class KafkaLog:
         except Exception as error:
             log.exception("looking after the log stopped by a bug")
             self._end(FatalError(f"looking after the log: {type(error).__name__}: {error}"))
-
-    async def _look_after_readers(self) -> None:
-        wanted = {partition for reader in self._readers for partition in reader.partitions}
-        if wanted:
-            ends = await self._offsets.ends(wanted)
-            for reader in self._readers:
-                reader.notice_ends(ends)

@@ -171,7 +171,9 @@ class Appender:
             async with asyncio.timeout(ACKNOWLEDGED_S):
                 topic = self._topics.name(partition.topic)
                 sent = await producer.send_batch(builder, topic, partition=partition.number)
-                await sent
+                sent.add_done_callback(_take_note)
+                await asyncio.wait({sent})  # not itself: its end has to find somebody, even when we gave up
+                sent.result()
         except (KafkaError, TimeoutError, OSError) as error:
             self._failed(producer, partition, batch, error)
         except BaseException as error:
@@ -187,6 +189,11 @@ class Appender:
         self.failed_batches += 1
         self._producer.discard(producer)
         _answer(batch, AppendUnknown(f"append to {partition}: {why}"))
+
+
+def _take_note(sent: asyncio.Future[object]) -> None:
+    if not sent.cancelled():
+        sent.exception()
 
 
 def _ending(why: PlaneError) -> PlaneError:

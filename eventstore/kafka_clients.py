@@ -22,7 +22,10 @@ from eventstore.log import MAX_RECORD_BYTES
 log = logging.getLogger(__name__)
 
 REQUEST_MS = 5_000
-START_S = 3.0
+FETCH_REQUEST_MS = 3_000
+"""Reading repeats itself at no risk, so a broker that says nothing is given up sooner."""
+START_S_MIN = 1.0
+START_S_MAX = 8.0
 CLOSE_S = 10.0
 """What a client that failed may take to close; another is in its place by then."""
 BATCH_BYTES = MAX_RECORD_BYTES + 4_096
@@ -41,6 +44,7 @@ PRODUCER: Mapping[str, Any] = {
 }
 CONSUMER: Mapping[str, Any] = {
     **CLIENT,
+    "request_timeout_ms": FETCH_REQUEST_MS,
     "group_id": None,
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
@@ -101,27 +105,35 @@ class Clients:
 
     def __init__(self, bootstrap: str, rng: random.Random) -> None:
         self._servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
+        rng.shuffle(self._servers)
         self._rng = rng
+        self._patience_s = START_S_MIN
         self._closing: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
     async def started(self, make: Callable[[list[str]], C]) -> C:
-        """A new client that has met the cluster. LogUnavailable if it has not within START_S.
+        """A new client that has met the cluster. LogUnavailable if it has not in time.
 
-        The servers are tried in another order each time: one that is there and says nothing costs one attempt.
+        Another server is asked first each time, and each time in vain doubles the patience: one that is there and says
+        nothing costs a second, and a cluster that is slow gets what it needs.
         """
         if self.is_closed:
             raise LogUnavailable("the log is closed")
-        client = make(self._rng.sample(self._servers, len(self._servers)))
+        servers = list(self._servers)
+        client = make(servers)
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(self._patience_s):
                 await client.start()
         except (KafkaError, OSError, TimeoutError) as error:
             self.discard(client)
-            raise LogUnavailable(f"Kafka at {','.join(self._servers)}: {reason(error)}") from error
+            self._patience_s = min(2 * self._patience_s, START_S_MAX)
+            if servers == self._servers:  # and nobody else has gone on to the next one meanwhile
+                self._servers = [*servers[1:], servers[0]]
+            raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {reason(error)}") from error
         except BaseException:
             self.discard(client)
             raise
+        self._patience_s = START_S_MIN
         return client
 
     def discard(self, client: Client) -> None:
@@ -181,5 +193,31 @@ async def _close(client: Client) -> None:
     try:
         async with asyncio.timeout(CLOSE_S):
             await client.stop()
-    except (KafkaError, OSError, TimeoutError) as error:
+    except Exception as error:  # whatever it is, the client is not used any more; what it left is cut off below
         log.debug("a discarded client did not close: %s", reason(error))
+    finally:
+        await _cut_off(client)
+
+
+async def _cut_off(client: Client) -> None:
+    """End what `stop` leaves behind when it fails half way."""
+    if isinstance(client, AIOKafkaProducer):
+        await _cut_off_producer(client)
+    else:
+        await client._client.close()  # type: ignore[attr-defined]
+
+
+async def _cut_off_producer(producer: AIOKafkaProducer) -> None:
+    """End a producer that would try for ever, or wait for ever for an answer, for batches that nobody may ever take."""
+    if producer._sender.sender_task is not None:
+        producer._sender.sender_task.cancel()
+    await producer.client.close()
+    await asyncio.sleep(4 * CLIENT["retry_backoff_ms"] / 1_000)  # what was on its way goes back into its queue
+    update = producer.client._md_update_fut
+    if update is not None and not update.done():
+        update.set_result(False)
+    accumulator = producer._message_accumulator
+    for batch in [batch for queue in accumulator._batches.values() for batch in queue]:
+        accumulator._pending_batches.add(batch)  # its callback takes it out, whether it is there or not
+        batch.failure(KafkaError("the producer was given up"))
+        batch._drain_waiter.exception()  # nobody else asks for it, and then asyncio complains

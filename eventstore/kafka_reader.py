@@ -1,4 +1,4 @@
-"""Reads from Kafka, from positions on, for ever: a consumer of its own that is replaced when it breaks or stands still.
+"""Reads from Kafka, from positions on, for ever: a consumer of its own that is replaced when it breaks or falls silent.
 
 Where to go on is ours to know and not the consumer's: after an error it may have skipped what it had fetched. A new one
 starts at the last record that was handed out, and must find exactly that record there: so a log that lost its end, or
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka_clients import Clients, make_consumer, reason
@@ -23,107 +23,87 @@ from eventstore.log import Batch, Partition, Record
 log = logging.getLogger(__name__)
 
 POLL_MS = 250
-"""How soon a reader notices that its log was closed."""
 SLICE_RECORDS = 1_000
 """Records made in one go: what they cost keeps the loop for less than 5 ms."""
+SILENT_S_MIN = 3.0
+SILENT_S_MAX = 60.0
+"""A broker answers a fetch every 0.1 s. A consumer that hears nothing of a partition for so long is replaced: it may
+hang on a broker that froze. It becomes longer while that does not help: the partition may have no leader."""
 
 
-class _StandsStill(Exception):
-    """There is more in the log, and the consumer does not bring it."""
+class _Silent(Exception):
+    """Nothing is heard of a partition."""
 
 
 class Reader:
-    """One reading of some partitions. `consumers_made` counts how often it had to begin again, and once."""
+    """One reading of some partitions."""
 
     def __init__(self, clients: Clients, topics: Topics, offsets: Offsets, positions: Mapping[Partition, int]) -> None:
         self._clients = clients
-        self._topics = topics
         self._offsets = offsets
-        self._partitions = {
+        self._places = {
             TopicPartition(topics.name(partition.topic), partition.number): partition for partition in positions
         }
         self._positions = dict(positions)
         self._last: dict[Partition, Record] = {}
         self._unproven: dict[Partition, Record] = {}
-        self._owed: dict[Partition, int] = {}
-        self._stands_still = False
+        self._is_in_range = False
+        self._silent_s = SILENT_S_MIN
         self._ended: PlaneError | None = None
         self._consumer: AIOKafkaConsumer | None = None
-        self.consumers_made = 0
-
-    @property
-    def partitions(self) -> Sequence[Partition]:
-        return tuple(self._positions)
 
     def end(self, why: PlaneError) -> None:
         """Let the reading end with this error, at its next step. It holds no connection from now on."""
         self._ended = why
-        if self._consumer is not None:
-            self._clients.discard(self._consumer)
-            self._consumer = None
-
-    def notice_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Learn where the partitions end. What lay before the last such end should have come by now, or begun to."""
-        for partition, position in self._positions.items():
-            if self._owed.get(partition) == position:
-                self._stands_still = True
-            self._owed.pop(partition, None)
-            if position < ends.get(partition, 0):
-                self._owed[partition] = position
+        self._let_go()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Every record from the positions on; raises LogMismatch when they do not fit the log."""
         while True:
             try:
-                consumer = await self._open()
-            except LogUnavailable as error:
-                log.debug("cannot read: %s", error)
-                self._raise_if_ended()
-                await self._clients.pause()
-                continue
-            try:
-                self._consumer = consumer
+                consumer = self._consumer = await self._open()
+                pulse = _Pulse(consumer, self._places)
                 while True:
                     self._raise_if_ended()
                     fetched = await consumer.getmany(timeout_ms=POLL_MS, max_records=SLICE_RECORDS)
-                    for where, found in fetched.items():
-                        partition = self._partitions[where]
+                    for place, found in fetched.items():
+                        partition = self._places[place]
                         records = self._take(partition, found)
                         if records:
                             yield partition, records
-                    if self._stands_still:
-                        raise _StandsStill("records are there, and do not come")
+                    self._listen(pulse, fetched)
                     await asyncio.sleep(0)  # what is already fetched comes without waiting: let others run
-            except (KafkaError, OSError, _StandsStill) as error:
-                log.warning("reading starts again", extra={"error": reason(error), "partitions": len(self._positions)})
+            except (KafkaError, OSError, LogUnavailable, _Silent) as error:
+                self._raise_if_ended()
+                self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
+                log.warning("reading starts again: %s", reason(error), extra={"partitions": len(self._places)})
             finally:
-                if self._consumer is not None:
-                    self._clients.discard(self._consumer)
-                    self._consumer = None
+                self._let_go()
             await self._clients.pause()
 
     async def _open(self) -> AIOKafkaConsumer:
         """A consumer at our positions, or at the record before, where there is one to prove itself by."""
-        begins = await self._offsets.begins(self.partitions)
-        ends = await self._offsets.ends(self.partitions)
-        for partition, position in self._positions.items():
-            if not begins[partition] <= position <= ends[partition]:
-                raise LogMismatch(
-                    f"{partition}: position {position} lies outside the log, "
-                    f"which has {begins[partition]} to {ends[partition]}"
-                )
-        self._unproven = {
-            partition: record for partition, record in self._last.items() if record.offset >= begins[partition]
-        }
-        self._owed.clear()
-        self._stands_still = False
+        self._unproven = dict(self._last)
+        if not self._is_in_range:
+            await self._check_range()
         consumer = await self._clients.started(make_consumer)
-        self.consumers_made += 1
-        consumer.assign(list(self._partitions))
-        for where, partition in self._partitions.items():
+        consumer.assign(list(self._places))
+        for place, partition in self._places.items():
             proof = self._unproven.get(partition)
-            consumer.seek(where, self._positions[partition] if proof is None else proof.offset)
+            consumer.seek(place, self._positions[partition] if proof is None else proof.offset)
         return consumer
+
+    async def _check_range(self) -> None:
+        """LogMismatch unless our positions lie in the log. Of the records before them some may have expired."""
+        begins = await self._offsets.begins(self._positions)
+        ends = await self._offsets.ends(self._positions)
+        for partition, position in self._positions.items():
+            begin, end = begins[partition], ends[partition]
+            if not begin <= position <= end:
+                raise LogMismatch(f"{partition}: position {position} lies outside the log, which has {begin} to {end}")
+            if partition in self._unproven and self._unproven[partition].offset < begin:
+                del self._unproven[partition]
+        self._is_in_range = True
 
     def _take(self, partition: Partition, found: Sequence[ConsumerRecord]) -> list[Record]:
         records = [_record(each) for each in found]
@@ -139,9 +119,50 @@ class Reader:
             self._positions[partition] = records[-1].offset + 1
         return records
 
+    def _listen(self, pulse: _Pulse, fetched: Collection[TopicPartition]) -> None:
+        silent_s = pulse.silence(fetched)
+        if silent_s > self._silent_s:
+            self._silent_s = min(2 * self._silent_s, SILENT_S_MAX)
+            raise _Silent(f"nothing was heard of a partition for {silent_s:.1f} s")
+        if pulse.is_whole:
+            self._silent_s = SILENT_S_MIN
+
+    def _let_go(self) -> None:
+        if self._consumer is not None:
+            self._clients.discard(self._consumer)
+            self._consumer = None
+
     def _raise_if_ended(self) -> None:
         if self._ended is not None:
             raise type(self._ended)(str(self._ended))
+
+
+class _Pulse:
+    """When a consumer last heard of each partition, be it that there is nothing new."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, places: Collection[TopicPartition]) -> None:
+        self._consumer = consumer
+        self._now = asyncio.get_running_loop().time
+        self._polled: dict[TopicPartition, int | None] = dict.fromkeys(places)
+        self._heard_at = dict.fromkeys(places, self._now())
+        self._asked_at = self._now()
+
+    @property
+    def is_whole(self) -> bool:
+        """Something was heard of every partition."""
+        return None not in self._polled.values()
+
+    def silence(self, fetched: Collection[TopicPartition]) -> float:
+        """For how long the partition that is silent longest has been silent. To be asked after every poll."""
+        now = self._now()
+        was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere, and did not listen
+        self._asked_at = now
+        for place, polled in self._polled.items():
+            newly = self._consumer.last_poll_timestamp(place)
+            if was_away or newly != polled or place in fetched:
+                self._polled[place] = newly
+                self._heard_at[place] = now
+        return now - min(self._heard_at.values(), default=now)
 
 
 def _record(found: ConsumerRecord) -> Record:

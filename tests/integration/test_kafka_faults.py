@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
 from deploy.brokers import Brokers
+from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition
+from tests.contract.engine import KEY, numbered, put
 from tests.support.kafka import KafkaUnderTest
 from tests.support.kafka_load import load
 
@@ -17,7 +22,7 @@ PARTITIONS = (Partition(ZONES, 0), Partition(ZONES, 1), Partition(CLIQUES, 0), P
 
 
 @pytest.mark.parametrize("partition", [PARTITIONS[0], PARTITIONS[3]], ids=str)
-async def test_the_leader_is_killed(kafka_brokers: Brokers, kafka_log: KafkaUnderTest, partition: Partition) -> None:
+async def test_the_leader_is_killed(kafka_log: KafkaUnderTest, kafka_brokers: Brokers, partition: Partition) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         kafka_brokers.kill(await kafka_log.operator.leader(partition))
@@ -26,7 +31,7 @@ async def test_the_leader_is_killed(kafka_brokers: Brokers, kafka_log: KafkaUnde
         await running.more(20)
 
 
-async def test_the_leader_freezes_for_seconds(kafka_brokers: Brokers, kafka_log: KafkaUnderTest) -> None:
+async def test_the_leader_freezes_for_seconds(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
@@ -36,7 +41,7 @@ async def test_the_leader_freezes_for_seconds(kafka_brokers: Brokers, kafka_log:
         await running.more(20)
 
 
-async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_brokers: Brokers, kafka_log: KafkaUnderTest) -> None:
+async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         leader = await kafka_log.operator.leader(PARTITIONS[3])
@@ -47,7 +52,7 @@ async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_brokers: Brokers
             await running.more(5)
 
 
-async def test_all_brokers_restart_one_after_another(kafka_brokers: Brokers, kafka_log: KafkaUnderTest) -> None:
+async def test_all_brokers_restart_one_after_another(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         for broker in kafka_brokers.ids:
@@ -55,10 +60,62 @@ async def test_all_brokers_restart_one_after_another(kafka_brokers: Brokers, kaf
             await running.more(5)
 
 
-async def test_all_brokers_are_killed_at_once(kafka_brokers: Brokers, kafka_log: KafkaUnderTest) -> None:
+async def test_all_brokers_are_killed_at_once(kafka_log: KafkaUnderTest, kafka_brokers: Brokers) -> None:
     log = await kafka_log.open_kafka()
     async with load(log, PARTITIONS) as running:
         for broker in kafka_brokers.ids:
             kafka_brokers.kill(broker)
         await kafka_brokers.heal()
         await running.more(20)
+
+
+@pytest.mark.parametrize("refilled", [False, True], ids=["shorter", "refilled"])
+async def test_a_reader_notices_that_all_disks_lost_the_end(
+    kafka_log: KafkaUnderTest, kafka_brokers: Brokers, refilled: bool
+) -> None:
+    """Kafka does not sync: a power cut of the whole cluster may take acknowledged records away."""
+    log = await kafka_log.open_kafka()
+    fleet = Partition(FLEET, 0)
+    await put(log, fleet, *numbered("kept", 10))
+    sizes = {path: path.stat().st_size for path in segments(kafka_brokers, kafka_log.operator.topic(FLEET))}
+    assert len(sizes) == 3
+    await put(log, fleet, *numbered("lost", 10))
+    async with aclosing(log.read({fleet: 0})) as batches:
+        read = 0
+        while read < 20:
+            read += len((await anext(batches))[1])
+        for broker in kafka_brokers.ids:
+            kafka_brokers.kill(broker)
+        for path, size in sizes.items():
+            os.truncate(path, size)
+        await kafka_brokers.heal()
+        if refilled:
+            await put(log, fleet, *numbered("new", 15))
+        async with asyncio.timeout(kafka_log.patience_s):
+            with pytest.raises(LogMismatch, match="fleet/0"):
+                await anext(batches)
+
+
+def segments(brokers: Brokers, topic: str) -> list[Path]:
+    """The files that hold the first partition of a topic, on all brokers."""
+    return list(brokers.data.glob(f"broker-*/logs/{topic}-0/*.log"))
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+async def test_a_log_closes_when_no_broker_answers(kafka_log: KafkaUnderTest, kafka_brokers: Brokers, how: str) -> None:
+    others = asyncio.all_tasks()
+    log = await kafka_log.open_kafka()
+    batches = log.read(dict.fromkeys(PARTITIONS, 0))
+    reading = asyncio.ensure_future(anext(batches))
+    for broker in kafka_brokers.ids:
+        (kafka_brokers.kill if how == "killed" else kafka_brokers.pause)(broker)
+    appends = [asyncio.ensure_future(log.append(partition, KEY, b"value", timeout_s=60)) for partition in PARTITIONS]
+    await asyncio.sleep(1)
+    await log.close()
+    for error in await asyncio.gather(*appends, reading, return_exceptions=True):
+        assert isinstance(error, AppendUnknown | LogUnavailable)
+    for _ in range(100):
+        if not asyncio.all_tasks() - others:
+            break
+        await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() == others
