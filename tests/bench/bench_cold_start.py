@@ -1,0 +1,33 @@
+"""From the start of a process to its `ready` line, with 200,000 nodes and 200,000 DPUs: from saved state, from the log."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from deploy.opening import STATE_FOLDER
+from tests.bench.apart import apart, serving
+from tests.bench.figures import Figure
+from tests.bench.planes import fill
+
+NODES = 200_000
+ZONES = 200
+DPUS_PER_ZONE = 1_000
+
+
+def figures() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "plane"
+        apart(fill, data, ZONES, NODES, DPUS_PER_ZONE)
+        saved_s = min(_ready_s(data) for _ in range(3))
+        shutil.rmtree(data / STATE_FOLDER)
+        whole_s = _ready_s(data)
+    return [Figure("cold start, 200,000 nodes and DPUs", saved_s, "s", whole_s, "whole log", 5.0, "lower")]
+
+
+def _ready_s(data: Path) -> float:
+    began = time.perf_counter()
+    with serving("--data", str(data)):
+        return time.perf_counter() - began

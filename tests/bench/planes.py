@@ -1,0 +1,107 @@
+"""Planes for benches: a log full of nodes and DPUs on disk, and a plane in this process that is served by it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvloop
+
+from deploy.demo.load import in_batches
+from deploy.plane import Plane, folds_of
+from deploy.settings import load_settings
+from deploy.verification import compare_devices, fold_afresh
+from drivers.simulator import NAMING
+from eventstore.codec import encode
+from eventstore.ids import envelope, uuid7
+from eventstore.log import ZONES, Partition, partition_of
+from projections.tables import table
+from schemas.events import DpuRegistered, NodesJoined
+from tests.bench.workload import joins, now_ms, zone_name
+
+APPENDS_AT_ONCE = 5_000
+PATIENCE_S = 300.0
+POLL_S = 0.002
+
+
+def fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
+    """Make the data folder of a plane with so many nodes and DPUs in all, as the simulator would register them."""
+    uvloop.run(_fill(data, zones, nodes, dpus_per_zone))
+
+
+async def _fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
+    async with serving_plane(data) as plane:
+        per_record = min(1_000, max(1, nodes // zones))
+        for events in in_batches(joins(nodes, zones, per_record), APPENDS_AT_ONCE // per_record or 1):
+            await asyncio.gather(*(append(plane, event) for event in events))
+        for registrations in in_batches(_registrations(zones, dpus_per_zone), APPENDS_AT_ONCE):
+            await asyncio.gather(*(append(plane, event) for event in registrations))
+        await until(lambda: len(plane.fleet().members.rows) >= nodes)
+        await until(lambda: all(each.position == each.saved_position for each in plane.replica.partitions_status()))
+
+
+def _registrations(zones: int, dpus_per_zone: int) -> Iterator[DpuRegistered]:
+    rng = random.Random(3)
+    for zone in map(zone_name, range(zones)):
+        for number in range(dpus_per_zone):
+            dpu, node, serial, bmc = (text.format(zone=zone, number=number) for text in NAMING)
+            said = envelope(f"dpu/{dpu}", "bench", uuid7(now_ms(), rng))
+            yield DpuRegistered(said, zone, dpu, node, serial, bmc)
+
+
+@asynccontextmanager
+async def serving_plane(data: Path, *, simulate: int = 0) -> AsyncIterator[Plane]:
+    """A plane of every role in this process."""
+    listeners = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
+    settings = load_settings({"data": data, "simulate": simulate, "name": "bench", **listeners}, None, {})
+    async with Plane.start(settings, now_ms=now_ms, rng=random.Random(4)) as plane:
+        yield plane
+
+
+async def append(plane: Plane, event: NodesJoined | DpuRegistered) -> None:
+    """Append a statement about a zone."""
+    key = event.zone.encode()
+    partition = Partition(ZONES, partition_of(key, plane.log.partition_count))
+    await plane.log.append(partition, key, encode(event), timeout_s=PATIENCE_S)
+
+
+async def submit(plane: Plane, event: NodesJoined) -> None:
+    """A join's way through the plane, up to its answer."""
+    key = event.zone.encode()
+    partition = Partition(ZONES, partition_of(key, plane.log.partition_count))
+    answer = await plane.replica.submit(partition, key, event, timeout_s=PATIENCE_S)
+    assert answer.outcome.code == "done", answer
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Look every few milliseconds whether it is done."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not done():
+            await asyncio.sleep(POLL_S)
+
+
+def up_to_date(plane: Plane, zones: int) -> int:
+    """How many DPUs hold the table that the folds have now."""
+    assert plane.relay is not None
+    held, epoch, fleet = plane.relay.devices(), plane.replica.generation, plane.fleet()
+    count = 0
+    for zone in map(zone_name, range(zones)):
+        now = table(fleet, zone)
+        wanted = (epoch, now.version, now.digest)
+        count += sum((dpu.epoch, dpu.version, dpu.digest) == wanted for dpu in held.get(zone, {}).values())
+    return count
+
+
+async def differences(plane: Plane) -> int:
+    """DPUs that differ from the log, folded afresh."""
+    assert plane.relay is not None
+    fresh = await fold_afresh(plane.log, folds_of("api", plane.log.partition_count), ())
+    held = {
+        zone: {name: (dpu.epoch, dpu.version, dpu.digest) for name, dpu in found.items()}
+        for zone, found in plane.relay.devices().items()
+    }
+    compared = compare_devices(fresh, plane.replica.generation, held)
+    return len(compared.differences) + len(compared.absent)

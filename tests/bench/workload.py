@@ -1,0 +1,72 @@
+"""The fleet that benches join, as events and as records: node after node, zone after zone, three kinds of labels."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from eventstore.codec import encode
+from eventstore.fold import Fold
+from eventstore.ids import envelope, statement, uuid7
+from eventstore.log import FLEET, ZONES, Partition, Record
+from eventstore.partition import FoldedPartition
+from projections.forwarding import forward
+from projections.zone_state import ZoneState
+from schemas.events import Event, LogCreated, NodesJoined
+
+LOG_ID = "bench"
+ZONES_0, FLEET_0 = Partition(ZONES, 0), Partition(FLEET, 0)
+FIRST_ADDRESS = 10 << 24 | 1
+LABELS: Sequence[dict[str, str]] = tuple({"gpu": kind, "rack-row": "a"} for kind in ("h100", "gb200", "gb300"))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def name_of(number: int) -> str:
+    return f"node-{number:07}"
+
+
+def zone_name(number: int) -> str:
+    return f"zone-{number:04}"
+
+
+def joins(nodes: int, zones: int, per_record: int, *, first: int = 0, seed: int = 7) -> Iterator[NodesJoined]:
+    """Commands issued now that join nodes `first` to before `first + nodes`, spread over the zones in turn."""
+    rng = random.Random(seed)
+    for count, start in enumerate(range(first, first + nodes, per_record)):
+        numbers = range(start, min(start + per_record, first + nodes))
+        zone = zone_name(count % zones)
+        addresses = b"".join((FIRST_ADDRESS + number).to_bytes(4, "big") for number in numbers)
+        labels = [number % len(LABELS) for number in numbers]
+        kinds = list(LABELS) if len(numbers) > 1 else [LABELS[labels[0]]]
+        said = envelope(f"zone/{zone}", "bench", uuid7(now_ms(), rng))
+        index = labels if len(numbers) > 1 else [0]
+        yield NodesJoined(said, zone, [name_of(number) for number in numbers], [], [], addresses, b"", kinds, index)
+
+
+def records(events: Iterable[Event]) -> list[Record]:
+    """A partition that holds these events, after its LogCreated."""
+    created = LogCreated(statement("log", "bench", now_ms()), LOG_ID, 1, 1, "")
+    return [Record(offset, now_ms(), b"", encode(event)) for offset, event in enumerate((created, *events))]
+
+
+def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> FoldedPartition:
+    """A partition folded as a replica does."""
+    found = FoldedPartition(partition, {fold.version: fold}, LOG_ID)
+    for record in log:
+        found.fold(record)
+    assert not found.halted, found.halted
+    assert not found.quarantined
+    return found
+
+
+def forwards(state: ZoneState) -> Iterator[Event]:
+    """Everything that zones partition 0 has to say to fleet."""
+    mark = 0
+    while (event := forward(state, 0, mark)) is not None:
+        yield event
+        mark = event.to_offset
