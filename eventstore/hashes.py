@@ -23,17 +23,16 @@ def content_of(value: bytes) -> bytes:
     return xxh3_128_digest(value)
 
 
-def record_hash(record: Record, content: bytes) -> bytes:
-    """The digest of a whole record: offset, append time, key, headers and value. `content` is that of its value."""
-    packed = _RECORD.pack(record.offset, record.timestamp_ms, len(record.key), content) + record.key
-    if record.headers:
-        packed += repr(record.headers).encode()
-    return xxh3_128_digest(packed)
+def chained(running: bytes, record: Record, content: bytes) -> bytes:
+    """The running hash after this record: offset, append time, key, headers and value, whose digest is `content`."""
+    offset, timestamp_ms, key, _, headers = record
+    packed = running + _RECORD.pack(offset, timestamp_ms, len(key), content) + key
+    return xxh3_128_digest(packed + repr(headers).encode() if headers else packed)
 
 
-def chained(running: bytes, digest: bytes) -> bytes:
-    """The running hash after the record with this digest."""
-    return xxh3_128_digest(running + digest)
+def record_hash(record: Record) -> bytes:
+    """The digest of a whole record."""
+    return chained(b"", record, content_of(record.value))
 
 
 def row_hash(table: str, key: str, row: bytes) -> int:

@@ -40,7 +40,7 @@ _BUCKET_IDS = 50_000
 _BUCKETS_PER_MINUTE = 1_000
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What became of a command. `content` is the digest of its whole record value, principal and body alike."""
 
     content: bytes
@@ -71,17 +71,20 @@ class Ledger:
 
     def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
         """None if the command is to be decided now; else what was decided of it, now or before."""
-        self._advance(at.time_ms)
+        minute = at.time_ms // _MINUTE_MS
+        if minute > self._minute:
+            self._advance(minute)
         command_id = envelope.command_id
-        if known := self.known(command_id, content):
-            return known
+        if command_id in self.entries:
+            return self.known(command_id, content)
         if command_id <= self.floor:
             expired = f"command id: {command_id} is expired, as ids up to {self.floor} are forgotten"
             return Entry(content, refused(expired), at.offset)
         if mistake := _malformed(envelope):
             return Entry(content, refused(mistake), at.offset)
-        if untimely := _untimely(at.append_ms - envelope.issued_at_ms):
-            entry = Entry(content, refused(untimely), at.offset)
+        late_ms = at.append_ms - envelope.issued_at_ms
+        if not -AHEAD_MS <= late_ms <= LATE_MS:
+            entry = Entry(content, refused(_untimely(late_ms)), at.offset)
             self.remember(envelope, entry, at.time_ms)
             return entry
         return None
@@ -130,13 +133,11 @@ class Ledger:
                 self._buckets.setdefault(bucket, []).append(command_id)
         self.mark_saved()
 
-    def _advance(self, time_ms: int) -> None:
-        minute = time_ms // _MINUTE_MS
-        if minute > self._minute:
-            self._minute = minute
-            oldest_kept = minute * _MINUTE_MS - KEEP_MS
-            for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * _MINUTE_MS < oldest_kept]:
-                self._forget(bucket)
+    def _advance(self, minute: int) -> None:
+        self._minute = minute
+        oldest_kept = minute * _MINUTE_MS - KEEP_MS
+        for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * _MINUTE_MS < oldest_kept]:
+            self._forget(bucket)
 
     def _forget(self, bucket: int) -> None:
         ids = self._buckets.pop(bucket)
@@ -159,9 +160,7 @@ def _malformed(envelope: Envelope) -> str:
 
 
 def _untimely(late_ms: int) -> str:
-    """Why a command appended `late_ms` after it was issued cannot be taken; empty if it can."""
-    if late_ms > LATE_MS:
+    """Why a command appended `late_ms` after it was issued cannot be taken."""
+    if late_ms > 0:
         return f"command id: expired, as it was appended {late_ms} ms after its time, and {LATE_MS} ms is the most"
-    if late_ms < -AHEAD_MS:
-        return f"command id: its time is {-late_ms} ms ahead of its append, and {AHEAD_MS} ms is the most"
-    return ""
+    return f"command id: its time is {-late_ms} ms ahead of its append, and {AHEAD_MS} ms is the most"

@@ -61,8 +61,7 @@ class FoldedPartition:
         self.time_ms = 0
         self.running = bytes(16)
         self.first = b""
-        self.last = b""
-        self.last_offset = -1
+        self._last: Record | tuple[int, bytes] = (-1, b"")
         self.digest = 0
         self.saved_position = 0
         self.marks: deque[tuple[int, bytes]] = deque(maxlen=16)
@@ -93,19 +92,36 @@ class FoldedPartition:
             return None
         if not self.first:
             check_origin(self.partition, record, self.log_id)
-        content = content_of(record.value)
-        at = At(self.partition, record.offset, record.timestamp_ms, max(self.time_ms, record.timestamp_ms))
+        offset, append_ms, _, value, _ = record
+        content = content_of(value)
+        time_ms = append_ms if append_ms > self.time_ms else self.time_ms
         try:
-            decided = self._take(record, content, at)
+            entry = self._take(value, content, At(self.partition, offset, append_ms, time_ms))
         except _Halt as halt:
             self.halt(str(halt))
             return None
         except Exception as error:
-            logger.exception("fold failed partition=%s offset=%d", self.partition, record.offset)
-            self.halt(f"offset {record.offset}: {type(error).__name__}: {error}")
+            logger.exception("fold failed partition=%s offset=%d", self.partition, offset)
+            self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
-        self._step_over(record, content, at.time_ms)
-        return decided
+        if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
+            self.marks.append((self.position, self.running))
+        self.running = chained(self.running, record, content)
+        self.first = self.first or record_hash(record)
+        self._last = record
+        self.position = offset + 1
+        self.time_ms = time_ms
+        return entry
+
+    def last(self) -> tuple[int, bytes]:
+        """Offset and digest of the last record that was folded; -1 and nothing if none was."""
+        if isinstance(self._last, Record):
+            self._last = (self._last.offset, record_hash(self._last))
+        return self._last
+
+    def restore_last(self, offset: int, digest: bytes) -> None:
+        """The last record folded before this partition was saved."""
+        self._last = (offset, digest)
 
     def dry_run(self, event: Event, append_ms: int) -> Outcome:
         """What would be decided of this event if it were the next record. Changes nothing."""
@@ -116,35 +132,25 @@ class FoldedPartition:
         """Rows changed since they were last saved."""
         return sum(len(table.dirty) for table in self.state.tables)
 
-    def _step_over(self, record: Record, content: bytes, time_ms: int) -> None:
-        digest = record_hash(record, content)
-        if record.offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
-            self.marks.append((self.position, self.running))
-        self.running = chained(self.running, digest)
-        self.first = self.first or digest
-        self.last = digest
-        self.last_offset = record.offset
-        self.position = record.offset + 1
-        self.time_ms = time_ms
-
-    def _take(self, record: Record, content: bytes, at: At) -> Entry | None:
-        if record.value[:HEADER_BYTES] not in self._admitted:
+    def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
+        if value[:HEADER_BYTES] not in self._admitted:
             self._quarantine(at, content, f"nothing that fold version {self.version} takes")
             return None
         try:
-            event = decode(record.value)
+            event = decode(value)
         except Undecodable as error:
             self._quarantine(at, content, str(error))
             return None
         if type(event) is LogCreated:  # the first was checked, and the others are late copies of it
             return None
-        if not event.envelope.command_id:
+        envelope = event.envelope
+        if not envelope.command_id:
             self._decide(event, at)
             return None
-        entry = self.ledger.admit(event.envelope, content, at)
+        entry = self.ledger.admit(envelope, content, at)
         if entry is None:
             entry = Entry(content, self._decide(event, at), at.offset)
-            self.ledger.remember(event.envelope, entry, at.time_ms)
+            self.ledger.remember(envelope, entry, at.time_ms)
         return entry
 
     def _decide(self, event: Event, at: At) -> Outcome:

@@ -113,6 +113,7 @@ async def save(folded: FoldedPartition, store: Store) -> None:
 
 def head_of(folded: FoldedPartition, digest: int) -> Head:
     """What is saved of a partition besides its rows and ids."""
+    last_offset, last = folded.last()
     return Head(
         log_id=folded.log_id,
         position=folded.position,
@@ -121,8 +122,8 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
         digest=reduced(digest),
         running=folded.running,
         first=folded.first,
-        last_offset=folded.last_offset,
-        last=folded.last,
+        last_offset=last_offset,
+        last=last,
         quarantined=folded.quarantined,
         floor=folded.ledger.floor,
     )
@@ -168,8 +169,7 @@ def _take_over(folded: FoldedPartition, head: Head) -> None:
     folded.digest = int.from_bytes(head.digest, "big")
     folded.running = head.running
     folded.first = head.first
-    folded.last_offset = head.last_offset
-    folded.last = head.last
+    folded.restore_last(head.last_offset, head.last)
     folded.quarantined = head.quarantined
     folded.use_version(head.version)
     folded.state.rederive()

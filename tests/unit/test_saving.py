@@ -82,7 +82,7 @@ def facts(partition: FoldedPartition) -> tuple[object, ...]:
         partition.state.count,
         partition.ledger.entries,
         partition.ledger.floor,
-        (partition.first, partition.last_offset, partition.last),
+        (partition.first, partition.last()),
     )
 
 
