@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventstore.log import Partition, Record, check_append
+from tests.simulation.loop import current_loop
 from tests.support.memory_log import Contents, MemoryLog
 
 
@@ -16,10 +17,13 @@ class Broker(MemoryLog):
 
     def __init__(self, partition_count: int, stamp_ms: Callable[[Partition], int]) -> None:
         super().__init__(Contents(partition_count), lambda: 0)
+        self.appended_s: dict[Partition, list[float]] = {}
+        """When each record really was appended."""
         self._stamp_ms = stamp_ms
 
     async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
         check_append(partition, key, value, self.partition_count)
+        self.appended_s.setdefault(partition, []).append(current_loop().time())
         self.contents.add(partition, self._stamp_ms(partition), key, value)
 
     def records(self, partition: Partition) -> list[Record]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from drivers.backends.bmc import Task
 from drivers.steps import ACTIONS
@@ -18,6 +19,16 @@ from projections.zone_state import ZoneState
 from schemas.events import MembershipChanged, NodesSuperseded, StepStarted, ZoneLimited
 from tests.simulation.fresh import Step
 from tests.simulation.history import History, Seen
+
+
+class Freeze(NamedTuple):
+    """A zone was frozen from one record of fleet to another, which was appended at `thaw_s`."""
+
+    zone: str
+    offset: int
+    thaw_offset: float
+    thaw_s: float
+
 
 Steps = Mapping[Partition, Sequence[Step]]
 Found = Iterator[str]
@@ -95,6 +106,17 @@ def check_devices(seen: Iterable[Seen], zone_of: Mapping[str, str], tables: Mapp
         last[now.device] = now
         if now.version and tables[zone_of[now.device]].get(now.version) != now.digest:
             yield f"{now.device} had version {now.version} with a digest that its zone never had"
+
+
+def check_freezes(seen: Iterable[Seen], zone_of: Mapping[str, str], freezes: Iterable[Freeze]) -> Found:
+    """What changed while a zone was frozen reaches its devices after the thaw, not before."""
+    by_zone: dict[str, list[Freeze]] = defaultdict(list)
+    for freeze in freezes:
+        by_zone[freeze.zone].append(freeze)
+    for now in seen:
+        for freeze in by_zone[zone_of[now.device]]:
+            if freeze.offset < now.version - 1 < freeze.thaw_offset and now.at_s < freeze.thaw_s:
+                yield f"{now.device} got version {now.version} at {now.at_s:.3f} s, frozen since {freeze.offset}"
 
 
 def check_union(zones: Iterable[ZoneState], fleet: FleetState) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES, Partition, Record
@@ -32,6 +33,9 @@ class Reference:
         self.steps: dict[Partition, list[Step]] = {}
         self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in world.plan.zones}
         self.cliques: list[model.Cliques] = []
+        self.freezes: list[checkers.Freeze] = []
+        self._world = world
+        self._frozen: dict[str, int] = {}
         log_id = next(life.replica.log_id for p in world.processes if (life := p.life))
         by_topic = {fold.topic: fold for fold in folds(world.log.partition_count)}
         for partition, found in records.items():
@@ -43,7 +47,21 @@ class Reference:
         if partition.topic == CLIQUES:
             self.cliques.append(model.Cliques())
             return [self.cliques[-1].after]
-        return [self._note_tables] if partition.topic == FLEET else []
+        return [self._note_tables, self._note_freezes] if partition.topic == FLEET else []
+
+    def end_freezes(self) -> None:
+        """What is frozen at the end stays so."""
+        self.freezes += [checkers.Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
+
+    def _note_freezes(self, folded: FoldedPartition, step: Step) -> None:
+        offset = step.record.offset
+        for zone in self._world.plan.zones:
+            if folded.state.is_frozen(zone):
+                self._frozen.setdefault(zone, offset)
+            elif (since := self._frozen.pop(zone, None)) is not None:
+                self.freezes.append(
+                    checkers.Freeze(zone, since, offset, self._world.appended_s(step.partition, offset))
+                )
 
     def _note_tables(self, folded: FoldedPartition, step: Step) -> None:
         for zone, versions in self.tables.items():
@@ -63,6 +81,7 @@ async def judge(world: World) -> list[str]:
     if await read_everything(world) != records:
         return ["two readers of the log at rest do not see the same"]
     reference = Reference(world, records)
+    reference.end_freezes()
     return list(islice(chain(world.faults(), _safety(world, reference), _rest(world, reference)), FAULTS_SHOWN))
 
 
@@ -76,6 +95,7 @@ def _safety(world: World, reference: Reference) -> Iterator[str]:
     yield from checkers.check_marks(steps)
     zones = {dpu: zone.name for zone in world.simulator.zones.values() for dpu in zone.dpus}
     yield from checkers.check_devices(history.seen, zones, reference.tables)
+    yield from checkers.check_freezes(history.seen, zones, reference.freezes)
     yield from checkers.check_bmcs({name: device.begun for name, device in world.bmcs.devices.items()}, steps)
     yield from checkers.check_attempts(steps)
     for cliques in reference.cliques:

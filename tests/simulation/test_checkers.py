@@ -143,6 +143,17 @@ def test_devices() -> None:
     assert faults((0, 5, b"3")), "another content"
 
 
+def test_freezes() -> None:
+    freezes = [checkers.Freeze("z", 10, 20, 5.0)]
+
+    def faults(at_s: float, version: int) -> list[str]:
+        return list(checkers.check_freezes([Seen(at_s, "d", 0, 1, version, b"")], {"d": "z"}, freezes))
+
+    assert not faults(1.0, 10), "from before the freeze"
+    assert not faults(6.0, 15), "after the thaw"
+    assert faults(4.0, 15), "changed in the freeze, written before the thaw"
+
+
 def test_bmcs() -> None:
     started = e.StepStarted(e.Envelope("", "d", "p", 0), "z", "d", "OS Installing", 4, "p#1")
     steps = {ZONES_0: [step(started, rows={"dpus": []} | {"dpus": [("d", None)]})]}

@@ -87,6 +87,10 @@ class World:
     def _stamp_ms(self, partition: Partition) -> int:
         return self.true_ms() + self.broker_skews_ms.get(partition, 0)
 
+    def appended_s(self, partition: Partition, offset: int) -> float:
+        """When the record at an offset, as readers see it, really was appended."""
+        return self.broker.appended_s[partition][self.log.view.inner(partition, offset)]
+
     # --- phases
 
     async def go_wrong(self) -> None:
