@@ -78,7 +78,7 @@ class Zone:
         self._source = source
         self._latency = latency
         self._versions: dict[int, Seen] = {}
-        self.current: Current = source.current(name)
+        self.current: Current = source.current(name, 0)
         self.frozen = source.is_frozen(name)
         self._remember()
 
@@ -90,7 +90,10 @@ class Zone:
     def refresh(self) -> bool:
         """Reads its table and freeze anew; whether its DPUs may need something."""
         before = self.current, self.frozen
-        self.current, self.frozen = self._source.current(self.name), self._source.is_frozen(self.name)
+        found = self._source.current(self.name, self.current.version)
+        if found.version == self.current.version:
+            found = found._replace(earliest_ms=self.current.earliest_ms)
+        self.current, self.frozen = found, self._source.is_frozen(self.name)
         if self.frozen is not before[1]:
             log.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
         self._remember()

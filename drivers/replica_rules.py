@@ -7,7 +7,7 @@ from eventstore.log import FLEET, INSTALLS, ZONES, Partition, partition_of
 from eventstore.replica import Replica
 from projections.fleet_state import FleetState
 from projections.rules import Delta
-from projections.tables import delta, snapshot, table
+from projections.tables import delta, earliest_since, snapshot, table
 from projections.zone_state import ZoneState
 from schemas.events import RulesInstalled
 
@@ -31,10 +31,10 @@ class ReplicaRules:
     async def changed(self) -> bool:
         return bool(await self._watch.changed())
 
-    def current(self, zone: str) -> Current:
+    def current(self, zone: str, since: int) -> Current:
         now = table(self._fleet, zone)
         prefixes = sum(found.prefixes.size() for found in now.sets)
-        return Current(now.version, now.digest, now.key, now.earliest_ms, prefixes)
+        return Current(now.version, now.digest, now.key, earliest_since(self._fleet, zone, since), prefixes)
 
     def delta(self, zone: str, since: int) -> Delta | None:
         return delta(self._fleet, zone, since)

@@ -34,7 +34,9 @@ class RuleSource(Protocol):
         """Returns when the log was read further: whether tables, or a freeze, may have changed since the last call."""
         ...
 
-    def current(self, zone: str) -> Current: ...
+    def current(self, zone: str, since: int) -> Current:
+        """What the zone should have now; `earliest_ms` is that of the earliest change after version `since`."""
+        ...
 
     def delta(self, zone: str, since: int) -> Delta | None:
         """The way from version `since` to the current one; None if that is not known any more."""

@@ -45,6 +45,9 @@ A walk costs about 3 us an address, the whole cover 0.04 us for each address of 
 
 LEAST_HISTORY_BYTES = 4096
 
+CHANGES_KEPT = 256
+"""Last changes of a set whose append times are kept, for readers who skip versions."""
+
 
 class Change(NamedTuple):
     """Prefixes that came and went, packed."""
@@ -84,6 +87,7 @@ class RuleSet:
         self.text = text
         self.version = version
         self.earliest_ms = earliest_ms
+        self._changed: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         self.digest = 0
         self._four: _Family | None = None
         self._six: _Family | None = None
@@ -98,6 +102,7 @@ class RuleSet:
     def note(self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]) -> None:
         """These addresses came into and went from the set at `version`."""
         self.version, self.earliest_ms = version, earliest_ms
+        self._changed.append((version, earliest_ms))
         if self._four is None or self._stale_since:
             return
         self._pending.append(_Pending(version, added, removed))
@@ -107,6 +112,10 @@ class RuleSet:
             self._stale_since = self._pending[0].version
             self._pending.clear()
             self._pending_count = 0
+
+    def earliest_since(self, version: int) -> int | None:
+        """Append time of the earliest change after a version, among the last ones; None if there was none."""
+        return min((earliest for changed, earliest in self._changed if changed > version), default=None)
 
     def is_read(self) -> bool:
         """Whether anybody ever asked for its content."""

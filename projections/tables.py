@@ -21,7 +21,7 @@ from projections.fleet_state import ANY_ZONE, FleetState, Former
 from projections.rules import Delta, Rule, SetStep, precedence, size
 from projections.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, Change, RuleSet, netted
 
-__all__ = ["Delta", "Rule", "RuleTable", "SetStep", "TableSet", "delta", "snapshot", "table"]
+__all__ = ["Delta", "Rule", "RuleTable", "SetStep", "TableSet", "delta", "earliest_since", "snapshot", "table"]
 
 
 class TableSet(NamedTuple):
@@ -54,6 +54,17 @@ def table(state: FleetState, zone: str) -> RuleTable:
     names = state.plan.names_of(info.labels)
     named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
+
+
+def earliest_since(state: FleetState, zone: str, since: int) -> int:
+    """Append time of the earliest change that a zone's table has and version `since` had not: what a reader who skips
+    versions makes its DPUs wait for. Without a version to compare with, that of the last change."""
+    now, info = table(state, zone), state.zone(zone)
+    if not since:
+        return now.earliest_ms
+    changes = [found.prefixes.earliest_since(since) for found in now.sets]
+    moved = info.moved_ms if info.moved > since else None
+    return min((earliest for earliest in (moved, *changes) if earliest is not None), default=now.earliest_ms)
 
 
 def snapshot(state: FleetState, zone: str) -> Delta:

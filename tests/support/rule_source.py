@@ -54,9 +54,11 @@ class Tables:
         self._moved.clear()
         return True
 
-    def current(self, zone: str) -> Current:
+    def current(self, zone: str, since: int) -> Current:
         table = self.table
-        return Current(table.version, table.digest, "all", self.earliest_ms.get(table.version, 0), table.size)
+        skipped = (at_ms for version, at_ms in self.earliest_ms.items() if version > since > 0)
+        earliest_ms = min(skipped, default=self.earliest_ms.get(table.version, 0))
+        return Current(table.version, table.digest, "all", earliest_ms, table.size)
 
     def delta(self, zone: str, since: int) -> Delta | None:
         self.deltas += 1

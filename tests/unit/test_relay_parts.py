@@ -99,7 +99,7 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
     tables.put(5, {ALLOW: many})
     tables.put(6, {ALLOW: packed("11.0.0.0/8")})
     frames = Frames(tables)
-    current = tables.current("a")
+    current = tables.current("a", 0)
     shrunk = frames.frame("a", current, 5)
     assert shrunk.is_snapshot
     assert shrunk is frames.frame("b", current, 5)
@@ -107,7 +107,7 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
     unknown = frames.frame("a", current, 4)
     assert unknown.is_snapshot
     tables.put(7, {ALLOW: packed("11.0.0.0/8", "12.0.0.0/8")})
-    assert not frames.frame("a", tables.current("a"), 6).is_snapshot
+    assert not frames.frame("a", tables.current("a", 0), 6).is_snapshot
 
 
 def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:

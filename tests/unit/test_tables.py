@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from projections.rules import Delta, Rule, SetStep, precedence, size
 from projections.rulesets import FEW, LEAST_HISTORY_BYTES
-from projections.tables import delta, snapshot, table
+from projections.tables import delta, earliest_since, snapshot, table
 from tests.support.fleet import (
     Device,
     Fleet,
@@ -40,6 +40,18 @@ def test_an_unheard_zone_has_a_table_too_and_nothing_is_version_zero() -> None:
     fleet.change(*nodes(0, 4, zone="z1"))
     assert actual_table(fleet.state, "nowhere") == actual_table(fleet.state, "z1") != {}
     assert table(fleet.state, "nowhere") == table(fleet.state, "z1")
+
+
+def test_a_reader_who_skips_versions_learns_the_append_of_the_earliest_change_it_skipped() -> None:
+    fleet = Fleet()
+    fleet.change(*nodes(0, 4), earliest_ms=10)
+    seen = table(fleet.state, "z0").version
+    fleet.change(*nodes(4, 5), earliest_ms=20)
+    fleet.change(*nodes(5, 6), earliest_ms=30)
+    assert earliest_since(fleet.state, "z0", seen) == 20
+    assert earliest_since(fleet.state, "z0", seen + 1) == 30
+    assert earliest_since(fleet.state, "z0", fleet.offset) == 30, "nothing is newer: that of the last change"
+    assert earliest_since(fleet.state, "z0", 0) == 30, "without a version to compare with"
 
 
 def test_a_version_is_the_position_after_the_record_and_carries_its_earliest_append() -> None:
