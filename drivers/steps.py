@@ -148,7 +148,7 @@ def _is_rebooted(dpu: Dpu, device: Device) -> bool:
 
 
 def _check_done(dpu: Dpu, device: Device) -> None:
-    if dpu.phase == OS_INSTALLING and device.image and device.image != dpu.image:
+    if dpu.phase == OS_INSTALLING and device.image != dpu.image:
         raise DeviceFailed(f"image: the device runs {device.image!r} after the install of {dpu.image!r}")
     before = dpu.facts.get("boot_id", "")
     if dpu.phase == REBOOTING and before and device.boot_id == before:

@@ -60,7 +60,7 @@ class Task(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What a device says of itself; empty for what it does not say. `tasks` are its last ones, oldest first."""
+    """What a device says of itself; empty for what it does not say. `tasks` are its last ones, in order."""
 
     serial: str
     image: str
@@ -99,9 +99,8 @@ def by_scheme(backends: Mapping[str, Connect]) -> Connect:
         scheme, colon, _ = address.partition(":")
         backend = backends.get(scheme)
         if backend is None or not colon:
-            raise NeedsOperator(
-                f"bmc_address: {address!r} must begin with one of {', '.join(sorted(backends))}, and ':'"
-            )
+            known = ", ".join(f"{name}:" for name in sorted(backends))
+            raise NeedsOperator(f"bmc_address: {address!r} must begin with one of {known}")
         return backend(address)
 
     return connect

@@ -1,0 +1,117 @@
+"""Simulated BMCs over real sockets: the same device, the same errors, and sense made of what is no answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from drivers.backends.bmc import Bmc, DeviceFailed, NeedsOperator, SessionEnded, Unreachable, by_scheme
+from drivers.backends.http_bmc import application, http_connect
+from drivers.backends.simulated_bmc import WORK_S, Faults, SimulatedBmcs
+
+FAST = Faults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
+
+
+@asynccontextmanager
+async def listening(app: web.Application) -> AsyncIterator[str]:
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(bmcs: SimulatedBmcs, name: str = "d") -> AsyncIterator[Bmc]:
+    async with listening(application(bmcs.device)) as base, aiohttp.ClientSession() as session:
+        yield http_connect(session)(f"{base}/{name}")
+
+
+def simulated() -> SimulatedBmcs:
+    return SimulatedBmcs(
+        now_s=asyncio.get_running_loop().time, rng=Random(1), faults=FAST, serial_of=lambda name: f"SN-{name}"
+    )
+
+
+async def test_a_device_is_opened_worked_on_and_read() -> None:
+    bmcs = simulated()
+    async with connected(bmcs) as bmc:
+        assert (await bmc.open(1)).serial == "SN-d"
+        task = await bmc.start(1, "install", "image-1")
+        assert (task.action, task.token, task.state) == ("install", 1, "running")
+        await bmc.cancel(1, task.id)
+        again = await bmc.start(1, "install", "image-1")
+        while (device := await bmc.read(1)).tasks[-1].state == "running":
+            await asyncio.sleep(WORK_S["install"] * FAST.pace / 4)
+        assert [(t.id, t.state) for t in device.tasks] == [(task.id, "cancelled"), (again.id, "done")]
+        assert device.image == bmcs.device("d").image == "image-1"
+
+
+async def test_errors_keep_their_kind_and_their_words() -> None:
+    bmcs = simulated()
+    async with connected(bmcs) as bmc:
+        await bmc.open(7)
+        with pytest.raises(SessionEnded, match="attempt 7"):
+            await bmc.read(6)
+        with pytest.raises(NeedsOperator, match="'missing' is not there"):
+            await bmc.start(7, "install", "missing")
+        await bmc.start(7, "install", "image-1")
+        with pytest.raises(Unreachable, match="in progress"):
+            await bmc.start(7, "reboot", "")
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with listening(web.Application()) as base:
+        pass
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(Unreachable, match="does not answer"):
+            await http_connect(session)(f"{base}/d").open(1)
+
+
+async def test_what_is_no_answer_is_a_fault_of_the_device() -> None:
+    async def nonsense(_: web.Request) -> web.Response:
+        return web.Response(text='{"serial": 7}')
+
+    app = web.Application()
+    app.router.add_post("/d/open", nonsense)
+    async with listening(app) as base, aiohttp.ClientSession() as session:
+        bmc = http_connect(session)(f"{base}/d")
+        with pytest.raises(DeviceFailed, match="no open"):
+            await bmc.open(1)
+        with pytest.raises(DeviceFailed, match="404"):
+            await bmc.read(1)
+
+
+async def test_a_body_that_is_no_call_is_refused() -> None:
+    async with listening(application(simulated().device)) as base, aiohttp.ClientSession() as session:
+        for body in (b"", b"[]", b'{"token": "x"}', b'{"token": 1, "action": "explode", "image": ""}'):
+            async with session.post(f"{base}/d/start", data=body) as response:
+                assert response.status == 422
+        async with session.post(f"{base}/d/open", data=b"x" * (1 << 17)) as response:
+            assert response.status == 413
+
+
+def test_an_address_finds_its_backend_by_what_it_begins_with() -> None:
+    made: list[str] = []
+
+    def connect(address: str) -> Bmc:
+        made.append(address)
+        raise NeedsOperator("known")
+
+    by_name = by_scheme({"http": connect, "simulated": connect})
+    for address in ("http://h/d", "simulated:d"):
+        with pytest.raises(NeedsOperator, match="known"):
+            by_name(address)
+    for address in ("ftp://h/d", "simulated", ""):
+        with pytest.raises(NeedsOperator, match="must begin with one of http:, simulated:"):
+            by_name(address)
+    assert made == ["http://h/d", "simulated:d"]

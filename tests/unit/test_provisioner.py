@@ -1,0 +1,292 @@
+"""Provisioners over a real log and simulated BMCs: to Ready whatever happens, and never twice at one device."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from drivers.backends.simulated_bmc import Faults, SimulatedBmcs
+from drivers.provisioner import Pace, Provisioner
+from drivers.timers import Timers
+from projections.phases import ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, PROVISIONING, READY, STEPS
+from schemas.events import DeadlinePassed, StepFailed, StepStarted
+from tests.support.driven import Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+HOUR_S = 3_600.0
+QUIET = Faults(latency_s=0.001)
+
+
+def devices(made: Plane, faults: Faults = QUIET) -> SimulatedBmcs:
+    return SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng(), faults=faults)
+
+
+def provisioner(made: Plane, name: str, bmcs: SimulatedBmcs, pace: Pace | None = None) -> Provisioner:
+    found = Provisioner(
+        made.replicas[name],
+        made.ranks(name),
+        bmcs.connect,
+        now_ms=made.now_ms,
+        rng=made.rng(),
+        pace=pace or Pace(),
+    )
+    made.spawn(name, found.run())
+    return found
+
+
+def timers(made: Plane, name: str) -> Timers:
+    found = Timers(made.replicas[name], made.ranks(name), now_ms=made.now_ms, rng=made.rng())
+    made.spawn(name, found.run())
+    return found
+
+
+def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            found = provisioner(made, "p1", bmcs)
+            for i in range(60):
+                await made.register(f"d{i}")
+            answers = [(await made.request(f"d{i}", "provision", "image-1")).outcome for i in range(60)]
+            assert Counter(outcome.code for outcome in answers) == {"done": 50, "waiting": 10}
+            await made.until(lambda: all(d.phase == READY for d in made.zone("z1").dpus.rows.values()))
+            for device in bmcs.devices.values():
+                assert device.image == "image-1" and not device.drained
+                assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
+            assert (found.failed, found.lost, found.under_way) == (0, 0, 0)
+            assert found.succeeded == 60 * len(PROVISIONING)
+
+    run_virtual(scenario())
+
+
+def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_retry() -> None:
+    faults = Faults(latency_s=0.05, unreachable=0.02, mute=0.02, hang=0.005, fail=0.02, lie=0.02)
+
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made, faults)
+            provisioner(made, "p1", bmcs)
+            timers(made, "p1")
+            names = [f"d{i}" for i in range(20)]
+            for name in names:
+                await made.register(name)
+                await made.request(name, "provision", "image-1")
+            for _ in range(20):
+                await made.until(
+                    lambda: all(made.dpu(name).phase in (READY, ERROR) for name in names), timeout_s=6 * HOUR_S
+                )
+                stuck = [name for name in names if made.dpu(name).phase == ERROR]
+                for name in stuck:
+                    assert made.dpu(name).message
+                    await made.request(name, "retry")
+                if not stuck:
+                    break
+            assert all(made.dpu(name).phase == READY for name in names)
+            assert all(bmcs.devices[name].image == "image-1" for name in names)
+
+    run_virtual(scenario())
+
+
+def test_another_takes_over_when_the_beacon_is_gone_and_adopts_the_install() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            await made.add("p2")
+            bmcs = devices(made, QUIET._replace(pace=10.0))
+            provisioner(made, "p1", bmcs)
+            second = provisioner(made, "p2", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0)
+            assert made.dpu("d").provisioner.startswith("p1#") and second.succeeded == 0
+            made.kill("p1")
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
+            assert second.lost == 1
+            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
+            assert made.count(made.partition("z1"), StepFailed) == 1
+
+    run_virtual(scenario())
+
+
+def test_a_provisioner_that_comes_back_does_not_take_its_former_life_for_itself() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made, QUIET._replace(pace=10.0))
+            provisioner(made, "p1", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").task != "")
+            before = made.dpu("d").provisioner
+            made.kill("p1", beacon=True)
+            await made.add("p1")
+            found = provisioner(made, "p1", bmcs)
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=300)
+            assert found.lost == 1 and made.dpu("d").phase == READY
+            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 1
+            assert before.startswith("p1#")
+
+    run_virtual(scenario())
+
+
+def test_nobody_takes_over_from_an_actor_that_lives() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            await made.add("p2")
+            bmcs = devices(made, QUIET._replace(pace=100.0))
+            provisioner(made, "p1", bmcs)
+            second = provisioner(made, "p2", bmcs)
+            for i in range(5):
+                await made.register(f"d{i}")
+                await made.request(f"d{i}", "provision", "image-1")
+            await made.until(lambda: made.dpu("d0").phase == READY, timeout_s=HOUR_S)
+            assert (second.succeeded, second.failed, second.lost) == (0, 0, 0)
+
+    run_virtual(scenario())
+
+
+def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            provisioner(made, "p1", bmcs)
+            found = timers(made, "p1")
+            await made.register("d")
+            bmcs.device("d").faults = QUIET._replace(pace=1e9)
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").failures == 1, timeout_s=HOUR_S)
+            assert asyncio.get_running_loop().time() >= STEPS[NODE_EFFECT].deadline_ms / 1_000
+            assert made.dpu("d").message.endswith(("by the deadline", "time is over"))
+            bmcs.device("d").faults = QUIET
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+            assert found.stated <= 1 and made.count(made.partition("z1"), DeadlinePassed) <= 1
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("silent", ["StepStarted", "StepSucceeded"])
+def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: str) -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            found = provisioner(made, "p1", bmcs)
+            await made.register("d")
+            partition = made.partition("z1")
+            if silent == "StepStarted":
+                made.log.latency_s = 0.01
+                await made.request("d", "provision", "image-1")
+                made.log.late_s[partition] = 4.0
+            else:
+                await made.request("d", "provision", "image-1")
+                await made.until(lambda: made.dpu("d").standing == "running")
+                made.log.late_s[partition] = 4.0
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
+            assert found.append_failures == 1
+            assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}
+
+    run_virtual(scenario())
+
+
+def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made, QUIET._replace(no_images=frozenset({"image-1"})))
+            provisioner(made, "p1", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == ERROR)
+            assert made.dpu("d").message == "image: 'image-1' is not there"
+            bmcs.device("d").faults = QUIET
+            await made.request("d", "retry")
+            await made.until(lambda: made.dpu("d").phase == READY)
+
+    run_virtual(scenario())
+
+
+def test_requests_take_hold_while_a_step_runs() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made, QUIET._replace(pace=10.0))
+            provisioner(made, "p1", bmcs)
+            for name in ("aborted", "deleted", "paused"):
+                await made.register(name)
+                await made.request(name, "provision", "image-1")
+            await made.until(lambda: made.dpu("paused").phase == OS_INSTALLING and made.dpu("paused").task != "")
+            await made.request("aborted", "abort")
+            await made.request("deleted", "delete")
+            await made.request("paused", "pause")
+            await asyncio.sleep(300)
+            assert made.dpu("aborted").phase == INITIALIZING and not bmcs.device("aborted").drained
+            assert "deleted" not in made.zone("z1").dpus.rows and not bmcs.device("deleted").drained
+            assert (made.dpu("paused").phase, made.dpu("paused").standing) == ("DPU Config", "open")
+            await made.request("paused", "resume")
+            await made.until(lambda: made.dpu("paused").phase == READY)
+
+    run_virtual(scenario())
+
+
+def test_an_address_that_no_backend_knows_is_a_persons_to_mend() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng())
+            made.spawn(
+                "p1",
+                Provisioner(
+                    made.replicas["p1"],
+                    made.ranks("p1"),
+                    lambda address: bmcs.connect(address.replace("simulated", "redfish")),
+                    now_ms=made.now_ms,
+                    rng=made.rng(),
+                ).run(),
+            )
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == ERROR)
+            assert "is not simulated:NAME" in made.dpu("d").message
+
+    run_virtual(scenario())
+
+
+def test_what_this_process_has_no_room_for_waits_for_it() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            found = provisioner(made, "p1", bmcs, Pace(attempts_at_once=3))
+            most = 0
+            for i in range(12):
+                await made.register(f"d{i}")
+                await made.request(f"d{i}", "provision", "image-1")
+
+            def ready() -> bool:
+                nonlocal most
+                most = max(most, found.under_way)
+                return all(d.phase == READY for d in made.zone("z1").dpus.rows.values())
+
+            await made.until(ready, timeout_s=600)
+            assert most == 3 and made.count(made.partition("z1"), StepStarted) == 12 * len(PROVISIONING)
+
+    run_virtual(scenario())
+
+
+def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            provisioner(made, "p1", devices(made))
+            for i in range(120):
+                await made.register(f"d{i}")
+                await made.request(f"d{i}", "provision", "image-1")
+            await made.until(lambda: not any(d.phase == PENDING for d in made.zone("z1").dpus.rows.values()))
+
+    run_virtual(scenario())

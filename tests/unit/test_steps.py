@@ -1,0 +1,240 @@
+"""Every step run twice and failed once at each call: whatever was begun on the device is not begun again."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import NamedTuple, TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from drivers import steps
+from drivers.backends.bmc import Action, Bmc, Device, DeviceFailed, NeedsOperator, SessionEnded, Task, Unreachable
+from drivers.backends.simulated_bmc import Faults, SimulatedBmc
+from drivers.steps import ACTIONS, Attempt, NotActor, run_step
+from projections.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
+from projections.zone_rows import Dpu
+from tests.support.virtual_loop import run_virtual
+
+FAST = Faults(latency_s=0.0)
+T = TypeVar("T")
+
+
+class Cut(NamedTuple):
+    """The call of this number is cut off, before the device has seen it, or after."""
+
+    call: int
+    after: bool
+
+
+class CutBmc:
+    """A BMC with one cut in its line."""
+
+    def __init__(self, bmc: Bmc, cut: Cut) -> None:
+        self._bmc = bmc
+        self._cut = cut
+        self.calls = 0
+
+    async def open(self, token: int) -> Device:
+        self._pass()
+        return self._back(await self._bmc.open(token))
+
+    async def read(self, token: int) -> Device:
+        self._pass()
+        return self._back(await self._bmc.read(token))
+
+    async def start(self, token: int, action: Action, image: str) -> Task:
+        self._pass()
+        return self._back(await self._bmc.start(token, action, image))
+
+    async def cancel(self, token: int, task: str) -> None:
+        self._pass()
+        await self._bmc.cancel(token, task)
+        self._back(None)
+
+    def _pass(self) -> None:
+        self.calls += 1
+        if self.calls == self._cut.call and not self._cut.after:
+            raise Unreachable("cut off before")
+
+    def _back(self, answer: T) -> T:
+        if self.calls == self._cut.call and self._cut.after:
+            raise Unreachable("cut off after")
+        return answer
+
+
+def device(faults: Faults = FAST, serial: str = "s") -> SimulatedBmc:
+    return SimulatedBmc(serial, now_s=asyncio.get_running_loop().time, rng=Random(3), faults=faults)
+
+
+def dpu_in(phase: str, attempt: int = 11) -> Dpu:
+    return Dpu(
+        "z1",
+        0,
+        "n",
+        "s",
+        "b",
+        phase,
+        attempt,
+        10,
+        9,
+        9,
+        standing="running",
+        image="i",
+        disowned=10,
+        facts={"boot_id": "boot-1"},
+    )
+
+
+async def attempt(
+    bmc: Bmc, dpu: Dpu, *, stop_after: int = 1_000, said: list[tuple[str, int]] | None = None
+) -> dict[str, str]:
+    """Run a step; it is not the actor any more after so many calls."""
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > stop_after:
+            raise NotActor("not any more")
+
+    async def progressed(task: str, percent: int) -> None:
+        if said is not None:
+            said.append((task, percent))
+
+    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.Semaphore(1), steps.Pace()))
+
+
+def begun(bmc: SimulatedBmc, phase: str) -> int:
+    return sum(task.action == ACTIONS[phase] for task in bmc.begun)
+
+
+@pytest.mark.parametrize("phase", STEPS)
+def test_a_step_run_twice_is_done_once(phase: str) -> None:
+    """The first attempt did it, and nobody heard: the second finds it done."""
+
+    async def scenario() -> None:
+        bmc = device()
+        facts = await attempt(bmc, dpu_in(phase, 11))
+        assert await attempt(bmc, dpu_in(phase, 12)) == facts
+        assert [task.action for task in bmc.begun] == [ACTIONS[phase]]
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("phase", STEPS)
+def test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt(phase: str, after: bool) -> None:
+    async def scenario() -> int:
+        for call in range(1, 100):
+            bmc = device()
+            line = CutBmc(bmc, Cut(call, after))
+            try:
+                await attempt(line, dpu_in(phase, 11))
+            except Unreachable:
+                await attempt(bmc, dpu_in(phase, 12))
+                assert begun(bmc, phase) == len(bmc.begun) == 1
+            else:
+                return call
+        raise AssertionError("it never came through")
+
+    assert run_virtual(scenario()) > 4
+
+
+@pytest.mark.parametrize("phase", [NODE_EFFECT, OS_INSTALLING, REBOOTING])
+def test_who_is_not_the_actor_any_more_makes_no_call(phase: str) -> None:
+    async def scenario() -> None:
+        for allowed in range(4):
+            bmc = device()
+            with pytest.raises(NotActor):
+                await attempt(bmc, dpu_in(phase, 11), stop_after=allowed)
+            await attempt(bmc, dpu_in(phase, 12))
+            assert begun(bmc, phase) == 1
+
+    run_virtual(scenario())
+
+
+def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
+    async def scenario() -> None:
+        bmc = device()
+        said: list[tuple[str, int]] = []
+        zombie = asyncio.create_task(attempt(bmc, dpu_in(OS_INSTALLING, 11)))
+        await asyncio.sleep(1.0)
+        assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12), said=said))["image"] == "i"
+        with pytest.raises(SessionEnded):
+            await zombie
+        assert len(bmc.begun) == 1 and said[0][1] >= 25
+
+    run_virtual(scenario())
+
+
+def test_a_task_of_another_step_or_image_is_ended_first() -> None:
+    async def scenario() -> None:
+        bmc = device()
+        await bmc.open(9)
+        await bmc.start(9, "install", "old")
+        with pytest.raises(Unreachable, match="in progress"):
+            await bmc.start(9, "install", "i")
+        await attempt(bmc, dpu_in(OS_INSTALLING, 11))
+        assert bmc.image == "i"
+        device_now = await bmc.read(11)
+        assert [(task.image, task.state) for task in device_now.tasks] == [("old", "cancelled"), ("i", "done")]
+
+    run_virtual(scenario())
+
+
+def test_what_was_disowned_is_done_again() -> None:
+    """A retry that a person asked for begins anew, whatever the device says that it did before."""
+
+    async def scenario() -> None:
+        bmc = device()
+        await attempt(bmc, dpu_in(OS_INSTALLING, 11))
+        await attempt(bmc, replace(dpu_in(OS_INSTALLING, 12), disowned=11))
+        assert begun(bmc, OS_INSTALLING) == 2
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(("phase", "word"), [(OS_INSTALLING, "image"), (REBOOTING, "boot_id")])
+def test_a_device_that_says_done_and_has_done_nothing_is_found_out(phase: str, word: str) -> None:
+    async def scenario() -> None:
+        bmc = device(FAST._replace(lie=1.0))
+        bmc.image = "old"
+        with pytest.raises(DeviceFailed, match=word):
+            await attempt(bmc, dpu_in(phase))
+
+    run_virtual(scenario())
+
+
+def test_a_reboot_that_has_been_is_not_done_again() -> None:
+    async def scenario() -> None:
+        bmc = device()
+        bmc.boots = 2
+        assert (await attempt(bmc, dpu_in(REBOOTING)))["boot_id"] == "boot-2"
+        assert not bmc.begun
+
+    run_virtual(scenario())
+
+
+def test_faults_are_told_apart() -> None:
+    async def scenario() -> None:
+        with pytest.raises(DeviceFailed, match="ended as failed"):
+            await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
+        with pytest.raises(NeedsOperator, match="image: 'i' is not there"):
+            await attempt(device(FAST._replace(no_images=frozenset({"i"}))), dpu_in(OS_INSTALLING))
+        with pytest.raises(NeedsOperator, match="serial: the device is 'other'"):
+            await attempt(device(serial="other"), dpu_in(NODE_EFFECT))
+        with pytest.raises(Unreachable, match="no answer within 30 s"):
+            await attempt(device(FAST._replace(hang=1.0)), dpu_in(NODE_EFFECT))
+
+    run_virtual(scenario())
+
+
+def test_a_long_task_is_stated_when_it_is_taken_on_and_at_each_quarter() -> None:
+    async def scenario() -> None:
+        said: list[tuple[str, int]] = []
+        await attempt(device(FAST._replace(pace=60.0)), dpu_in(OS_INSTALLING), said=said)
+        assert [percent // 25 for _, percent in said] == [0, 1, 2, 3]
+
+    run_virtual(scenario())
