@@ -66,7 +66,7 @@ class _Server:
     async def bulk(self, messages: Sequence[pb.JoinNodesRequest]) -> float:
         """Joins a second, from the first message until fleet has folded the last."""
         began = time.perf_counter()
-        summary = await self._stream(messages, timeout=TIMEOUT_S)
+        summary = await self._stream(iter(messages), timeout=TIMEOUT_S)
         assert summary.done == BULK_NODES, summary
         if summary.position:
             queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]

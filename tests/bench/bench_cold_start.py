@@ -1,4 +1,4 @@
-"""From the start of a process to its `ready` line, with 200,000 nodes and 200,000 DPUs: from saved state, from the log."""
+"""From the start of a process to its `ready` line, with 200,000 nodes and DPUs: from saved state, and from the log."""
 
 from __future__ import annotations
 

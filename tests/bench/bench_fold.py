@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -132,7 +132,7 @@ def _fold_by_quix(bootstrap: str, prefix: str, state: Path) -> Rate:
     )
     stopwatch, folded = None, 0
 
-    def fold(value: bytes, latest: State) -> None:
+    def fold(value: bytes, latest: State[Any]) -> None:
         nonlocal stopwatch, folded
         stopwatch = stopwatch or _Stopwatch()
         folded += 1

@@ -25,6 +25,8 @@ from tests.bench.workload import joins, now_ms, zone_name
 APPENDS_AT_ONCE = 5_000
 PATIENCE_S = 300.0
 POLL_S = 0.002
+LOOK_S = 0.1
+"""Between looks that go through every DPU."""
 
 
 def fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
@@ -76,15 +78,19 @@ async def submit(plane: Plane, event: NodesJoined) -> None:
     assert answer.outcome.code == "done", answer
 
 
-async def until(done: Callable[[], bool]) -> None:
+async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
     """Look every few milliseconds whether it is done."""
     async with asyncio.timeout(PATIENCE_S):
         while not done():
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(every_s)
 
 
-def up_to_date(plane: Plane, zones: int) -> int:
-    """How many DPUs hold the table that the folds have now."""
+async def all_up_to_date(plane: Plane, zones: int, dpus: int) -> None:
+    """Return when so many DPUs hold the table that the folds have now."""
+    await until(lambda: _up_to_date(plane, zones) == dpus, LOOK_S)
+
+
+def _up_to_date(plane: Plane, zones: int) -> int:
     assert plane.relay is not None
     held, epoch, fleet = plane.relay.devices(), plane.replica.generation, plane.fleet()
     count = 0
