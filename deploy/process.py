@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -65,7 +66,8 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
         await asyncio.wait({running}, timeout=SHUTDOWN_SECONDS)
         if not running.done():
             log.error("did not end in time", extra={"seconds": SHUTDOWN_SECONDS})
-            return 3
+            logging.shutdown()
+            os._exit(3)  # closing the loop would wait for what hangs; what was acknowledged is in the log
     return _status(running)
 
 

@@ -6,7 +6,11 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import grpc
+import pytest
 
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import CommandsStub
 from tests.support.planes import run, serving
 
 
@@ -98,3 +102,15 @@ async def test_wrong_usage_is_status_2(tmp_path: Path) -> None:
     ):
         ran = await run(*arguments)
         assert ran.status == 2, (arguments, ran)
+
+
+async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    async with (
+        serving("--data", str(tmp_path / "plane")) as plane,
+        grpc.aio.insecure_channel(plane.address("api")) as channel,
+    ):
+        stream = CommandsStub(channel).JoinNodesStream(timeout=30)  # type: ignore[no-untyped-call]
+        await stream.write(pb.JoinNodesRequest(zone="a", nodes=[pb.NodeSpec(name="n1", addresses=["10.0.0.1"])]))
+        assert await plane.stop() == 0
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stream
