@@ -151,12 +151,12 @@ class Plane:
         return await self.submit(zone, LifecycleRequested(self.command(name), zone, name, request, image))
 
     async def until(self, holds: Callable[[], bool], *, timeout_s: float = 60.0) -> float:
-        """Wait until something holds; how long that took, to a hundredth of a second."""
+        """Wait until something holds; how long that took, to 0.01 s, or to 0.05 s if it took more than 10."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         async with asyncio.timeout(timeout_s):
             while not holds():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01 if loop.time() < began_s + 10 else 0.05)
         return loop.time() - began_s
 
 

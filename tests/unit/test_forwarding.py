@@ -1,0 +1,110 @@
+"""What a forward looks like: compact columns, whole records, within its bounds, and nothing when fleet's view lags."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore.codec import encode
+from projections.forwarding import forward
+from projections.zone_rows import LEFT, PRESENT
+from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_RECORD_BYTES, NodesJoined
+from tests.support.zones import ZoneLog
+
+
+def test_columns_that_are_equal_throughout_are_one_long() -> None:
+    log = ZoneLog()
+    log.join("a", "b", created_ms=5, uid="u", labels={"rack": "r1"})
+    log.join("c", created_ms=5, uid="u", labels={"rack": "r1"})
+    event = forward(log.state, 3, 0)
+    assert event is not None
+    assert (event.cause_partition, event.from_offset, event.to_offset) == (3, 0, 2)
+    assert (event.zones, event.names, event.states) == (["z1"], ["a", "b", "c"], [PRESENT])
+    assert (event.created_ms, event.uids) == ([5], ["u"])
+    assert (event.addresses4, event.addresses6) == (b"", b"")
+    assert (event.label_sets, event.label_index) == ([{"rack": "r1"}], [0])
+
+
+def test_columns_that_differ_have_an_entry_per_node() -> None:
+    log = ZoneLog()
+    log.join("a", "b", address=0x0A000001, created_ms=5, uid="u", labels={"rack": "r1"})
+    log.join("c", zone="z2", created_ms=6, uid="v")
+    log.join("d", created_ms=5, uid="u")
+    log.leave("d")
+    event = forward(log.state, 0, 0)
+    assert event is not None
+    assert (event.zones, event.names) == (["z1", "z1", "z2", "z1"], ["a", "b", "c", "d"])
+    assert event.states == [PRESENT, PRESENT, PRESENT, LEFT]
+    assert (event.created_ms, event.uids) == ([5, 5, 6, 5], ["u", "u", "v", "u"])
+    assert event.addresses4.hex() == "0a0000010a0000020000000000000000"
+    assert (event.label_sets, event.label_index) == ([{"rack": "r1"}, {}], [0, 0, 1, 1])
+
+
+def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:
+    log = ZoneLog()
+    log.join("a", "b", created_ms=5, uid="u")
+    log.change("a", address=9)
+    first, rest = forward(log.state, 0, 0), forward(log.state, 0, 1)
+    assert first is not None and rest is not None
+    assert (first.names, first.to_offset, first.earliest_ms) == (["b", "a"], 2, log.events[0][1].append_ms)
+    assert (rest.names, rest.from_offset, rest.earliest_ms) == (["a"], 1, log.events[1][1].append_ms)
+    assert forward(log.state, 0, 2) is None
+
+
+def test_what_was_overtaken_entirely_is_not_there() -> None:
+    log = ZoneLog()
+    log.join("a")
+    log.leave("a")
+    log.join("a")
+    event = forward(log.state, 0, 0)
+    assert event is not None and (event.names, event.states, event.to_offset) == (["a"], [PRESENT], 3)
+    assert log.state.outgoing == [2]
+
+
+def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None:
+    log = ZoneLog()
+    log.join("a")
+    log.join("b")
+    log.forwarded(1)
+    assert forward(log.state, 0, 0) is None
+    event = forward(log.state, 0, 1)
+    assert event is not None and event.names == ["b"]
+
+
+def test_records_are_taken_whole_as_many_as_there_is_room_for() -> None:
+    log = ZoneLog()
+    for i in range(5):
+        log.join(*(f"n{i}-{j}" for j in range(MAX_FORWARD_ITEMS * 3 // 10)))
+    event = forward(log.state, 0, 0)
+    assert event is not None and (event.to_offset, len(event.names)) == (3, MAX_FORWARD_ITEMS * 9 // 10)
+
+
+@pytest.mark.parametrize("distinct", [1, 100])
+def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int) -> None:
+    log = ZoneLog()
+    for i in range(4):
+        labels = [{f"key{k}": f"{n}" + "v" * 200 for k in range(2)} for n in range(distinct)]
+        count = 200
+        names = [f"source/{i}-{j}-".ljust(253, "x") for j in range(count)]
+        index = [j % distinct for j in range(count)]
+        event = NodesJoined(log.envelope(), "z1", names, [1], ["u" * 128], b"", b"", labels, index)
+        assert len(encode(event)) <= MAX_RECORD_BYTES
+        assert log.append(event).code == "done"
+    mark, sizes = 0, []
+    while (found := forward(log.state, 0, mark)) is not None:
+        mark = found.to_offset
+        sizes.append(len(encode(found)))
+    assert max(sizes) <= MAX_FORWARD_BYTES and mark == 4
+
+
+def test_the_largest_leave_fits_though_it_carries_uids_that_nobody_gave() -> None:
+    log = ZoneLog()
+    names = [f"{i:04d}".ljust(250, "x") for i in range(MAX_ITEMS)]
+    for start in range(0, MAX_ITEMS, 250):
+        part = names[start : start + 250]
+        uids = [f"{i:04d}".ljust(128, "u") for i in range(start, start + 250)]
+        assert log.append(NodesJoined(log.envelope(), "z1", part, [1], uids, b"", b"", [], [])).code == "done"
+    log.forwarded(log.end)
+    assert log.leave(*names).code == "done"
+    event = forward(log.state, 0, log.state.forwarded)
+    assert event is not None and len(event.names) == MAX_ITEMS
+    assert len(encode(event)) <= MAX_FORWARD_BYTES
