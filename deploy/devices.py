@@ -17,25 +17,42 @@ Holdings = dict[str, dict[str, tuple[int, int, bytes]]]
 
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0
+ZONE_LINE_BYTES_MAX = 4 << 20
+"""A line of 10,000 DPUs with the longest names still fits."""
 
 log = logging.getLogger(__name__)
 
 
+class ZoneHoldings(msgspec.Struct, frozen=True):
+    """One line of the page."""
+
+    zone: str
+    devices: dict[str, tuple[int, int, bytes]]
+
+
 def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """GET /devices[?zone=Z...]: what this relay's DPUs hold, as JSON."""
+    """GET /devices[?zone=Z...]: what this relay's DPUs hold, a line of JSON per zone."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        zones = frozenset(request.query.getall("zone", []))
-        return web.Response(body=msgspec.json.encode(_held(relay, zones)), content_type="application/json")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        for zone in _wanted(relay, frozenset(request.query.getall("zone", []))):
+            line = ZoneHoldings(zone, _held(relay, zone))
+            await response.write(msgspec.json.encode(line) + b"\n")
+        return response
 
     return answer
 
 
 def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.status.DeviceSource over the relay in this process."""
+    """A commands.status.DeviceSource over the relay in this process. It yields between zones."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
-        return _held(relay, zones)
+        found: Holdings = {}
+        for zone in _wanted(relay, zones):
+            found[zone] = _held(relay, zone)
+            await asyncio.sleep(0)
+        return found
 
     return ask
 
@@ -45,30 +62,33 @@ def of_relays(addresses: Callable[[], Iterable[str]]) -> Callable[[frozenset[str
 
     async def ask(zones: frozenset[str]) -> Holdings:
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with aiohttp.ClientSession(timeout=timeout, read_bufsize=ZONE_LINE_BYTES_MAX) as session:
             answers = await asyncio.gather(*(_ask(session, address, zones) for address in sorted(addresses())))
         return _merged(answers)
 
     return ask
 
 
-def _held(relay: Relay, zones: frozenset[str]) -> Holdings:
-    wanted = sorted(zones) if zones else sorted(relay.zones)
-    return {
-        zone: {dpu: (held.epoch, held.version, held.digest) for dpu, held in relay.zone_devices(zone).items()}
-        for zone in wanted
-    }
+def _wanted(relay: Relay, zones: frozenset[str]) -> list[str]:
+    return sorted(zones) if zones else sorted(relay.zones)
+
+
+def _held(relay: Relay, zone: str) -> dict[str, tuple[int, int, bytes]]:
+    return {dpu: (held.epoch, held.version, held.digest) for dpu, held in relay.zone_devices(zone).items()}
 
 
 async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[str]) -> Holdings:
+    found: Holdings = {}
     try:
         query = [("zone", zone) for zone in sorted(zones)]
         async with session.get(f"http://{address}{DEVICES_PATH}", params=query) as response:
             response.raise_for_status()
-            return msgspec.json.decode(await response.read(), type=Holdings)
-    except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as error:
+            async for line in response.content:
+                zone = msgspec.json.decode(line, type=ZoneHoldings)
+                found[zone.zone] = zone.devices
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError) as error:
         log.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
-        return {}
+    return found
 
 
 def _merged(answers: Iterable[Mapping[str, Mapping[str, tuple[int, int, bytes]]]]) -> Holdings:
