@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 
-from xxhash import xxh3_128_digest, xxh3_128_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_digest, xxh3_128_intdigest
 
 from eventstore.log import Record
 
 MODULUS = 1 << 128
 
 _RECORD = struct.Struct(">qqI16s")
-_KEY = struct.Struct(">II")
 
 
 def content_of(value: bytes) -> bytes:
@@ -37,5 +36,4 @@ def record_hash(record: Record) -> bytes:
 
 def row_hash(table: str, key: str, row: bytes) -> int:
     """The share of one saved row in the digest of its partition, which is their sum modulo 2^128."""
-    name, text = table.encode(), key.encode()
-    return xxh3_128_intdigest(_KEY.pack(len(name), len(text)) + name + text + row)
+    return xxh3_128_intdigest(row, xxh3_64_intdigest(f"{table}\0{key}".encode()))

@@ -32,11 +32,13 @@ _WRITE_BUFFER_BYTES = 32 << 20
 class RocksSaved:
     """The reading half of a Store, over an open database."""
 
-    def __init__(self, db: Rdict) -> None:
-        self._db = db
+    def __init__(self, path: Path, access: AccessType) -> None:
+        self._path = path
+        with self._advice():
+            self._db = Rdict(str(path), _options(), access_type=access)
 
     def head(self, partition: Partition) -> Head | None:
-        head = self._db.get(_HEADS_PREFIX + str(partition).encode())
+        head = self._get(_HEADS_PREFIX + str(partition).encode())
         return None if head is None else _HEAD.decode(head)
 
     def heads(self) -> list[Head]:
@@ -54,10 +56,26 @@ class RocksSaved:
     def close(self) -> None:
         self._db.close()
 
+    def _get(self, key: bytes) -> bytes | None:
+        with self._advice():
+            value: bytes | None = self._db.get(key)
+        return value
+
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         options.set_iterate_upper_bound(_after(prefix))
-        yield from self._db.items(from_key=prefix, read_opt=options)
+        with self._advice():
+            yield from self._db.items(from_key=prefix, read_opt=options)
+
+    @contextmanager
+    def _advice(self) -> Iterator[None]:
+        """Say what to do about state that cannot be read. The binding raises nothing more specific than Exception."""
+        try:
+            yield
+        except Exception as error:
+            locked = "lock hold by" in str(error) or "While lock file" in str(error)
+            hint = "another process uses it" if locked else "delete it to fold afresh"
+            raise FatalError(f"saved state {self._path}: it cannot be read ({error}); {hint}") from error
 
 
 class RocksStore(RocksSaved):
@@ -65,13 +83,15 @@ class RocksStore(RocksSaved):
 
     def __init__(self, path: Path, owner: str = "") -> None:
         path.mkdir(parents=True, exist_ok=True)
-        super().__init__(_open(path / "current", AccessType.read_write()))
+        super().__init__(path / "current", AccessType.read_write())
         self._checkpoints = path / "checkpoints"
-        found = (self._db.get(_OWNER_KEY) or owner.encode()).decode()
-        if owner and found != owner:
+        found = (self._get(_OWNER_KEY) or b"").decode()
+        if owner and found and found != owner:
             self.close()
             raise FatalError(f"saved state {path}: it belongs to replica {found!r}, not {owner!r}")
-        self._db.put(_OWNER_KEY, found.encode())
+        if owner and not found:
+            with _save_errors():
+                self._db.put(_OWNER_KEY, owner.encode())
 
     def batch(self, partition: Partition) -> SaveBatch:
         return _RocksBatch(self._db, partition)
@@ -104,7 +124,7 @@ def checkpoints(path: Path) -> list[Path]:
 
 def open_checkpoint(path: Path) -> RocksSaved:
     """Read a checkpoint. Others may read it, and its store be written, meanwhile."""
-    return RocksSaved(_open(path, AccessType.read_only(error_if_log_file_exist=False)))
+    return RocksSaved(path, AccessType.read_only(error_if_log_file_exist=False))
 
 
 class _RocksBatch:
@@ -117,7 +137,8 @@ class _RocksBatch:
     def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
         prefix = _prefix(b"r", self._partition, table)
         keys: list[Any] = [prefix + key.encode() for key, _ in rows]
-        saved: Any = self._db.get(keys)
+        with _save_errors():
+            saved: Any = self._db.get(keys)
         added = 0
         for (key, new), row_key, old in zip(rows, keys, saved, strict=True):
             if new == old:
@@ -155,14 +176,6 @@ def _prefix(kind: bytes, partition: Partition, table: str = "") -> bytes:
 def _after(prefix: bytes) -> bytes:
     """The first key after all that begin with a prefix, which ends with NUL."""
     return prefix[:-1] + b"\x01"
-
-
-def _open(path: Path, access: AccessType) -> Rdict:
-    try:
-        return Rdict(str(path), _options(), access_type=access)
-    except Exception as error:  # the binding raises nothing more specific
-        hint = "another process uses it" if "lock" in str(error).lower() else "delete it to fold afresh from the log"
-        raise FatalError(f"saved state {path}: it cannot be opened ({error}); {hint}") from error
 
 
 @contextmanager

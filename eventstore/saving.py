@@ -134,12 +134,12 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
 
     Damaged or foreign rows are left behind, visibly, to be folded afresh and overwritten. Raises LogMismatch.
     """
-    head = saved.head(folded.partition)
-    if head is None:
-        return None
-    if head.log_id != folded.log_id:
-        raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
     try:
+        head = saved.head(folded.partition)
+        if head is None:
+            return None
+        if head.log_id != folded.log_id:
+            raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
         folded.ledger.load(head.floor, ((bucket, _IDS.decode(chunk)) for bucket, chunk in saved.ids(folded.partition)))
         if reduced(digest) == head.digest:
@@ -148,7 +148,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         reason = "its rows do not match their digest"
     except msgspec.DecodeError as error:
         reason = str(error)
-    logger.error("saved state dropped partition=%s position=%d: %s", folded.partition, head.position, reason)
+    logger.error("saved state dropped partition=%s: %s", folded.partition, reason)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple, Self
 
@@ -49,17 +49,23 @@ class Answers:
 
 
 class Positions:
-    """Waiters for a partition to be folded up to a position."""
+    """Waiters for partitions to be folded up to a position, the nearest first."""
 
     def __init__(self) -> None:
         self._waiting: dict[Partition, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._ticket = count()
 
-    def reached(self, partition: Partition, position: int) -> asyncio.Future[None]:
-        """Done when `advance` has come this far. Cancel it to give up."""
-        future = asyncio.get_running_loop().create_future()
-        heappush(self._waiting.setdefault(partition, []), (position, next(self._ticket), future))
-        return future
+    async def reached(self, partition: Partition, position: int) -> None:
+        """Wait until `advance` has come this far."""
+        waiting = self._waiting.setdefault(partition, [])
+        entry = (position, next(self._ticket), asyncio.get_running_loop().create_future())
+        heappush(waiting, entry)
+        try:
+            await entry[2]
+        finally:
+            if entry in waiting:
+                waiting.remove(entry)
+                heapify(waiting)
 
     def advance(self, partition: Partition, position: int) -> None:
         """The partition is folded up to this position."""
