@@ -68,7 +68,7 @@ class Session:
         self._ordinals: list[int] = []
         self._standings = Standings()
         self._groups: dict[int, BitMap] = {}
-        zone.sessions.add(self)
+        zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
         """One message of the agent's. Raises ProtocolError, LinkClosed."""
@@ -143,7 +143,7 @@ class Session:
 
     def leave(self) -> None:
         """The link has ended."""
-        self.zone.sessions.discard(self)
+        self.zone.sessions.pop(self, None)
         for name, held in self.holdings().items():
             if self.zone.speakers.get(name, (None, 0))[0] is self:
                 del self.zone.speakers[name]

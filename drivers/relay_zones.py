@@ -70,7 +70,8 @@ class Zone:
         self.name = name
         self.pending = Pending()
         self.snapshots = SnapshotBudget()
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
+        """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
         self.speakers: dict[str, tuple[Session, int]] = {}
         """Per connected DPU the session that speaks for it, and its number there."""
         self.last_held: dict[str, tuple[int, int]] = {}

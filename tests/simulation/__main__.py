@@ -18,6 +18,7 @@ from tests.simulation.run import Result, simulate
 
 MUST_HAPPEN = (
     "crash",
+    "agent crash",
     "unknown",
     "refused",
     "waiting",

@@ -94,6 +94,7 @@ def _safety(world: World, reference: Reference) -> Iterator[str]:
     yield from checkers.check_claims(history, steps)
     yield from checkers.check_marks(steps)
     zones = {dpu: zone.name for zone in world.simulator.zones.values() for dpu in zone.dpus}
+    zones |= {host.name: host.zone for host in world.agents}
     yield from checkers.check_devices(history.seen, zones, reference.tables)
     yield from checkers.check_freezes(history.seen, zones, reference.freezes)
     yield from checkers.check_bmcs({name: device.begun for name, device in world.bmcs.devices.items()}, steps)
@@ -118,6 +119,12 @@ def _rest(world: World, reference: Reference) -> Iterator[str]:
         if _prefixes(snapshot) != expected_table(fleet, zone):
             yield f"the table of {zone} is not what its policies say of the members"
         yield from _devices(world, zone, snapshot, folded)
+    for host in world.agents:
+        snapshot = tables.snapshot(fleet, host.zone)
+        registered = host.name in folded[world.zone_partition(host.zone)].state.dpus.rows
+        held = host.agent.table.version, host.device.holds.digest
+        if registered and snapshot.to_version and held != (snapshot.to_version, snapshot.digest):
+            yield f"{host.name} says version {held[0]}, has {host.device.holds.version}, not {snapshot.to_version}"
 
 
 def _replicas(world: World, folded: Mapping[Partition, FoldedPartition]) -> Iterator[str]:

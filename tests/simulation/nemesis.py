@@ -33,6 +33,7 @@ class Nemesis:
         self._blows: dict[Callable[[], Awaitable[None]], int] = {
             self._crash: 8,
             self._crash_all: 1,
+            self._crash_agent: 2,
             self._isolate: 4,
             self._lose_answers: 3,
             self._fill_disk: 2,
@@ -83,6 +84,13 @@ class Nemesis:
         elif chance < 0.3:
             self._note("lost state", process.name)
             process.disk.partitions = {}
+
+    async def _crash_agent(self) -> None:
+        host = self._rng.choice(self._world.agents)
+        await _loop_steps(self._rng.randrange(STEPS_MAX))
+        self._note("agent crash", host.name)
+        await host.crash()
+        host.start()
 
     async def _fill_disk(self) -> None:
         process, failed = self._process(), 0

@@ -23,6 +23,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import TOPICS, ZONES, Partition, Record, partition_of
 from eventstore.replica import Answer
 from schemas.events import DpuRegistered, Envelope, Event
+from tests.simulation.agents import AgentHost
 from tests.simulation.broker import Broker
 from tests.simulation.clients import Client
 from tests.simulation.devices import Directory, WatchedFleet
@@ -58,14 +59,27 @@ class World:
         for zone in plan.zones:
             for number in range(plan.dpus_per_zone):
                 self.bmcs.device(NAMING.dpu.format(zone=zone, number=number))
+            self.bmcs.device(f"{zone}-agent")
         self.processes = [self._process(f"p{number}", roles) for number, roles in enumerate(plan.processes)]
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
+        relays = [process.name for process in self.processes if "relay" in process.roles]
+        self.agents = [
+            AgentHost(
+                zone,
+                relays,
+                dial=self._dial,
+                faults=plan.devices,
+                history=self.history,
+                rng=self.rng(f"agent of {zone}"),
+            )
+            for zone in plan.zones
+        ]
         directory = Directory(plan.zones, self._registered, self._register)
         self.simulator = Simulator(
             directory,
-            [process.name for process in self.processes if "relay" in process.roles],
+            relays,
             dial=self._dial,
             rng=self.rng("simulator"),
             dpus_per_zone=plan.dpus_per_zone,
@@ -97,8 +111,12 @@ class World:
         """Clients work, devices come up, and the nemesis strikes."""
         for process in self.processes:
             process.start()
+        for host in self.agents:
+            host.start()
         async with asyncio.TaskGroup() as tasks:
             self._devices = current_loop().in_world(self.simulator.run(), "simulator")
+            for host in self.agents:
+                tasks.create_task(self._introduce(host))
             working = [tasks.create_task(client.run(), name=client.name) for client in self.clients]
             nemesis = Nemesis(self, self.rng("nemesis"), self.plan.trouble_s)
             working.append(tasks.create_task(nemesis.run(), name="nemesis"))
@@ -111,6 +129,8 @@ class World:
         self.history.note(current_loop().time(), "healed")
         self.log.faults = SOUND_LOG
         self.fleet.faults = NO_FAULTS
+        for host in self.agents:
+            host.device.heal(NO_FAULTS)
         for device in self.bmcs.devices.values():
             device.faults = simulated_bmc.NO_FAULTS
         self.broker_skews_ms.clear()
@@ -129,6 +149,8 @@ class World:
         self._devices.cancel()
         with suppress(asyncio.CancelledError):
             await self._devices
+        for host in self.agents:
+            await host.crash()
         for process in self.processes:
             await process.crash()
 
@@ -136,6 +158,8 @@ class World:
         """What went wrong that nobody brought about."""
         for process in self.processes:
             yield from process.faults
+        for host in self.agents:
+            yield from host.faults
         if self._devices.done() and not self._devices.cancelled():
             yield f"the simulator ended: {self._devices.exception()}"
 
@@ -170,6 +194,15 @@ class World:
 
     async def _dial(self, address: str) -> Link:
         return await next(process for process in self.processes if process.name == address).dial("simulator")
+
+    async def _introduce(self, host: AgentHost) -> None:
+        """Register an agent's DPU, whose serial number nobody knows yet."""
+        said = (host.zone, host.name, "", "", f"simulated:{host.name}")
+        while True:
+            try:
+                return await self._register(*said)
+            except TransientError:
+                await asyncio.sleep(1.0)
 
     def _device_name(self, zone: int, number: int) -> str:
         return NAMING.dpu.format(zone=self.plan.zones[zone], number=number)

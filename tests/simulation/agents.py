@@ -1,0 +1,84 @@
+"""Real agents in a run, one per zone beside the simulator's devices: each with a device of its own and a kept table.
+
+An agent dies and comes back; its device keeps what it held, and the agent its last good table. So, unlike a simulated
+device that reboots, it never goes back at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from drivers.agent import Agent, Identity
+from drivers.agent_store import MemoryStore
+from drivers.backends.simulated import Faults, SimulatedDevice
+from drivers.links import Dial
+from projections.device_table import DeviceTable
+from projections.rules import SetStep
+from tests.simulation.history import History, Seen
+from tests.simulation.loop import current_loop, owned_by
+
+
+class WatchedDevice(SimulatedDevice):
+    """A device whose every new table is written down."""
+
+    def __init__(self, name: str, faults: Faults, history: History, *, rng: random.Random) -> None:
+        super().__init__(faults, rng=rng)
+        self._name = name
+        self._history = history
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        return await self._watched(table)
+
+    async def restore(self, table: DeviceTable) -> bool:
+        return await self._watched(table)
+
+    def heal(self, faults: Faults) -> None:
+        """Be as good as this from now on."""
+        self._faults = faults
+
+    async def _watched(self, table: DeviceTable) -> bool:
+        before = self.holds
+        try:
+            return await self._take(table)
+        finally:
+            if self.holds is not before:
+                seen = Seen(current_loop().time(), self._name, 0, table.epoch, table.version, table.digest)
+                self._history.seen.append(seen)
+                self._history.note(seen.at_s, "agent", self._name, seen.version, seen.digest.hex())
+
+
+class AgentHost:
+    """The machine of one agent."""
+
+    def __init__(
+        self, zone: str, relays: Sequence[str], *, dial: Dial, faults: Faults, history: History, rng: random.Random
+    ) -> None:
+        self.zone = zone
+        self.name = f"{zone}-agent"
+        self.faults: list[str] = []
+        self.device = WatchedDevice(self.name, faults, history, rng=rng)
+        self.agent: Agent
+        self._relays = relays
+        self._dial = dial
+        self._rng = rng
+        self._store = MemoryStore()
+        self._lives = 0
+
+    def start(self) -> None:
+        """A new life of the agent."""
+        self._lives += 1
+        who = Identity(self.zone, self.name, f"boot-{self._lives}")
+        self.agent = Agent(who, self._relays, dial=self._dial, device=self.device, store=self._store, rng=self._rng)
+        with owned_by(f"{self.name}#{self._lives}"):
+            self._running = current_loop().create_task(self.agent.run())
+
+    async def crash(self) -> None:
+        """The end of this life."""
+        if self._running.done() and not self._running.cancelled():
+            self.faults.append(f"{self.name} ended: {self._running.exception()!r}")
+        self._running.cancel()
+        await asyncio.wait({self._running})
+        if left := current_loop().tasks_of(f"{self.name}#{self._lives}"):
+            self.faults.append(f"{self.name} left tasks behind: {left[:5]}")
