@@ -54,14 +54,14 @@ async def _measure(data: Path) -> list[Figure]:
         async with AgentListener(relay.serve, relay.admit, host="127.0.0.1", port=0) as listener:
             with beside(_run_agents, listener.port, FIRST):
                 await until(lambda: _connected(relay) == AGENTS)
-                await all_up_to_date(plane, len(FIRST), AGENTS)
+                await all_up_to_date(plane, len(FIRST), NODES, AGENTS)
                 latency = await _change(plane, relay)
                 with beside(_run_agents, listener.port, RETURNING):
                     await until(lambda: _connected(relay) > AGENTS)
                     began = time.perf_counter()
                     returned = AGENTS + AGENTS_PER_ZONE * len(RETURNING)
                     await until(lambda: _connected(relay) == returned)
-                    await all_up_to_date(plane, len(FIRST + RETURNING), returned)
+                    await all_up_to_date(plane, len(FIRST + RETURNING), NODES + CHANGES, returned)
                     resync_s = time.perf_counter() - began
         running.cancel()
     name = f"one join to {AGENTS:,} agents over sockets"

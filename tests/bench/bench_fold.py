@@ -119,7 +119,7 @@ async def _fold_by_replica(bootstrap: str, prefix: str, state: Path) -> Rate:
 
 
 def _fold_by_quix(bootstrap: str, prefix: str, state: Path) -> Rate:
-    from quixstreams import Application, State  # a second to import, and of use nowhere else
+    from quixstreams import Application  # a second to import, and of use nowhere else
 
     app = Application(
         broker_address=bootstrap,
@@ -132,7 +132,7 @@ def _fold_by_quix(bootstrap: str, prefix: str, state: Path) -> Rate:
     )
     stopwatch, folded = None, 0
 
-    def fold(value: bytes, latest: State[Any]) -> None:
+    def fold(value: bytes, latest: Any) -> None:
         nonlocal stopwatch, folded
         stopwatch = stopwatch or _Stopwatch()
         folded += 1

@@ -41,7 +41,7 @@ async def _fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
             await asyncio.gather(*(append(plane, event) for event in events))
         for registrations in in_batches(_registrations(zones, dpus_per_zone), APPENDS_AT_ONCE):
             await asyncio.gather(*(append(plane, event) for event in registrations))
-        await until(lambda: len(plane.fleet().members.rows) >= nodes)
+        await until(lambda: len(plane.fleet().members.rows) == nodes)
         await until(lambda: all(each.position == each.saved_position for each in plane.replica.partitions_status()))
 
 
@@ -85,8 +85,9 @@ async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
             await asyncio.sleep(every_s)
 
 
-async def all_up_to_date(plane: Plane, zones: int, dpus: int) -> None:
-    """Return when so many DPUs hold the table that the folds have now."""
+async def all_up_to_date(plane: Plane, zones: int, nodes: int, dpus: int) -> None:
+    """Return when fleet has so many nodes, and so many DPUs their table."""
+    await until(lambda: len(plane.fleet().members.rows) == nodes)
     await until(lambda: _up_to_date(plane, zones) == dpus, LOOK_S)
 
 
