@@ -86,7 +86,7 @@ class Appender:
                 while not self._room.is_set():
                     await self._room.wait()
                 if self._ended is not None:
-                    raise self._ended
+                    raise _ending(self._ended)
                 pending = Pending(key, value, asyncio.get_running_loop().create_future())
                 self._enqueue(partition, pending)
                 await pending.acknowledged
@@ -197,7 +197,7 @@ def _take_note(sent: asyncio.Future[object]) -> None:
 
 
 def _ending(why: PlaneError) -> PlaneError:
-    return why if isinstance(why, LogMismatch) else AppendUnknown(str(why))
+    return LogMismatch(str(why)) if isinstance(why, LogMismatch) else AppendUnknown(str(why))
 
 
 def _answer(batch: Iterable[Pending], error: PlaneError | None) -> None:

@@ -8,17 +8,24 @@ partitions ends it: positions in it mean nothing any more.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.kafka_admin import Admin, NewTopic, Topic
 from eventstore.kafka_clients import BATCH_BYTES, Clients
 from eventstore.log import INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 DEFAULT_PARTITION_COUNT = 12
 COPIES = 3
+ENOUGH = 2
+"""Copies that have a record before it is acknowledged."""
 _PREPARE_S = 30.0
 _SOON_S = 0.05
 _GONE_CHECKS = 3
@@ -53,7 +60,7 @@ def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
         Setting("cleanup.policy", "delete"),
         Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
         Setting("retention.bytes", "-1"),
-        Setting("min.insync.replicas", str(min(2, replicas)), is_least=True),
+        Setting("min.insync.replicas", str(min(ENOUGH, replicas)), is_least=True),
         Setting("unclean.leader.election.enable", "false"),
         Setting("message.timestamp.type", "LogAppendTime"),
         Setting("compression.type", "uncompressed"),
@@ -86,7 +93,8 @@ class Topics:
                 if create and len(found) < len(TOPICS):
                     found = await self._create(found, partition_count, copies)
                 self._take_up(found, partition_count)
-                self._check_settings(found, copies, await self._settings())
+                settings = await _patiently(lambda: self._admin.settings(self._wanted()))
+                self._check_settings(found, copies, settings)
         except TimeoutError as error:
             raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
 
@@ -120,13 +128,10 @@ class Topics:
         if partition_count is None:
             known = found.get(self._names[ZONES])
             partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
-        await self._admin.create(
-            [
-                _new_topic(topic, name, partition_count, copies)
-                for topic, name in self._names.items()
-                if name not in found
-            ]
-        )
+        missing = [
+            _new_topic(topic, name, partition_count, copies) for topic, name in self._names.items() if name not in found
+        ]
+        await _patiently(lambda: self._admin.create(missing))
         while True:
             there = await self._admin.topics(self._wanted())
             if len(there) == len(TOPICS) and all(topic.is_led for topic in there.values()):
@@ -139,20 +144,17 @@ class Topics:
             if len(found[name].leaders) != wanted:
                 raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions, and should have {wanted}")
 
-    async def _settings(self) -> dict[str, dict[str, str]]:
-        while True:
-            try:
-                return await self._admin.settings(self._wanted())
-            except LogUnavailable:
-                await asyncio.sleep(_SOON_S)  # the broker that was asked does not know a new topic yet
-
     def _check_settings(
         self, found: Mapping[str, Topic], copies: int, effective: Mapping[str, Mapping[str, str]]
     ) -> None:
         for topic, name in self._names.items():
             replicas = found[name].replicas
+            if replicas < min(ENOUGH, copies):
+                raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {ENOUGH}")
             if replicas < copies:
-                raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {copies}")
+                log.warning(
+                    "topic %s has %d copies: with %d the loss of a broker stops nothing", name, replicas, copies
+                )
             for setting in settings_of(topic, replicas):
                 value = effective[name].get(setting.name, "")
                 if not setting.allows(value):
@@ -167,6 +169,15 @@ def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewT
     if topic in SEGMENT_MS:
         settings["segment.ms"] = str(SEGMENT_MS[topic])
     return NewTopic(name, partition_count if topic in KEYED_TOPICS else 1, copies, settings)
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, in the end: a broker that is asked about a new topic may not know it yet."""
+    while True:
+        try:
+            return await ask()
+        except LogUnavailable:
+            await asyncio.sleep(_SOON_S)
 
 
 async def count_brokers(bootstrap: str, rng: random.Random) -> int:
