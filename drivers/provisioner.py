@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from drivers import steps
 from drivers.backends.bmc import Connect, DeviceFailed, SessionEnded
@@ -69,8 +69,11 @@ class _Step(NamedTuple):
         return self.dpu.zone.encode()
 
 
+_Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
+
+
 class Provisioner:
-    """Serves every zones partition until `run` is cancelled."""
+    """Serves every zones partition until `run` is cancelled. `under_way` counts the DPUs that it is busy with."""
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class Provisioner:
         self.failed = 0
         self.lost = 0
         self.append_failures = 0
+        self.under_way = 0
         self._replica = replica
         self._ranks = ranks
         self._connect = connect
@@ -97,13 +101,8 @@ class Provisioner:
         self._following = Following(replica, ZONES)
         self._calls = asyncio.Semaphore(pace.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
-        self._busy: set[str] = set()
+        self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
         self._gone_since_s: dict[str, float] = {}
-
-    @property
-    def under_way(self) -> int:
-        """DPUs that this process is busy with."""
-        return len(self._busy)
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -126,44 +125,43 @@ class Provisioner:
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
         """Begin what is due; in how many seconds to look again at the latest."""
-        state, now_ms = self._state(partition), self._now_ms()
+        state, now_ms, busy = self._state(partition), self._now_ms(), self._busy[partition]
         waits = [self._pace.idle_look_s] if state.dpu_index.running else []
-        for name in sorted(state.dpu_index.running):
+        for name in sorted(state.dpu_index.running.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
-            if name not in self._busy:
-                self._begin(tasks, step, self._resume)
-        for name in sorted(state.dpu_index.open):
+            work = self._work_on_running(step)
+            if work is not None:
+                self._begin(tasks, step, work)
+        for name in sorted(state.dpu_index.open.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
-            if name in self._busy or step.dpu.paused:
+            if step.dpu.paused:
                 continue
             if step.dpu.not_before_ms > now_ms:
                 waits.append((step.dpu.not_before_ms - now_ms) / 1_000)
-            elif len(self._busy) < self._pace.attempts_at_once:
+            elif self.under_way < self._pace.attempts_at_once:
                 self._begin(tasks, step, self._take)
             else:
                 waits.append(self._pace.idle_look_s)
         return min(waits, default=None)
 
-    def _resume(self, step: _Step) -> Coroutine[Any, Any, None] | None:
+    def _work_on_running(self, step: _Step) -> _Work | None:
         """What to do about an attempt that runs, and with which nothing here is busy."""
         if step.dpu.provisioner == self._actor:
-            return self._work(step)
+            return self._work
         replica = step.dpu.provisioner.partition("#")[0]
-        return self._lose(step) if replica == self._replica.name or self._is_gone(replica) else None
+        return self._lose if replica == self._replica.name or self._is_gone(replica) else None
 
-    def _begin(
-        self, tasks: asyncio.TaskGroup, step: _Step, choose: Callable[[_Step], Coroutine[Any, Any, None] | None]
-    ) -> None:
-        work = choose(step)
-        if work is not None:
-            self._busy.add(step.name)
-            tasks.create_task(self._do(step, work))
+    def _begin(self, tasks: asyncio.TaskGroup, step: _Step, work: _Work) -> None:
+        self._busy[step.partition].add(step.name)
+        self.under_way += 1
+        tasks.create_task(self._do(step, work))
 
-    async def _do(self, step: _Step, work: Coroutine[Any, Any, None]) -> None:
+    async def _do(self, step: _Step, work: _Work) -> None:
         try:
-            await work
+            await work(step)
         finally:
-            self._busy.discard(step.name)
+            self._busy[step.partition].discard(step.name)
+            self.under_way -= 1
             self._following.wake(step.partition)
 
     def _is_gone(self, replica: str) -> bool:

@@ -173,7 +173,10 @@ class LifecycleRequested(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepStarted(msgspec.Struct, frozen=True, gc=False):
-    """A provisioner takes the open step of a DPU as attempt `attempt`; the fold takes the first that fits."""
+    """A provisioner takes the open step of a DPU as attempt `attempt`; the fold takes the first that fits.
+
+    `provisioner` is the replica's name, a `#`, and a mark of this life of its process.
+    """
 
     envelope: Envelope
     zone: str
@@ -207,7 +210,10 @@ class StepSucceeded(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepFailed(msgspec.Struct, frozen=True, gc=False):
-    """The open attempt failed. `kind` is transient, device or operator and decides what follows, never the message."""
+    """The open attempt failed. `kind` is transient, device or operator and decides what follows, never the message.
+
+    A fourth, lost, is said by another provisioner: the attempt's own one is gone, and whoever comes next may go on.
+    """
 
     envelope: Envelope
     zone: str
