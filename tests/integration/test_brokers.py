@@ -1,0 +1,108 @@
+"""The brokers that we run ourselves: what they keep, what they refuse, and that none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.brokers import Brokers
+from deploy.kafka_jars import NoKafka, cache_folder, kafka_jars
+from eventstore.kafka import KafkaLog
+from eventstore.kafka_topics import count_brokers
+from eventstore.log import FLEET, Partition
+from tests.contract.engine import KEY, put, read_all
+
+pytestmark = pytest.mark.kafka
+
+FLEET_0 = Partition(FLEET, 0)
+PATIENCE_S = 120
+
+
+def brokers_in(data: Path, *, count: int = 1, base_port: int | None = None) -> Brokers:
+    return Brokers(data, cache_folder(os.environ), count=count, base_port=base_port)
+
+
+async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
+    async with brokers_in(tmp_path) as brokers:
+        bootstrap = brokers.bootstrap
+        async with KafkaLog.open(bootstrap, rng=random.Random(1)) as log:
+            await put(log, FLEET_0, b"kept")
+    async with brokers_in(tmp_path) as brokers:
+        assert brokers.bootstrap == bootstrap
+        async with KafkaLog.open(bootstrap, rng=random.Random(1), create=False) as log:
+            assert [record.value for record in await read_all(log, FLEET_0)] == [b"kept"]
+            await log.append(FLEET_0, KEY, b"more")
+        with pytest.raises(NoKafka, match=f"{tmp_path} is in use by other brokers"):
+            await brokers_in(tmp_path).start()
+    with pytest.raises(NoKafka, match="holds a cluster of 1, not of 3"):
+        await brokers_in(tmp_path, count=3).start()
+    with pytest.raises(NoKafka, match=r"port: the cluster in .* begins at \d+, not at 9092"):
+        await brokers_in(tmp_path, base_port=9092).start()
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NoKafka, match=f"127.0.0.1:{port} cannot be used"):
+            await brokers_in(tmp_path, base_port=port).start()
+
+
+async def test_ports_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(NoKafka, match="port 65534: 6 ports"):
+        await brokers_in(tmp_path, count=3, base_port=65_534).start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+async def test_the_command_leaves_no_broker_behind(tmp_path: Path, number: signal.Signals) -> None:
+    program = "import sys; from deploy.cli.kafka import kafka; kafka(sys.argv[1:])"
+    command = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, "--brokers", "1", "--data", str(tmp_path / "data")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert command.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        ready = (await command.stdout.readline()).decode().split()
+        assert ready[0] == "ready"
+        assert await count_brokers(ready[1], random.Random(1)) == 1
+        command.send_signal(number)
+        assert await command.wait() == (-number if number is signal.SIGKILL else 0)
+        assert await command.stdout.read() == b""
+        while await _answers(ready[1]):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_missing_download_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(NoKafka, match=r"downloading Kafka .* from Maven Central"):
+        await asyncio.to_thread(kafka_jars, tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["kafka-4.3.1.lock"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"DPUPLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, Path("/a")),
+        ({"XDG_CACHE_HOME": "/b"}, Path("/b/dpuplane")),
+        ({}, Path.home() / ".cache" / "dpuplane"),
+    ],
+)
+def test_downloads_go_to_a_folder_outside_the_tree(environment: dict[str, str], folder: Path) -> None:
+    assert cache_folder(environment) == folder
+
+
+async def _answers(address: str) -> bool:
+    host, port = address.split(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
