@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ COORDINATES = (
 )
 DOWNLOADS_AT_ONCE = 8
 ANSWER_S = 30
+ATTEMPTS = 3
 
 
 class NoKafka(FatalError):
@@ -97,9 +99,21 @@ def _download(work: Path) -> None:
 
 def _resolve(repository: Path) -> list[Any]:
     """The artifacts that these coordinates need at run time, each in one version."""
-    from jgo.maven import MavenContext
+    from jgo.maven import MavenContext, PythonResolver
 
-    context = MavenContext(repo_cache=repository, timeout=ANSWER_S)
+    class Persistent(PythonResolver):
+        """Tries again: one of some hundred requests may fail, and leave half a file that would be taken for whole."""
+
+        def download(self, artifact: Any) -> Path | None:
+            for attempt in range(1, ATTEMPTS):
+                try:
+                    return super().download(artifact)
+                except Exception:
+                    artifact.cached_path.unlink(missing_ok=True)
+                    time.sleep(attempt)
+            return super().download(artifact)
+
+    context = MavenContext(resolver=Persistent(), repo_cache=repository, timeout=ANSWER_S)
     wanted = [context.create_dependency(coordinate) for coordinate in COORDINATES]
     inputs, transitive = context.resolver.resolve(wanted)
     return list({dependency.artifact.key: dependency.artifact for dependency in [*inputs, *transitive]}.values())
