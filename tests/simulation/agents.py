@@ -1,7 +1,8 @@
 """Real agents in a run, one per zone beside the simulator's devices: each with a device of its own and a kept table.
 
 An agent dies and comes back; its device keeps what it held, and the agent its last good table. So, unlike a simulated
-device that reboots, it never goes back at all.
+device that reboots, what it says that it has never goes back at all. (Its device may: one that said "failed" and holds
+the newer table all the same is put back to the last good one.)
 """
 
 from __future__ import annotations
@@ -15,38 +16,31 @@ from drivers.agent_store import MemoryStore
 from drivers.backends.simulated import Faults, SimulatedDevice
 from drivers.links import Dial
 from projections.device_table import DeviceTable
-from projections.rules import SetStep
 from tests.simulation.history import History, Seen
 from tests.simulation.loop import current_loop, owned_by
 
 
-class WatchedDevice(SimulatedDevice):
-    """A device whose every new table is written down."""
+class WatchedStore(MemoryStore):
+    """Writes down every table that is kept: what the agent says that it has, from then on and for ever."""
 
-    def __init__(self, name: str, faults: Faults, history: History, *, rng: random.Random) -> None:
-        super().__init__(faults, rng=rng)
+    def __init__(self, name: str, history: History) -> None:
+        super().__init__()
         self._name = name
         self._history = history
 
-    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
-        return await self._watched(table)
+    def save(self, table: DeviceTable) -> None:
+        super().save(table)
+        seen = Seen(current_loop().time(), self._name, 0, table.epoch, table.version, table.digest)
+        self._history.seen.append(seen)
+        self._history.note(seen.at_s, "agent", self._name, seen.version, seen.digest.hex())
 
-    async def restore(self, table: DeviceTable) -> bool:
-        return await self._watched(table)
+
+class HealingDevice(SimulatedDevice):
+    """A device that can be made better."""
 
     def heal(self, faults: Faults) -> None:
         """Be as good as this from now on."""
         self._faults = faults
-
-    async def _watched(self, table: DeviceTable) -> bool:
-        before = self.holds
-        try:
-            return await self._take(table)
-        finally:
-            if self.holds is not before:
-                seen = Seen(current_loop().time(), self._name, 0, table.epoch, table.version, table.digest)
-                self._history.seen.append(seen)
-                self._history.note(seen.at_s, "agent", self._name, seen.version, seen.digest.hex())
 
 
 class AgentHost:
@@ -58,12 +52,12 @@ class AgentHost:
         self.zone = zone
         self.name = f"{zone}-agent"
         self.faults: list[str] = []
-        self.device = WatchedDevice(self.name, faults, history, rng=rng)
+        self.device = HealingDevice(faults, rng=rng)
         self.agent: Agent
         self._relays = relays
         self._dial = dial
         self._rng = rng
-        self._store = MemoryStore()
+        self._store = WatchedStore(self.name, history)
         self._lives = 0
 
     def start(self) -> None:
