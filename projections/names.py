@@ -11,7 +11,7 @@ Names and label keys follow Kubernetes' alphabets (upper case allowed), so that 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from eventstore.errors import PermanentError
@@ -85,11 +85,17 @@ def check_labels(field: str, labels: Mapping[str, str]) -> str | None:
     """All labels of one node or zone; the first fault found, in key order."""
     if len(labels) > MAX_LABELS:
         return f"{field}: {len(labels)} labels are more than the {MAX_LABELS} allowed"
+    if all(map(_LABEL_KEY.fullmatch, labels)) and _are_values(labels.values()):
+        return None
     for key in sorted(labels):
         fault = check_label_key(f"{field} key", key) or check_text(f"{field}[{key}]", labels[key])
         if fault is not None:
             return fault
     return None
+
+
+def _are_values(values: Collection[str]) -> bool:
+    return not values or ("".join(values).isprintable() and max(map(len, values)) <= _LONGEST_VALUE)
 
 
 def check_address4(field: str, value: int) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from itertools import repeat
 
 from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refused
-from projections.columns import fault_of, incarnations, spread
+from projections.columns import fault_of, incarnations, single, spread
 from projections.names import check_zone, shown
 from projections.zone_rows import INFERRED, LEFT, SUPERSEDED, CompleteList, Gone, Node, Zone
 from projections.zone_state import Change, ZoneState
@@ -111,6 +111,8 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
 
 
 def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
+    if len(event.names) == 1:
+        return {event.names[0]: Node(event.zone, *single(event), at.offset)}
     columns = spread(event)
     rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset))
     return dict(zip(event.names, rows, strict=True))
