@@ -9,10 +9,11 @@ from eventstore.beacons import Beacon
 from eventstore.log import ZONES
 from eventstore.replica import Replica
 from eventstore.status import PartitionStatus
+from projections.rules import Holdings
 from schemas.api import dpuplane_pb2 as pb
 
-DeviceSource: TypeAlias = Callable[[frozenset[str]], Awaitable[Mapping[str, Mapping[str, tuple[int, int, bytes]]]]]
-"""What the connected DPUs of some zones (all, if none are named) hold: zone to DPU to (epoch, version, digest)."""
+DeviceSource: TypeAlias = Callable[[frozenset[str]], Awaitable[Holdings]]
+"""What the connected DPUs of some zones (all, if none are named) hold."""
 
 
 class LogLocation(NamedTuple):

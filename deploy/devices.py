@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 
 import aiohttp
 import msgspec
 from aiohttp import web
 
 from drivers.relay import Relay
-
-Holdings = dict[str, dict[str, tuple[int, int, bytes]]]
-"""By zone and DPU: epoch, version and digest."""
+from projections.rules import Held, Holdings
 
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0
@@ -27,7 +25,7 @@ class ZoneHoldings(msgspec.Struct, frozen=True):
     """One line of the page."""
 
     zone: str
-    devices: dict[str, tuple[int, int, bytes]]
+    devices: dict[str, Held]
 
 
 def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -37,7 +35,7 @@ def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         for zone in _wanted(relay, frozenset(request.query.getall("zone", []))):
-            line = ZoneHoldings(zone, _held(relay, zone))
+            line = ZoneHoldings(zone, relay.zone_devices(zone))
             await response.write(msgspec.json.encode(line) + b"\n")
         return response
 
@@ -48,9 +46,9 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     """A commands.status.DeviceSource over the relay in this process. It yields between zones."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
-        found: Holdings = {}
+        found: dict[str, dict[str, Held]] = {}
         for zone in _wanted(relay, zones):
-            found[zone] = _held(relay, zone)
+            found[zone] = relay.zone_devices(zone)
             await asyncio.sleep(0)
         return found
 
@@ -73,12 +71,8 @@ def _wanted(relay: Relay, zones: frozenset[str]) -> list[str]:
     return sorted(zones) if zones else sorted(relay.zones)
 
 
-def _held(relay: Relay, zone: str) -> dict[str, tuple[int, int, bytes]]:
-    return {dpu: (held.epoch, held.version, held.digest) for dpu, held in relay.zone_devices(zone).items()}
-
-
 async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[str]) -> Holdings:
-    found: Holdings = {}
+    found: dict[str, dict[str, Held]] = {}
     try:
         query = [("zone", zone) for zone in sorted(zones)]
         async with session.get(f"http://{address}{DEVICES_PATH}", params=query) as response:
@@ -91,9 +85,9 @@ async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[st
     return found
 
 
-def _merged(answers: Iterable[Mapping[str, Mapping[str, tuple[int, int, bytes]]]]) -> Holdings:
+def _merged(answers: Iterable[Holdings]) -> Holdings:
     """A DPU that two relays know of is as the one says that saw it last: with the newer (epoch, version)."""
-    merged: Holdings = {}
+    merged: dict[str, dict[str, Held]] = {}
     for answer in answers:
         for zone, devices in answer.items():
             known = merged.setdefault(zone, {})

@@ -6,18 +6,16 @@ at just these positions. A DPU's table is compared with the table of its zone, b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eventstore.fold import Fold
 from eventstore.log import FLEET, ZONES, EventLog, Partition
 from eventstore.replay import Replayed, replay
 from projections.fleet_state import FleetState
+from projections.rules import Held, Holdings
 from projections.tables import table
 from projections.zone_state import ZoneState
-
-Holdings = Mapping[str, Mapping[str, tuple[int, int, bytes]]]
-"""By zone and DPU: epoch, version and digest."""
 
 
 class Claim(NamedTuple):
@@ -97,19 +95,18 @@ def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
     equal, differences, absent = 0, [], []
     for zone, names in sorted(fresh.dpus.items()):
         now = table(fresh.fleet, zone)
-        wanted = (epoch, now.version, now.digest)
+        wanted = Held(epoch, now.version, now.digest)
         held = devices.get(zone, {})
         for name in sorted(names):
             has = held.get(name)
             if has is None:
                 absent.append(name)
-            elif has == wanted or (now.version == 0 and has[1] == 0):
+            elif has == wanted or (now.version == 0 and has.version == 0):
                 equal += 1
             else:
                 differences.append(f"dpu {name} of zone {zone} holds {_shown(has)}, the log says {_shown(wanted)}")
     return Devices(equal, tuple(differences), tuple(absent))
 
 
-def _shown(held: tuple[int, int, bytes]) -> str:
-    epoch, version, digest = held
-    return f"epoch {epoch} version {version} digest {digest.hex()}"
+def _shown(held: Held) -> str:
+    return f"epoch {held.epoch} version {held.version} digest {held.digest.hex()}"

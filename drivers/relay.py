@@ -26,11 +26,12 @@ from drivers.links import Link, LinkClosed
 from drivers.protocol import ProtocolError
 from drivers.protocol_down import Refused
 from drivers.protocol_up import Hello
-from drivers.relay_sessions import Held, Session, Surroundings
+from drivers.relay_sessions import Session, Surroundings
 from drivers.relay_zones import Zone
 from drivers.reports import Level
 from drivers.rule_source import RuleSource
 from eventstore.errors import TransientError
+from projections.rules import Held
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Relay:
     ) -> None:
         self.name = name
         self.latency = {level: Histogram() for level in Level}
-        self.zones: dict[str, Zone] = {}
+        self.zones: dict[str, Zone[Session]] = {}
         self.closed_for: dict[str, int] = {"malformed": 0, "silent": 0, "flooding": 0}
         loop = asyncio.get_running_loop()
         self.frames = Frames(source)
@@ -206,7 +207,7 @@ class Relay:
                     for zone in due[start : start + REPORTS_AT_ONCE]:
                         tasks.create_task(self._report_zone(zone))
 
-    async def _report_zone(self, zone: Zone) -> None:
+    async def _report_zone(self, zone: Zone[Session]) -> None:
         taken = zone.pending.take(self._around.now())
         count = self._source.dpu_count(zone.name)
         event = taken.event(zone.name, self.name, self._source.epoch, count, self._around.now_ms())

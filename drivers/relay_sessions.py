@@ -22,6 +22,7 @@ from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Ref
 from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
 from drivers.standing import Move, Standings
+from projections.rules import Held
 
 BACKLOG_BYTES = 1024 * 1024
 """What a link may leave untaken before it gets no more frames."""
@@ -29,17 +30,8 @@ BACKLOG_BYTES = 1024 * 1024
 RETRY_UNKNOWN_MS = 2_000
 """When a DPU that is not registered should ask again."""
 
-
 GROUPS_MAX = 64
 """Groups of DPUs whose ordinals are kept at hand."""
-
-
-class Held(NamedTuple):
-    """What a DPU has, in its own words."""
-
-    epoch: int
-    version: int
-    digest: bytes
 
 
 class Surroundings(NamedTuple):
@@ -56,7 +48,7 @@ class Surroundings(NamedTuple):
 class Session:
     """One link of one zone."""
 
-    def __init__(self, link: Link, zone: Zone, around: Surroundings) -> None:
+    def __init__(self, link: Link, zone: Zone[Session], around: Surroundings) -> None:
         self.link = link
         self.zone = zone
         self.heard_at = around.now()

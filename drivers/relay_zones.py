@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from drivers.reports import Level, Pending
 from drivers.rule_source import Current, RuleSource
 from drivers.standing import Move, Target
 
-if TYPE_CHECKING:
-    from drivers.relay_sessions import Session
+S = TypeVar("S")
 
 log = logging.getLogger(__name__)
 
@@ -63,16 +62,16 @@ class SnapshotBudget:
             self._at_s = np.append(self._at_s, np.zeros(missing))
 
 
-class Zone:
-    """One served zone."""
+class Zone(Generic[S]):
+    """One served zone. Who speaks for its DPUs (S) is kept in order here, and known to `relay_sessions` alone."""
 
     def __init__(self, name: str, source: RuleSource, latency: dict[Level, Histogram]) -> None:
         self.name = name
         self.pending = Pending()
         self.snapshots = SnapshotBudget()
-        self.sessions: dict[Session, None] = {}
+        self.sessions: dict[S, None] = {}
         """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
-        self.speakers: dict[str, tuple[Session, int]] = {}
+        self.speakers: dict[str, tuple[S, int]] = {}
         """Per connected DPU the session that speaks for it, and its number there."""
         self.last_held: dict[str, tuple[int, int]] = {}
         """Per DPU that has gone: the (epoch, version) it had."""

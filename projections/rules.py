@@ -6,7 +6,8 @@ precedence, whose protocol and ports fit and one of whose prefixes holds the pac
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
 
 class Rule(NamedTuple):
@@ -38,6 +39,18 @@ class Delta(NamedTuple):
     to_version: int
     digest: bytes
     steps: tuple[SetStep, ...]
+
+
+class Held(NamedTuple):
+    """What a DPU has, in its own words: a version within an epoch, and the digest of its table."""
+
+    epoch: int
+    version: int
+    digest: bytes
+
+
+Holdings: TypeAlias = Mapping[str, Mapping[str, Held]]
+"""What DPUs have, by zone and name."""
 
 
 def precedence(rule: Rule) -> tuple[int, bool, str, tuple[int, ...]]:

@@ -18,6 +18,7 @@ from deploy.opening import LogPlace, open_to_read
 from deploy.plane import folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from eventstore.log import DECIDING_TOPICS, Partition
+from projections.rules import Held, Holdings
 from schemas.api import dpuplane_pb2 as pb
 
 SHOWN = 50
@@ -30,7 +31,7 @@ class Live(NamedTuple):
 
     claims: list[Claim]
     epoch: int
-    holdings: dict[str, dict[str, tuple[int, int, bytes]]]
+    holdings: Holdings
     is_running: bool
 
 
@@ -86,14 +87,11 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
 def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
     try:
         status = client.query("ShowStatus", pb.ShowStatusRequest())
-        held: dict[str, dict[str, tuple[int, int, bytes]]] = {}
+        held: dict[str, dict[str, Held]] = {}
         for page in client.query("ListDevices", pb.ListDevicesRequest()):
             for device in page.devices:
-                held.setdefault(device.zone, {})[device.dpu] = (
-                    device.epoch,
-                    device.version,
-                    bytes.fromhex(device.digest),
-                )
+                has = Held(device.epoch, device.version, bytes.fromhex(device.digest))
+                held.setdefault(device.zone, {})[device.dpu] = has
     except Unreachable:
         if place is None:
             raise

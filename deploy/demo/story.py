@@ -13,7 +13,6 @@ from deploy.demo import fleet
 from deploy.demo.load import Api, DemoFailed, run_all
 from deploy.demo.progress import Display, Step
 from deploy.demo.summary import Latency, Summary
-from deploy.devices import Holdings
 from deploy.plane import Plane, folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from drivers.relay import Relay
@@ -70,7 +69,7 @@ class Story:
 
     async def _connect(self) -> None:
         with self._display.step("connecting simulated DPUs", self._dpus) as step:
-            await self._until(lambda: sum(map(len, self._held().values())), self._dpus, step)
+            await self._until(lambda: sum(map(len, self._relay.devices().values())), self._dpus, step)
 
     async def _join(self) -> float:
         """The whole fleet in one burst; returns nodes a second, from the first command to the last DPU up to date."""
@@ -142,7 +141,7 @@ class Story:
         claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in deciding]
         with self._display.step("folding the log afresh", 1):
             fresh = await fold_afresh(log, folds_of("api", log.partition_count), claims)
-        compared = compare_devices(fresh, replica.generation, self._held())
+        compared = compare_devices(fresh, replica.generation, self._relay.devices())
         return self._summary(fresh, compared, latency, joins_per_second)
 
     def _summary(self, fresh: Fresh, compared: Devices, latency: Latency, joins_per_second: float) -> Summary:
@@ -184,12 +183,6 @@ class Story:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise DemoFailed(f"{done()} of {total} after {CONVERGE_TIMEOUT_S:g} s: see the log lines above") from None
-
-    def _held(self) -> Holdings:
-        return {
-            zone: {dpu: (h.epoch, h.version, h.digest) for dpu, h in found.items()}
-            for zone, found in self._relay.devices().items()
-        }
 
     def _up_to_date(self) -> int:
         state, epoch, held = self._plane.fleet(), self._plane.replica.generation, self._relay.devices()

@@ -98,7 +98,7 @@ def _up_to_date(plane: Plane, zones: int) -> int:
     for zone in map(zone_name, range(zones)):
         now = table(fleet, zone)
         wanted = (epoch, now.version, now.digest)
-        count += sum((dpu.epoch, dpu.version, dpu.digest) == wanted for dpu in held.get(zone, {}).values())
+        count += sum(dpu == wanted for dpu in held.get(zone, {}).values())
     return count
 
 
@@ -106,9 +106,5 @@ async def differences(plane: Plane) -> int:
     """DPUs that differ from the log, folded afresh."""
     assert plane.relay is not None
     fresh = await fold_afresh(plane.log, folds_of("api", plane.log.partition_count), ())
-    held = {
-        zone: {name: (dpu.epoch, dpu.version, dpu.digest) for name, dpu in found.items()}
-        for zone, found in plane.relay.devices().items()
-    }
-    compared = compare_devices(fresh, plane.replica.generation, held)
+    compared = compare_devices(fresh, plane.replica.generation, plane.relay.devices())
     return len(compared.differences) + len(compared.absent)

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from projections.rules import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 
@@ -252,7 +253,7 @@ async def test_status_names_the_replica_the_log_and_every_partition(plane: Serve
 
 
 async def test_devices_are_asked_of_their_source(plane: Served) -> None:
-    plane.held = {"z1": {"d1": (1, 7, b"\1\2")}, "z2": {"d2": (1, 8, b"\3")}}
+    plane.held = {"z1": {"d1": Held(1, 7, b"\1\2")}, "z2": {"d2": Held(1, 8, b"\3")}}
     found = [page async for page in plane.queries.ListDevices(pb.ListDevicesRequest(zones=["z1"]))]
     assert [(d.zone, d.dpu, d.version, d.digest) for page in found for d in page.devices] == [("z1", "d1", 7, "0102")]
 

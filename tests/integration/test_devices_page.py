@@ -10,7 +10,7 @@ from aiohttp import web
 
 from deploy.devices import DEVICES_PATH, of_relay, of_relays, page
 from drivers.relay import Relay
-from drivers.relay_sessions import Held
+from projections.rules import Held
 
 
 class Known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from eventstore.snapshots import MemoryStore
 from projections.cliques import CliqueFold
 from projections.fleet import FleetFold
 from projections.installs import InstallsFold
+from projections.rules import Held, Holdings
 from projections.zone import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
@@ -68,7 +69,7 @@ class Served:
         self.channel = grpc.aio.insecure_channel(address)
         self.calls: Any = CommandsStub(self.channel)  # type: ignore[no-untyped-call]
         self.queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
-        self.held: dict[str, dict[str, tuple[int, int, bytes]]] = {}
+        self.held: dict[str, dict[str, Held]] = {}
         self._rng = random.Random(7)
 
     def command_id(self, late_ms: int = 0) -> str:
@@ -86,7 +87,7 @@ class Served:
         )
         return answer
 
-    async def devices(self, zones: frozenset[str]) -> Mapping[str, Mapping[str, tuple[int, int, bytes]]]:
+    async def devices(self, zones: frozenset[str]) -> Holdings:
         return {zone: held for zone, held in self.held.items() if not zones or zone in zones}
 
 
@@ -116,7 +117,7 @@ async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True
         )
         plane: Served
 
-        async def devices(zones: frozenset[str]) -> Mapping[str, Mapping[str, tuple[int, int, bytes]]]:
+        async def devices(zones: frozenset[str]) -> Holdings:
             return await plane.devices(zones)
 
         server = CommandServer(
