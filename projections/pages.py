@@ -42,8 +42,8 @@ def page(partitions: Sequence[int], keys_of: Callable[[int], Iterable[str]], siz
         room = wanted + 1 - len(found)
         found += ((number, key) for key in heapq.nsmallest(room, (key for key in keys_of(number) if key > last)))
         if len(found) > wanted:
-            number, key = found[wanted - 1]
-            return Page(found[:wanted], f"{number}:{key}")
+            last_number, last_key = found[wanted - 1]
+            return Page(found[:wanted], f"{last_number}:{last_key}")
     return Page(found, "")
 
 

@@ -11,5 +11,5 @@ EVENTUALLY_S = 30.0
 async def until(condition: Callable[[], bool]) -> None:
     """Returns once the condition holds. Raises TimeoutError if it never does."""
     async with asyncio.timeout(EVENTUALLY_S):
-        while not condition():  # noqa: ASYNC110 - what is looked at has no event to wait for
+        while not condition():
             await asyncio.sleep(0.01)
