@@ -36,7 +36,9 @@ _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
-_GATHER_MAX_S = 0.005
+_GATHER_MAX_S = 0.02
+_QUIET_S = 0.001
+"""A batch that nobody joined for so long is committed."""
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
@@ -156,27 +158,32 @@ class EmbeddedLog(FollowedLog):
             self._room.clear()
 
     async def _commit_forever(self) -> None:
-        loop = asyncio.get_running_loop()
-        next_s = 0.0
+        committed = 0
         while True:
             await self._work.wait()
-            # While busy, what comes in gathers for as long as the last commit took: callers that arrive one by one
-            # would else pay for a sync each. The loop has them to serve meanwhile, so this yields instead of sleeping,
-            # which no event loop does for less than a millisecond.
-            while loop.time() < next_s:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            await self._gather(committed)
             batch = self._take()
-            began_s = loop.time()
             try:
                 if batch:
                     self._commit(batch)
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            ended_s = loop.time()
-            next_s = ended_s + min(ended_s - began_s, _GATHER_MAX_S)
+            committed = len(batch)
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
+
+    async def _gather(self, committed: int) -> None:
+        """Wait for others to join the next batch, unless whoever appends is alone, as long as they keep coming.
+
+        Many callers, each waiting for its answer, come back one by one, as fast as the loop serves them. Syncing the
+        first of them at once would stop the loop for a sync per two or three.
+        """
+        clock = asyncio.get_running_loop().time
+        until_s, seen = clock() + _GATHER_MAX_S, int(committed <= 1)
+        while seen < len(self._queue) < _BATCH_RECORDS and clock() < until_s:
+            seen = len(self._queue)
+            await asyncio.sleep(_QUIET_S)
 
     def _take(self) -> list[_Pending]:
         batch: list[_Pending] = []
