@@ -15,8 +15,9 @@ from eventstore.codec import encode
 from eventstore.hashes import content_of
 from eventstore.log import ZONES
 from eventstore.replica import Replica
+from projections.dpu_views import zones_of_dpu
 from projections.names import shown
-from projections.queries import zone_of_node, zones_of_dpu
+from projections.node_views import zone_of_node
 from schemas.events import Event, NodesLeft
 
 EventOf = Callable[[str], Event]

@@ -14,7 +14,7 @@ from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, ZONES, Partition
 from eventstore.position import BadPosition, from_token
 from eventstore.replica import Replica
-from projections.queries import is_forwarded
+from projections.forwarding import is_forwarded
 
 FLEET_0 = Partition(FLEET, 0)
 
@@ -52,8 +52,8 @@ class Progress:
         """Wait until fleet has taken what this zones partition accepted below `offset`. Raises LogUnavailable."""
 
         def is_done() -> bool:
-            zone, fleet = self._replica.state(partition), self._replica.state(FLEET_0)
-            return is_forwarded(zone, fleet, partition.number, offset)
+            mark = self._replica.state(FLEET_0).marks.get(partition.number, 0)
+            return is_forwarded(self._replica.state(partition), mark, offset)
 
         await self._until(is_done, f"fleet has not taken {partition} up to {offset} in time", timeout_s)
 

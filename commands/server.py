@@ -18,8 +18,8 @@ from commands.leaving import Leaving
 from commands.limits import DEFAULTS, Admission, Limits
 from commands.lookup import Lookup
 from commands.progress import Progress
+from commands.queries import QueriesService
 from commands.reader import Reader
-from commands.reading import QueriesService
 from commands.remembering import Remembering
 from commands.service import CommandsService
 from commands.status import DeviceSource, StatusBoard

@@ -1,10 +1,12 @@
-"""DPUs as they are shown."""
+"""DPUs as they are shown, and where they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from projections.zone_rows import Dpu
+from projections.zone_state import ZoneState
 
 
 class DpuView(NamedTuple):
@@ -55,3 +57,9 @@ def view(name: str, dpu: Dpu) -> DpuView:
         deadline_ms=dpu.deadline_ms,
         facts=dpu.facts,
     )
+
+
+def zones_of_dpu(name: str, states: Iterable[ZoneState]) -> list[str]:
+    """The zones that have a DPU of this name, sorted: one partition has one at most."""
+    found = (state.dpus.rows.get(name) for state in states)
+    return sorted(dpu.zone for dpu in found if dpu is not None)

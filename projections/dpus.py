@@ -12,10 +12,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from eventstore.fold import DONE, At, Decision, Outcome, refused
-from projections.install_line import Admission, Changed, admit, limits_of, place_of
 from projections.lifecycle import REQUESTS, RETRIES, Trigger, follow
 from projections.names import check_name, check_text, check_zone, shown
 from projections.phases import INITIALIZING, PENDING
+from projections.rollout import Admitted, Changed, admit, limits_of, place_of
 from projections.zone_rows import Dpu, Zone
 from projections.zone_state import Change, ZoneState
 from schemas.events import (
@@ -126,20 +126,20 @@ def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at:
     if isinstance(result, str):
         return Decision(None, refused(result))
     changed = Changed(name, old, result)
-    admission = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
-    outcome = _outcome(state, changed, admission)
-    if result == old and not admission.rows:
+    admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
+    outcome = _outcome(state, changed, admitted)
+    if result == old and not admitted.rows:
         return Decision(None, outcome)
-    rows: dict[str, Dpu | None] = {name: result, **admission.rows}
+    rows: dict[str, Dpu | None] = {name: result, **admitted.rows}
     return Decision(Change(dpus=rows), outcome)
 
 
-def _outcome(state: ZoneState, changed: Changed, admission: Admission) -> Outcome:
-    if changed.new is None or changed.new.phase != PENDING or changed.name in admission.rows:
+def _outcome(state: ZoneState, changed: Changed, admitted: Admitted) -> Outcome:
+    if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
     if changed.new.paused:
-        return Outcome("waiting", f"dpu: {changed.name!r} is paused", place=place_of(state, changed, admission))
-    return Outcome("waiting", admission.full, place=place_of(state, changed, admission))
+        return Outcome("waiting", f"dpu: {changed.name!r} is paused", place=place_of(state, changed, admitted))
+    return Outcome("waiting", admitted.full, place=place_of(state, changed, admitted))
 
 
 def _find(state: ZoneState, zone: str, dpu: str) -> Dpu | str:

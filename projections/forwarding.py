@@ -44,6 +44,13 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     return parcel.sealed(partition, mark) if parcel.items else None
 
 
+def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
+    """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here."""
+    waiting = state.outgoing
+    first = bisect_left(waiting, mark)
+    return mark >= offset or first == len(waiting) or waiting[first] >= offset
+
+
 class _Parcel:
     """Items of one forward, and what they take."""
 

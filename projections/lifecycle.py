@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from eventstore.fold import At
-from projections.install_line import entered
 from projections.names import shown
 from projections.phases import (
     DELETING,
@@ -33,6 +32,7 @@ from projections.phases import (
     READY,
     STEPS,
 )
+from projections.rollout import entered
 from projections.zone_rows import Dpu
 
 RETRIES = {"transient": 5, "device": 1, "operator": 0}

@@ -1,4 +1,4 @@
-"""Nodes as they are shown: what their zone says of them, and what fleet makes of their addresses."""
+"""Nodes as they are shown: where they are, what their zone says of them, and what fleet makes of their addresses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from projections.fleet_state import FleetState
 from projections.membership import Member
 from projections.zone_rows import Node
+from projections.zone_state import ZoneState
 
 
 class NodeView(NamedTuple):
@@ -46,6 +47,13 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
         return None
     newest = max(found, key=lambda node: (node.created_ms, node.uid))
     return view(name, newest, fleet)._replace(conflicts=_conflicts(name, newest, fleet))
+
+
+def zone_of_node(name: str, states: Iterable[ZoneState]) -> str | None:
+    """The zone of a node's newest incarnation; None if it is nowhere."""
+    found = (state.nodes.rows.get(name) for state in states)
+    newest = max(filter(None, found), key=lambda node: (node.created_ms, node.uid), default=None)
+    return newest.zone if newest is not None else None
 
 
 def _addresses(node: Node | Member) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from eventstore.fold import DONE, At, Decision, Outcome, refused
 from eventstore.log import ZONES, Partition
 from projections import dpus, nodes
-from projections.install_line import Changed, admit, limits_of
 from projections.names import check_zone
+from projections.rollout import Changed, admit, limits_of
 from projections.zone_rows import Marks, Zone
 from projections.zone_state import Change, ZoneState
 from schemas.events import (
@@ -111,8 +111,8 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
         old.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
         old.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
     )
-    admission = admit(state, event.zone, limits_of(row), Changed(), at)
-    return Decision(Change(zones={event.zone: row}, dpus=admission.rows), DONE)
+    admitted = admit(state, event.zone, limits_of(row), Changed(), at)
+    return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)
 
 
 def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from projections import tables
 from projections.fleet_state import FleetState
-from projections.install_line import limits_of
 from projections.install_rows import InstallsState
 from projections.install_views import laggards, zone_progress
 from projections.prefixes import SIZE4, SIZE6, networks
+from projections.rollout import limits_of
 from projections.rules import Rule
 from projections.rulesets import Change
 from projections.tables import RuleTable

@@ -9,8 +9,8 @@ import msgspec
 
 from eventstore.fold import At, Outcome
 from eventstore.log import ZONES, Partition
-from projections.install_line import limits_of
 from projections.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
+from projections.rollout import limits_of
 from projections.zone import ZoneFold
 from projections.zone_rows import Dpu
 from projections.zone_state import ZoneState

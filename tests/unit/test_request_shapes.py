@@ -49,7 +49,6 @@ def lifecycle(request: pb.RequestLifecycleRequest, envelope: Callable[[str], Env
     return dpus.stated(dpus.requesting(request, envelope, "z1"))
 
 
-
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("no zone", nodes.join, join(node(), zone=""), ("zone", "''", "1 to 63")),
     ("bad zone", nodes.join, join(node(), zone="a/b"), ("zone", "'a/b'", "1 to 63")),

@@ -18,8 +18,8 @@ from eventstore.log import ZONES, Partition
 from projections import dpu_views, fleet_views, node_views, zone_views
 from projections.clique_views import CliqueView, MemberView, WaiterView
 from projections.fleet_state import FleetState
+from projections.forwarding import is_forwarded
 from projections.policies import Policy
-from projections.queries import is_forwarded, zone_of_node
 from projections.zone import ZoneFold
 from projections.zone_rows import Node
 from projections.zone_state import ZoneState
@@ -74,23 +74,22 @@ def joined(state: ZoneState, offset: int, name: str, zone: str = "z") -> None:
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14), st.integers(0, 14))
 def test_fleet_has_heard_if_nothing_below_is_left_to_say(changes: list[int], mark: int, offset: int) -> None:
     """Gaps are records that changed no node: nobody forwards those, and nobody may wait for them."""
-    state, fleet = ZoneFold().empty(Partition(ZONES, 0)), FleetState(1)
+    state = ZoneFold().empty(Partition(ZONES, 0))
     last: dict[str, int] = {}
     for position, which in enumerate(changes, 1):
         if which:
             joined(state, position, f"n{which}")
             last[f"n{which}"] = position
-    fleet.marks[0] = mark
     heard = all(position < mark or position >= offset for position in last.values())
-    assert is_forwarded(state, fleet, 0, offset) == heard
+    assert is_forwarded(state, mark, offset) == heard
 
 
 def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
     states = [ZoneFold().empty(Partition(ZONES, number)) for number in range(2)]
     joined(states[0], 1, "n", "old")
     joined(states[1], 2, "n", "new")
-    assert zone_of_node("n", states) == "new"
-    assert zone_of_node("m", states) is None
+    assert node_views.zone_of_node("n", states) == "new"
+    assert node_views.zone_of_node("m", states) is None
     rows: list[Node | None] = [state.nodes.rows.get("n") for state in states]
     view = node_views.find("n", rows, FleetState(1))
     assert view is not None

@@ -19,7 +19,6 @@ from commands.status import DeviceSource, StatusBoard
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES
 from projections import clique_files, clique_views, dpu_views, fleet_views, names, node_views, tables, zone_views
 from projections.pages import page
-from projections.queries import zone_of_node, zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500
@@ -67,7 +66,7 @@ class QueriesService:
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.NodeZones:
         require_count("names", len(request.names))
         await self._reader.settle(request.min_position, (ZONES,), call)
-        found = ((name, zone_of_node(name, self._reader.all_zones())) for name in request.names)
+        found = ((name, node_views.zone_of_node(name, self._reader.all_zones())) for name in request.names)
         return pb.NodeZones(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
 
     async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ZoneList:
@@ -181,7 +180,7 @@ class QueriesService:
 
     async def show_dpu(self, request: pb.ShowDpuRequest, call: Call) -> pb.Dpu:
         await self._reader.settle(request.min_position, (ZONES,), call)
-        zones = zones_of_dpu(request.dpu, self._reader.all_zones())
+        zones = dpu_views.zones_of_dpu(request.dpu, self._reader.all_zones())
         found = [zone for zone in zones if request.zone in ("", zone)]
         if len(found) != 1:
             where = f"in the zones {', '.join(found)}; name one" if found else "not a DPU of any zone"

@@ -1,4 +1,4 @@
-"""Who may begin an install: DPUs wait in line per zone, and the fold lets them in as its limits allow.
+"""The rollout of images: who may begin an install. DPUs wait in line per zone, and are let in as its limits allow.
 
 Two limits hold a zone's blast radius: how many DPUs are installed at a time, and how many nodes are out of service for
 it. A DPU that failed leaves its place among the parallel installs to the next, while its node stays out of service: so
@@ -39,7 +39,7 @@ class Changed(NamedTuple):
     new: Dpu | None = None
 
 
-class Admission(NamedTuple):
+class Admitted(NamedTuple):
     """Who begins now, and why the next in line does not."""
 
     rows: dict[str, Dpu]
@@ -77,7 +77,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
     )
 
 
-def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At) -> Admission:
+def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
     """Let in whom the limits allow, given what this record changes otherwise."""
     index = state.dpu_index.zone(zone)
     room = limits.parallel_installs - index.installing - _installing(changed.new) + _installing(changed.old)
@@ -85,7 +85,7 @@ def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At)
     rows: dict[str, Dpu] = {}
     full = ""
     if room <= 0:
-        return Admission(rows, _too_many_installs(zone, limits))
+        return Admitted(rows, _too_many_installs(zone, limits))
     for name in _in_line(index, changed):
         row = changed.new if name == changed.name else state.dpus.rows[name]
         assert row is not None, f"{name} is in line and gone"
@@ -98,10 +98,10 @@ def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At)
             full = f"unavailable_nodes: {limits.unavailable_nodes} nodes of zone {zone!r} are out of service, the limit"
             continue
         rows[name] = entered(row, row.resume or NODE_EFFECT, at)
-    return Admission(rows, full)
+    return Admitted(rows, full)
 
 
-def place_of(state: ZoneState, changed: Changed, admission: Admission) -> int:
+def place_of(state: ZoneState, changed: Changed, admitted: Admitted) -> int:
     """The place in line, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
@@ -109,7 +109,7 @@ def place_of(state: ZoneState, changed: Changed, admission: Admission) -> int:
     for name in _in_line(index, changed):
         if name == changed.name:
             break
-        ahead += name not in admission.rows
+        ahead += name not in admitted.rows
     return ahead + 1
 
 
