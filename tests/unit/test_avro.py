@@ -24,6 +24,7 @@ EVERYTHING: dict[str, Any] = {
         {"name": "raw", "type": "bytes"},
         {"name": "numbers", "type": {"type": "array", "items": "long"}},
         {"name": "raws", "type": {"type": "array", "items": "bytes"}},
+        {"name": "names", "type": {"type": "array", "items": "string"}},
         {"name": "maps", "type": {"type": "array", "items": {"type": "map", "values": "string"}}},
         {"name": "counts", "type": {"type": "map", "values": "long"}},
         {"name": "inner", "type": {"type": "record", "name": "Inner", "fields": [{"name": "last", "type": "string"}]}},
@@ -39,6 +40,7 @@ NOTHING: dict[str, Any] = {
     "raw": b"",
     "numbers": [],
     "raws": [],
+    "names": [],
     "maps": [],
     "counts": {},
     "inner": {"last": "é"},
@@ -46,6 +48,10 @@ NOTHING: dict[str, Any] = {
 
 longs = st.integers(LONG_MIN, LONG_MAX) | st.integers(-200, 200)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
+rows_of_texts = st.lists(texts, max_size=5) | st.builds(
+    lambda groups: [text for text, count in groups for _ in range(count)],
+    st.lists(st.tuples(texts, st.integers(1, 150)), max_size=4),
+)
 columns = st.lists(longs, max_size=5) | st.lists(longs, min_size=60, max_size=300)
 everything = st.fixed_dictionaries(
     {
@@ -54,6 +60,7 @@ everything = st.fixed_dictionaries(
         "flag": st.booleans(),
         "raw": st.binary(max_size=300),
         "numbers": columns,
+        "names": rows_of_texts | st.lists(st.text("ab", min_size=3, max_size=3), min_size=60, max_size=200),
         "raws": st.lists(st.binary(max_size=5), max_size=70),
         "maps": st.lists(st.dictionaries(texts, texts, max_size=3), max_size=3),
         "counts": st.dictionaries(texts, longs, max_size=3),
