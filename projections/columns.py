@@ -95,6 +95,8 @@ def _spread(column: Sequence[Any]) -> Iterable[Any]:
 def _fault_of_names(names: Sequence[str]) -> str | None:
     if not 1 <= len(names) <= MAX_ITEMS:
         return f"names: {len(names)} items must be from 1 to {MAX_ITEMS}"
+    if len(names) == 1:
+        return check_name("names", names[0])
     text = "\n".join(names) + "\n"
     if text.count("\n") != len(names) or _NAMES.fullmatch(text) is None:
         return next(fault for name in names if (fault := check_name("names", name)) is not None)

@@ -20,12 +20,13 @@ MAX_LABELS = 128
 """Labels of one node or zone at most: bounds the size of a record's item."""
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]"
-NAME_PATTERN = rf"(?:{_WORD}{{0,62}}+/)?{_WORD}{{0,252}}+"
-"""One name as a regular expression, for who checks a whole column at once."""
+_MORE = "[A-Za-z0-9._-]"
+NAME_PATTERN = rf"{_WORD}{{0,62}}+(?:/{_WORD}{{0,252}}+|{_MORE}{{0,190}}+)"
+"""One name as a regular expression, for who checks a whole column at once; no character is looked at twice."""
 _NAME = re.compile(NAME_PATTERN)
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
-_LABEL_KEY = re.compile(rf"(?:{_WORD}{{0,252}}/)?{_WORD}{{0,62}}")
+_LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
 _LONGEST_VALUE = 253
 LONGEST_UID = 128
 """Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
@@ -62,9 +63,13 @@ def check_clique(field: str, value: str) -> str | None:
 
 def check_text(field: str, value: str, longest: int = _LONGEST_VALUE) -> str | None:
     """Free text on one line, possibly empty: a label's value, a uid, an image, a reason."""
-    if len(value) <= longest and value.isprintable():
+    if _is_text(value, longest):
         return None
     return f"{field}: {shown(value)} must be at most {longest} printable characters on one line"
+
+
+def _is_text(value: str, longest: int = _LONGEST_VALUE) -> bool:
+    return len(value) <= longest and value.isprintable()
 
 
 def check_uid(field: str, value: str) -> str | None:
@@ -87,11 +92,12 @@ def check_labels(field: str, labels: Mapping[str, str]) -> str | None:
         return f"{field}: {len(labels)} labels are more than the {MAX_LABELS} allowed"
     if all(map(_LABEL_KEY.fullmatch, labels)) and _are_values(labels.values()):
         return None
-    for key in sorted(labels):
-        fault = check_label_key(f"{field} key", key) or check_text(f"{field}[{key}]", labels[key])
-        if fault is not None:
-            return fault
-    return None
+    if all(map(_LABEL_KEY.fullmatch, labels)) and all(map(_is_text, labels.values())):
+        return None
+    faults = (
+        check_label_key(f"{field} key", key) or check_text(f"{field}[{key}]", labels[key]) for key in sorted(labels)
+    )
+    return next(filter(None, faults))
 
 
 def _are_values(values: Collection[str]) -> bool:
