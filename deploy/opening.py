@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from deploy.settings import Settings
 from eventstore.embedded import EmbeddedLog
+from eventstore.errors import LogMissing
 from eventstore.kafka import KafkaLog
 from eventstore.log import EventLog
 from eventstore.rocks_store import RocksStore
@@ -17,6 +20,10 @@ from eventstore.snapshots import MemoryStore, Store
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
+MISSING_LOOK_S = 1.0
+"""Between looks for a log that is not there yet."""
+
+log = logging.getLogger(__name__)
 
 
 class LogPlace(NamedTuple):
@@ -44,15 +51,25 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
         async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded
         return
-    creates = settings.role in ("all", "api")
-    async with KafkaLog.open(
-        settings.kafka,
-        topic_prefix=settings.topic_prefix,
-        partition_count=settings.partitions,
-        rng=rng,
-        create=creates,
-    ) as kafka:
-        yield kafka
+    async with AsyncExitStack() as stack:
+        yield await _open_kafka(settings, stack, rng)
+
+
+async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Random) -> EventLog:
+    """A role that may not make the log waits until another has: processes start in any order."""
+    while True:
+        opening = KafkaLog.open(
+            settings.kafka,
+            topic_prefix=settings.topic_prefix,
+            partition_count=settings.partitions,
+            rng=rng,
+            create=settings.role in ("all", "api"),
+        )
+        try:
+            return await stack.enter_async_context(opening)
+        except LogMissing as error:
+            log.warning("waiting for the log: %s", error)
+        await asyncio.sleep(MISSING_LOOK_S * rng.uniform(0.5, 1.5))
 
 
 @asynccontextmanager

@@ -31,6 +31,10 @@ class LogUnavailable(TransientError):
     """The log did not answer in time; nothing was changed."""
 
 
+class LogMissing(LogUnavailable):
+    """There is no log here yet: somebody who may make one has to start first."""
+
+
 class LogMismatch(FatalError):
     """The log is not the one this state was folded from: truncated, re-created, edited, or repartitioned."""
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from eventstore.errors import LogMismatch, LogUnavailable
+from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka_admin import Admin, NewTopic, Topic
 from eventstore.kafka_clients import BATCH_BYTES, Clients
 from eventstore.log import INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
@@ -82,8 +82,9 @@ class Topics:
         return self._names[topic]
 
     async def prepare(self, partition_count: int | None, *, create: bool) -> None:
-        """Make what is missing (if `create`), and check what is there. LogMismatch names what is wrong.
+        """Make what is missing, and check what is there. LogMismatch names what is wrong.
 
+        Without `create`, LogMissing names what is missing.
         With a `partition_count` an existing log must have it, without one it keeps its own.
         """
         try:
@@ -116,7 +117,7 @@ class Topics:
     def _take_up(self, found: Mapping[str, Topic], partition_count: int | None) -> None:
         missing = [name for name in self._wanted() if name not in found]
         if missing:
-            raise LogMismatch(f"topic {', '.join(missing)} is missing")
+            raise LogMissing(f"topic {', '.join(missing)} is missing: a process with role all or api makes it")
         self.partition_count = len(found[self._names[ZONES]].leaders) if partition_count is None else partition_count
         self._check_partitions(found)
         self._ids = {name: topic.id for name, topic in found.items()}

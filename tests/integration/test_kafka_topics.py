@@ -12,16 +12,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from eventstore.errors import LogMismatch, LogUnavailable
+from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka import KafkaLog
-from eventstore.log import FLEET, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition
 from tests.contract.engine import KEY, put, read_all
 from tests.support.kafka import KafkaUnderTest
 
 pytestmark = pytest.mark.kafka
 
 ZONES_0 = Partition(ZONES, 0)
-FLEET_0 = Partition(FLEET, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,7 @@ async def test_too_few_copies_are_refused(kafka_log: KafkaUnderTest) -> None:
 
 
 async def test_missing_topics_are_named_when_they_are_not_to_be_made(kafka_log: KafkaUnderTest) -> None:
-    with pytest.raises(LogMismatch, match=rf"{kafka_log.prefix}\.zones.*{kafka_log.prefix}\.replicas is missing"):
+    with pytest.raises(LogMissing, match=rf"{kafka_log.prefix}\.zones.*{kafka_log.prefix}\.replicas is missing"):
         await kafka_log.open_kafka(create=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,7 @@ async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: Brokers, 
 
         async with asyncio.TaskGroup() as tasks:
             flow = tasks.create_task(keep_joining())
-            brokers = [partial(kafka_brokers.kill, broker) for broker in kafka_brokers.ids]
+            brokers: list[Callable[[], None]] = [partial(kafka_brokers.kill, broker) for broker in kafka_brokers.ids]
             for kill in (roles.apis[0].kill, roles.relays[0].kill, roles.provisioners[0].kill, *brokers):
                 before = len(done)
                 kill()
@@ -115,6 +115,20 @@ async def test_a_provisioner_takes_over_from_one_that_was_killed(kafka_brokers: 
                 listed = await run("dpus", "list", "--output", "json", server=roles.servers)
                 phases = {dpu["phase"] for dpu in listed.json()["dpus"]}
                 await asyncio.sleep(0.5)
+
+
+async def test_roles_start_in_any_order(kafka_cluster: str, tmp_path: Path) -> None:
+    on = ("--kafka", kafka_cluster, "--topic-prefix", f"order-{next(_prefixes)}", "--partitions", "3")
+
+    async def relay_first() -> str:
+        async with serving(*on, "--role", "relay", stderr=tmp_path / "relay") as relay:
+            return str(relay.ready)
+
+    waiting = asyncio.create_task(relay_first())
+    while not (tmp_path / "relay").exists() or "waiting for the log" not in (tmp_path / "relay").read_text():
+        await asyncio.sleep(0.1)
+    async with serving(*on, "--role", "api"):
+        assert "agents=" in await waiting
 
 
 async def test_a_replica_killed_over_and_over_comes_back_to_the_same_state(kafka_cluster: str, tmp_path: Path) -> None:
