@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from commands import answers
@@ -18,7 +17,7 @@ from commands.shapes import BadRequest, Enveloping, Statement, Unplaced
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.ids import envelope, issued_at_ms, uuid7
 from eventstore.ledger import AHEAD_MS
-from eventstore.log import Partition, partition_of
+from eventstore.log import Partition
 from eventstore.replica import Answer, Replica
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, Event
@@ -34,19 +33,11 @@ class Desk:
         self._replica = replica
         self._now_ms = now_ms
         self._rng = rng
-        self._partition = lru_cache(maxsize=100_000)(self._place)
         self.unknown = 0
 
     @property
     def log_id(self) -> str:
         return self._replica.log_id
-
-    def partition(self, topic: str, key: str) -> Partition:
-        """Where records with this key belong."""
-        return self._partition(topic, key)
-
-    def _place(self, topic: str, key: str) -> Partition:
-        return Partition(topic, partition_of(key.encode(), len(self._replica.partitions(topic))))
 
     def command_id(self, given: str) -> str:
         """A caller's id, or a new one. Raises PermanentError if it is no UUIDv7, or one of the future."""
@@ -68,7 +59,7 @@ class Desk:
             statement = shape(request, enveloping)
         except Unplaced as error:
             return answers.refused(command_id, str(error))
-        partition = self._partition(statement.topic, statement.key)
+        partition = self._replica.partition_for(statement.topic, statement.key)
         answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
         return answers.told(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
 

@@ -11,12 +11,10 @@ import asyncio
 from collections.abc import Callable, Collection
 
 from eventstore.errors import LogUnavailable
-from eventstore.log import FLEET, ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import BadPosition, from_token
 from eventstore.replica import Replica
 from projections.forwarding import is_forwarded
-
-FLEET_0 = Partition(FLEET, 0)
 
 
 class Progress:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 
 from commands import answers
 from commands.calls import Call
-from commands.progress import FLEET_0, Progress
-from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, partition_of
+from commands.progress import Progress
+from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.replica import Replica
 from projections.clique_state import CliqueState
 from projections.fleet_state import FleetState
 from projections.install_rows import InstallsState
+from projections.states import States
 from projections.zone_state import ZoneState
 
 
@@ -20,6 +21,7 @@ class Reader:
 
     def __init__(self, replica: Replica, progress: Progress) -> None:
         self._replica = replica
+        self._states = States(replica)
         self._progress = progress
 
     async def settle(self, min_position: str, topics: Collection[str], call: Call) -> None:
@@ -33,27 +35,23 @@ class Reader:
 
     @property
     def fleet(self) -> FleetState:
-        state: FleetState = self._replica.state(FLEET_0)
-        return state
+        return self._states.fleet
 
     def zones(self, number: int) -> ZoneState:
-        state: ZoneState = self._replica.state(Partition(ZONES, number))
-        return state
+        return self._states.zones_at(Partition(ZONES, number))
 
     def all_zones(self) -> Iterable[ZoneState]:
-        return (self.zones(number) for number in self.partition_numbers)
+        return self._states.all_zones()
 
     def cliques(self, number: int) -> CliqueState:
-        state: CliqueState = self._replica.state(Partition(CLIQUES, number))
-        return state
+        return self._states.cliques_at(Partition(CLIQUES, number))
 
     def installs(self, zone: str) -> InstallsState:
-        state: InstallsState = self._replica.state(Partition(INSTALLS, self.number_of(zone)))
-        return state
+        return self._states.installs(zone)
 
     def number_of(self, key: str) -> int:
         """The partition of a zone or domain."""
-        return partition_of(key.encode(), len(self.partition_numbers))
+        return self._replica.partition_for(ZONES, key).number
 
     def numbers(self, key: str) -> list[int]:
         """The partition of a zone or domain, or all of them if there is none."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 
 from eventstore.errors import PermanentError
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES, Partition, partition_of
+from eventstore.log import ZONES
 from eventstore.replica import Replica
-from projections.zone import ZoneState
+from projections.states import States
 from schemas.events import DpuRegistered
 
 REGISTER_TIMEOUT_S = 20.0
@@ -22,6 +22,7 @@ class LocalDirectory:
         self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()
     ) -> None:
         self._replica = replica
+        self._states = States(replica)
         self._now_ms = now_ms
         self._rng = rng
         self._told: frozenset[str] = frozenset()
@@ -36,27 +37,17 @@ class LocalDirectory:
         return there
 
     async def registered(self, zone: str) -> Collection[str]:
-        dpus = self._state(zone).dpus.rows
+        dpus = self._states.zone(zone).dpus.rows
         return [name for name, dpu in dpus.items() if dpu.zone == zone]
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Raises PermanentError if the plane refuses the DPU."""
         subject = envelope(f"dpu/{dpu}", "simulator", uuid7(self._now_ms(), self._rng))
         event = DpuRegistered(subject, zone, dpu, node, serial, bmc_address)
-        key = zone.encode()
-        answer = await self._replica.submit(self._partition(zone), key, event, timeout_s=REGISTER_TIMEOUT_S)
+        partition = self._replica.partition_for(ZONES, zone)
+        answer = await self._replica.submit(partition, zone.encode(), event, timeout_s=REGISTER_TIMEOUT_S)
         if answer.outcome.code == "refused":
             raise PermanentError(f"simulated DPU {dpu}: {answer.outcome.reason}")
 
     def _zones(self) -> frozenset[str]:
-        seen = (
-            zone for partition in self._replica.partitions(ZONES) for zone in self._replica.state(partition).zones()
-        )
-        return self._expected.union(seen)
-
-    def _state(self, zone: str) -> ZoneState:
-        state: ZoneState = self._replica.state(self._partition(zone))
-        return state
-
-    def _partition(self, zone: str) -> Partition:
-        return Partition(ZONES, partition_of(zone.encode(), len(self._replica.partitions(ZONES))))
+        return self._expected.union(*(state.zones() for state in self._states.all_zones()))

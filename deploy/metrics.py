@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from drivers.relay import Relay
-from eventstore.log import FLEET, Partition
+from eventstore.log import FLEET, FLEET_0
 from eventstore.replica import Replica
 
 
@@ -48,10 +48,9 @@ class PlaneCollector(Collector):
         yield from (position, lag, age, halted, quarantined)
 
     def _fleet(self) -> Iterator[Metric]:
-        fleet = Partition(FLEET, 0)
         if FLEET not in self._replica.supports():
             return
-        state = self._replica.state(fleet)
+        state = self._replica.state(FLEET_0)
         yield GaugeMetricFamily(
             "dpuplane_members", "Nodes whose addresses are in rule tables.", len(state.members.rows)
         )

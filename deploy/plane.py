@@ -39,14 +39,13 @@ from drivers.timers import Timers
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
 from eventstore.fold import Fold
-from eventstore.log import FLEET, ZONES, EventLog, Partition, partition_of
+from eventstore.log import EventLog
 from eventstore.replica import Replica
 from projections.cliques import CliqueFold
 from projections.fleet import FleetFold
-from projections.fleet_state import FleetState
 from projections.installs import InstallsFold
+from projections.states import States
 from projections.zone import ZoneFold
-from projections.zone_state import ZoneState
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
@@ -83,6 +82,7 @@ class Plane:
         self.addresses: dict[str, str] = {}
         self.log: EventLog
         self.replica: Replica
+        self.states: States
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
         self._now_ms = now_ms
@@ -113,6 +113,7 @@ class Plane:
                 rng=rng,
                 creates="api" in plane.roles,
             )
+            plane.states = States(plane.replica)
             running = await stack.enter_async_context(_Running())
             running.start(plane.replica.run())
             await plane._serve(stack, running, expected_zones)
@@ -125,21 +126,6 @@ class Plane:
     def addresses_text(self) -> str:
         """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, of the listeners that this process has."""
         return " ".join(f"{name}={address}" for name, address in self.addresses.items())
-
-    def fleet(self) -> FleetState:
-        """The fleet fold's state, in a role that folds it."""
-        state: FleetState = self.replica.state(Partition(FLEET, 0))
-        return state
-
-    def zone(self, zone: str) -> ZoneState:
-        """The state of the partition that a zone is in."""
-        number = partition_of(zone.encode(), self.log.partition_count)
-        state: ZoneState = self.replica.state(Partition(ZONES, number))
-        return state
-
-    def zone_states(self) -> list[ZoneState]:
-        """The states of all zones partitions."""
-        return [self.replica.state(partition) for partition in self.replica.partitions(ZONES)]
 
     async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
         if "relay" in self.roles:

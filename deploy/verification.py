@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eventstore.fold import Fold
-from eventstore.log import FLEET, ZONES, EventLog, Partition
+from eventstore.log import FLEET_0, ZONES, EventLog, Partition
 from eventstore.replay import Replayed, replay
 from projections.fleet_state import FleetState
 from projections.rules import Held, Holdings
@@ -36,7 +36,7 @@ class Fresh(NamedTuple):
 
     @property
     def fleet(self) -> FleetState:
-        state: FleetState = self.replayed.partitions[Partition(FLEET, 0)].state
+        state: FleetState = self.replayed.partitions[FLEET_0].state
         return state
 
     @property

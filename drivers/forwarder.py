@@ -23,15 +23,12 @@ from drivers.following import Following
 from eventstore.beacons import Ranks
 from eventstore.errors import FatalError, PlaneError
 from eventstore.ids import statement
-from eventstore.log import FLEET, ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replica import Replica
-from projections.fleet_state import FleetState
 from projections.forwarding import forward
 from projections.handed_down import caused
-from projections.zone_state import ZoneState
+from projections.states import States
 from schemas.events import Event, Forwarded, MembershipChanged
-
-FLEET_0 = Partition(FLEET, 0)
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +80,7 @@ class Forwarder:
         self.handed_down = 0
         self.failures = 0
         self._replica = replica
+        self._states = States(replica)
         self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
@@ -102,7 +100,7 @@ class Forwarder:
 
     async def _forward(self, partition: Partition) -> None:
         while True:
-            zone, mark = self._zone(partition), self._mark(partition)
+            zone, mark = self._states.zones_at(partition), self._mark(partition)
             if mark < zone.forwarded or not zone.has_outgoing_from(mark):
                 await self._following.changed(partition, FLEET_0)
             else:
@@ -117,7 +115,7 @@ class Forwarder:
 
         def event() -> MembershipChanged | None:
             nonlocal items
-            found = forward(self._zone(partition), partition.number, mark)
+            found = forward(self._states.zones_at(partition), partition.number, mark)
             items = len(found.names) if found else 0
             return found
 
@@ -125,29 +123,29 @@ class Forwarder:
             return
         self.forwards += 1
         self.forwarded_items += items
-        if self._zone(partition).has_outgoing_from(self._mark(partition)):
+        if self._states.zones_at(partition).has_outgoing_from(self._mark(partition)):
             await asyncio.sleep(min(loop.time() - began_s, self._pace.window_max_s))
 
     async def _hand_down(self, partition: Partition) -> None:
         while True:
-            mark = self._zone(partition).fleet_mark
-            if caused(self._fleet(), partition.number, mark) is None:
+            mark = self._states.zones_at(partition).fleet_mark
+            if caused(self._states.fleet, partition.number, mark) is None:
                 await self._following.changed(partition, FLEET_0)
             else:
                 await self._hand_down_from(partition, mark)
 
     async def _hand_down_from(self, partition: Partition, mark: int) -> None:
         def moved() -> bool:
-            return self._zone(partition).fleet_mark != mark
+            return self._states.zones_at(partition).fleet_mark != mark
 
         def event() -> Event | None:
-            return caused(self._fleet(), partition.number, mark)
+            return caused(self._states.fleet, partition.number, mark)
 
         self.handed_down += await self._say(_Need(partition, partition, moved, event))
 
     async def _prune(self, partition: Partition) -> None:
         while True:
-            if self._zone(partition).has_outgoing_before(self._mark(partition)):
+            if self._states.zones_at(partition).has_outgoing_before(self._mark(partition)):
                 await asyncio.sleep(self._pace.prune_s)
                 await self._prune_to(partition, self._mark(partition))
             else:
@@ -155,7 +153,7 @@ class Forwarder:
 
     async def _prune_to(self, partition: Partition, mark: int) -> None:
         def pruned() -> bool:
-            return self._zone(partition).forwarded >= mark
+            return self._states.zones_at(partition).forwarded >= mark
 
         def event() -> Event:
             return Forwarded(statement(str(partition), self._actor, self._now_ms()), mark)
@@ -184,13 +182,5 @@ class Forwarder:
             return False
         return await self._following.until(need.target, need.is_met, self._pace.landing_s)
 
-    def _zone(self, partition: Partition) -> ZoneState:
-        state: ZoneState = self._replica.state(partition)
-        return state
-
-    def _fleet(self) -> FleetState:
-        state: FleetState = self._replica.state(FLEET_0)
-        return state
-
     def _mark(self, partition: Partition) -> int:
-        return self._fleet().marks.get(partition.number, 0)
+        return self._states.fleet.marks.get(partition.number, 0)

@@ -24,8 +24,8 @@ from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
 from projections.dpus import LOST
+from projections.states import States
 from projections.zone_rows import Dpu
-from projections.zone_state import ZoneState
 from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
 
 logger = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class Provisioner:
         self.append_failures = 0
         self.under_way = 0
         self._replica = replica
+        self._states = States(replica)
         self._ranks = ranks
         self._connect = connect
         self._now_ms = now_ms
@@ -125,7 +126,7 @@ class Provisioner:
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
         """Begin what is due; in how many seconds to look again at the latest."""
-        state, now_ms, busy = self._state(partition), self._now_ms(), self._busy[partition]
+        state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
         waits = [self._pace.idle_look_s] if state.dpu_index.running else []
         for name in sorted(state.dpu_index.running.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
@@ -275,13 +276,9 @@ class Provisioner:
 
     # -- what the fold says
 
-    def _state(self, partition: Partition) -> ZoneState:
-        state: ZoneState = self._replica.state(partition)
-        return state
-
     def _now(self, step: _Step) -> _Step | None:
         """The DPU as it stands now."""
-        dpu = self._state(step.partition).dpus.rows.get(step.name)
+        dpu = self._states.zones_at(step.partition).dpus.rows.get(step.name)
         return None if dpu is None else step._replace(dpu=dpu)
 
     def _moved(self, step: _Step) -> bool:

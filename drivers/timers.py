@@ -19,7 +19,7 @@ from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
 from projections.dpus import STEP_DEADLINE
-from projections.zone_state import ZoneState
+from projections.states import States
 from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class Timers:
         self.stated = 0
         self.failures = 0
         self._replica = replica
+        self._states = States(replica)
         self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
@@ -103,7 +104,7 @@ class Timers:
         await self._following.until(partition, lambda: self._is_over(partition, deadline), again_s)
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:
-        state: ZoneState = self._replica.state(partition)
+        state = self._states.zones_at(partition)
         for name in state.dpu_index.running:
             dpu = state.dpus.rows[name]
             yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone)

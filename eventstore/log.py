@@ -46,6 +46,10 @@ class Partition(NamedTuple):
         return f"{self.topic}/{self.number}"
 
 
+FLEET_0 = Partition(FLEET, 0)
+"""The whole fleet is decided in one order."""
+
+
 class Record(NamedTuple):
     """One record as it stands in the log. `timestamp_ms` is its append time."""
 
@@ -116,6 +120,11 @@ def check_append(partition: Partition, key: bytes, value: bytes, partition_count
     size = len(key) + len(value)
     if size > MAX_RECORD_BYTES:
         raise AppendRefused(f"record: {size} bytes for {partition} are more than the {MAX_RECORD_BYTES} allowed")
+
+
+def partition_for(topic: str, key: str, partition_count: int) -> Partition:
+    """The partition that records with this key belong in."""
+    return Partition(topic, partition_of(key.encode(), partition_count) if topic in KEYED_TOPICS else 0)
 
 
 def partition_of(key: bytes, partition_count: int) -> int:

@@ -17,14 +17,12 @@ from typing import NamedTuple
 from eventstore.codec import decode, encode
 from eventstore.errors import LogMismatch, LogUnavailable, Undecodable
 from eventstore.ids import statement, uuid7
-from eventstore.log import DECIDING_TOPICS, FLEET, Batch, EventLog, Partition, Record
+from eventstore.log import DECIDING_TOPICS, FLEET_0, Batch, EventLog, Partition, Record
 from schemas.events import LogCreated
 
 _READ_TIMEOUT_S = 10.0
 
 logger = logging.getLogger(__name__)
-
-_FLEET_0 = Partition(FLEET, 0)
 
 
 class Parentage(NamedTuple):
@@ -37,20 +35,20 @@ class Parentage(NamedTuple):
 def check_origin(partition: Partition, record: Record, log_id: str) -> None:
     """Raise LogMismatch unless a partition that decides begins with the LogCreated of this log."""
     if partition.topic in DECIDING_TOPICS and (found := _origin(partition, record).log_id) != log_id:
-        raise LogMismatch(f"log: {partition} begins with log id {found!r}, and {_FLEET_0} with {log_id!r}")
+        raise LogMismatch(f"log: {partition} begins with log id {found!r}, and {FLEET_0} with {log_id!r}")
 
 
 async def find_origin(log: EventLog) -> LogCreated | None:
     """The LogCreated that decides, or None in an empty log. Raises LogUnavailable, LogMismatch."""
-    if await log.end(_FLEET_0) == 0:
+    if await log.end(FLEET_0) == 0:
         return None
     return await await_origin(log)
 
 
 async def await_origin(log: EventLog) -> LogCreated:
     """The LogCreated of a log that somebody else makes. Raises LogUnavailable after a while without."""
-    first = await read_first(log, {_FLEET_0: 0})
-    return _checked(log, first[_FLEET_0])
+    first = await read_first(log, {FLEET_0: 0})
+    return _checked(log, first[FLEET_0])
 
 
 async def establish(log: EventLog, actor: str, now_ms: int, rng: Random, parentage: Parentage) -> LogCreated:
@@ -62,7 +60,7 @@ async def establish(log: EventLog, actor: str, now_ms: int, rng: Random, parenta
     while origin is None:
         said = statement("log", actor, now_ms)
         fresh = LogCreated(said, uuid7(now_ms, rng), parentage.generation, log.partition_count, parentage.parent)
-        await log.append(_FLEET_0, b"log", encode(fresh))
+        await log.append(FLEET_0, b"log", encode(fresh))
         origin = await find_origin(log)
         logger.info("log created id=%s", origin and origin.log_id)
     for topic in DECIDING_TOPICS:
@@ -91,7 +89,7 @@ async def _collect(batches: AsyncGenerator[Batch, None], found: dict[Partition, 
 
 
 def _checked(log: EventLog, record: Record) -> LogCreated:
-    origin = _origin(_FLEET_0, record)
+    origin = _origin(FLEET_0, record)
     if origin.partition_count != log.partition_count:
         raise LogMismatch(
             f"partition count: this log was made with {origin.partition_count}, and now has {log.partition_count}"

@@ -15,13 +15,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import lru_cache
 from random import Random
 from typing import Any
 
 from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, PermanentError, TransientError
 from eventstore.fold import Fold, Outcome
-from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record, partition_for
 from eventstore.origin import Parentage, await_origin, establish
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _NEW_LOG = Parentage()
 _PACE = Pace()
+_KEYS_REMEMBERED = 100_000
 
 
 class Replica:
@@ -71,6 +73,7 @@ class Replica:
         self._creates = creates
         self._parentage = parentage
         self._pace = pace
+        self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
@@ -107,6 +110,10 @@ class Replica:
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         """The partitions of a topic."""
         return self._log.partitions(topic)
+
+    def partition_for(self, topic: str, key: str) -> Partition:
+        """The partition that records with this key belong in. Every command asks, so the hash is computed once."""
+        return self._partition_for(topic, key, self._log.partition_count)
 
     def partitions_status(self) -> list[PartitionStatus]:
         """How it stands with each partition."""

@@ -185,7 +185,7 @@ class Story:
             raise DemoFailed(f"{done()} of {total} after {CONVERGE_TIMEOUT_S:g} s: see the log lines above") from None
 
     def _up_to_date(self) -> int:
-        state, epoch, held = self._plane.fleet(), self._plane.replica.generation, self._relay.devices()
+        state, epoch, held = self._plane.states.fleet, self._plane.replica.generation, self._relay.devices()
         count = 0
         for zone in self._fleet.zones:
             now = table(state, zone)
@@ -193,10 +193,10 @@ class Story:
         return count
 
     def _dpu_rows(self, zone: str) -> dict[str, Dpu]:
-        return self._plane.zone(zone).dpus.rows
+        return self._plane.states.zone(zone).dpus.rows
 
     def _names(self, zone: str) -> list[str]:
         return sorted(name for name, dpu in self._dpu_rows(zone).items() if dpu.zone == zone)
 
     def _in_phase(self, phase: str) -> int:
-        return sum(dpu.phase == phase for state in self._plane.zone_states() for dpu in state.dpus.rows.values())
+        return sum(dpu.phase == phase for state in self._plane.states.all_zones() for dpu in state.dpus.rows.values())

@@ -17,7 +17,7 @@ from deploy.verification import compare_devices, fold_afresh
 from drivers.simulator import NAMING
 from eventstore.codec import encode
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES, Partition, partition_of
+from eventstore.log import ZONES
 from projections.tables import table
 from schemas.events import DpuRegistered, NodesJoined
 from tests.bench.workload import joins, now_ms, zone_name
@@ -41,7 +41,7 @@ async def _fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
             await asyncio.gather(*(append(plane, event) for event in events))
         for registrations in in_batches(_registrations(zones, dpus_per_zone), APPENDS_AT_ONCE):
             await asyncio.gather(*(append(plane, event) for event in registrations))
-        await until(lambda: len(plane.fleet().members.rows) == nodes)
+        await until(lambda: len(plane.states.fleet.members.rows) == nodes)
         await until(lambda: all(each.position == each.saved_position for each in plane.replica.partitions_status()))
 
 
@@ -65,16 +65,14 @@ async def serving_plane(data: Path, *, simulate: int = 0) -> AsyncIterator[Plane
 
 async def append(plane: Plane, event: NodesJoined | DpuRegistered) -> None:
     """Append a statement about a zone."""
-    key = event.zone.encode()
-    partition = Partition(ZONES, partition_of(key, plane.log.partition_count))
-    await plane.log.append(partition, key, encode(event), timeout_s=PATIENCE_S)
+    partition = plane.replica.partition_for(ZONES, event.zone)
+    await plane.log.append(partition, event.zone.encode(), encode(event), timeout_s=PATIENCE_S)
 
 
 async def submit(plane: Plane, event: NodesJoined) -> None:
     """A join's way through the plane, up to its answer."""
-    key = event.zone.encode()
-    partition = Partition(ZONES, partition_of(key, plane.log.partition_count))
-    answer = await plane.replica.submit(partition, key, event, timeout_s=PATIENCE_S)
+    partition = plane.replica.partition_for(ZONES, event.zone)
+    answer = await plane.replica.submit(partition, event.zone.encode(), event, timeout_s=PATIENCE_S)
     assert answer.outcome.code == "done", answer
 
 
@@ -87,13 +85,13 @@ async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
 
 async def all_up_to_date(plane: Plane, zones: int, nodes: int, dpus: int) -> None:
     """Return when fleet has so many nodes, and so many DPUs their table."""
-    await until(lambda: len(plane.fleet().members.rows) == nodes)
+    await until(lambda: len(plane.states.fleet.members.rows) == nodes)
     await until(lambda: _up_to_date(plane, zones) == dpus, LOOK_S)
 
 
 def _up_to_date(plane: Plane, zones: int) -> int:
     assert plane.relay is not None
-    held, epoch, fleet = plane.relay.devices(), plane.replica.generation, plane.fleet()
+    held, epoch, fleet = plane.relay.devices(), plane.replica.generation, plane.states.fleet
     count = 0
     for zone in map(zone_name, range(zones)):
         now = table(fleet, zone)

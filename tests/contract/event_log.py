@@ -14,10 +14,20 @@ from contextlib import aclosing
 import pytest
 
 from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
-from eventstore.log import CLIQUES, FLEET, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Batch, EventLog, Partition
+from eventstore.log import (
+    CLIQUES,
+    FLEET,
+    FLEET_0,
+    INSTALLS,
+    MAX_RECORD_BYTES,
+    REPLICAS,
+    ZONES,
+    Batch,
+    EventLog,
+    Partition,
+)
 from tests.contract.engine import KEY, LogUnderTest, first_values, numbered, put, read_all, read_to_end
 
-FLEET_0 = Partition(FLEET, 0)
 ZONES_0 = Partition(ZONES, 0)
 ZONES_1 = Partition(ZONES, 1)
 

@@ -16,12 +16,11 @@ from deploy.brokers import Brokers
 from deploy.kafka_jars import NoKafka, cache_folder, kafka_jars
 from eventstore.kafka import KafkaLog
 from eventstore.kafka_topics import count_brokers
-from eventstore.log import FLEET, Partition
+from eventstore.log import FLEET_0
 from tests.contract.engine import KEY, put, read_all
 
 pytestmark = pytest.mark.kafka
 
-FLEET_0 = Partition(FLEET, 0)
 PATIENCE_S = 120
 
 

@@ -22,7 +22,7 @@ from eventstore.beacons import Solo
 from eventstore.embedded import EmbeddedLog
 from eventstore.fold import Fold
 from eventstore.ids import envelope, uuid7
-from eventstore.log import FLEET, INSTALLS, ZONES, Partition, partition_of
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, partition_of
 from eventstore.replica import Replica
 from eventstore.snapshots import MemoryStore
 from projections.device_table import DeviceTable
@@ -35,7 +35,6 @@ from schemas.events import Event, Frozen, NodesJoined, NodesLeft, PolicySet, Tha
 from tests.support.eventually import until
 
 PARTITIONS = 3
-FLEET_0 = Partition(FLEET, 0)
 ZONE_NAMES = ("east", "north", "west")
 
 
@@ -107,8 +106,8 @@ class Plane:
                 session.link.abort()
 
     async def do(self, topic: str, key: str, event: Event) -> None:
-        number = 0 if topic == FLEET else partition_of(key.encode(), PARTITIONS)
-        answer = await self.replicas[0].submit(Partition(topic, number), key.encode(), event, timeout_s=10)
+        partition = self.replicas[0].partition_for(topic, key)
+        answer = await self.replicas[0].submit(partition, key.encode(), event, timeout_s=10)
         assert answer.outcome.code == "done", answer.outcome
 
     def by(self, subject: str) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from eventstore.codec import decode
 from eventstore.errors import TransientError
 from eventstore.hostile import Faults, HostileLog
-from eventstore.log import FLEET, ZONES, EventLog, Partition
+from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.pace import Pace
 from eventstore.replay import replay
 from eventstore.replica import Answer, Replica
@@ -23,7 +23,7 @@ from tests.contract.engine import read_all
 from tests.support.embedded import EmbeddedUnderTest
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import FLEET_0, Issuer
+from tests.support.toy_log import Issuer
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
 FAULTS = Faults(duplicate=0.15, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.3, backward_timestamps=0.2)

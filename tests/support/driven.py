@@ -12,11 +12,12 @@ from eventstore.codec import decode
 from eventstore.errors import AppendUnknown
 from eventstore.fold import Fold
 from eventstore.ids import envelope, uuid7
-from eventstore.log import FLEET, ZONES, Partition, partition_of
+from eventstore.log import ZONES, Partition, partition_for
 from eventstore.replica import Answer, Replica
 from eventstore.snapshots import MemoryStore
 from projections.fleet import FleetFold
 from projections.fleet_state import FleetState
+from projections.states import States
 from projections.zone import ZoneFold
 from projections.zone_rows import Dpu
 from projections.zone_state import ZoneState
@@ -24,7 +25,6 @@ from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, N
 from tests.support.memory_log import Contents, MemoryLog
 
 START_MS = 1_700_000_000_000
-FLEET_0 = Partition(FLEET, 0)
 
 
 class Order:
@@ -108,15 +108,13 @@ class Plane:
             self.gone.add(name)
 
     def partition(self, zone: str) -> Partition:
-        return Partition(ZONES, partition_of(zone.encode(), self.log.partition_count))
+        return partition_for(ZONES, zone, self.log.partition_count)
 
     def zone(self, zone: str) -> ZoneState:
-        state: ZoneState = self._any().state(self.partition(zone))
-        return state
+        return States(self._any()).zone(zone)
 
     def fleet(self) -> FleetState:
-        state: FleetState = self._any().state(FLEET_0)
-        return state
+        return States(self._any()).fleet
 
     def dpu(self, name: str, zone: str = "z1") -> Dpu:
         return self.zone(zone).dpus.rows[name]

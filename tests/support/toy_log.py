@@ -7,11 +7,10 @@ from collections.abc import Iterable
 
 from eventstore.codec import encode
 from eventstore.ids import envelope, statement, uuid7
-from eventstore.log import FLEET, Partition, Record
+from eventstore.log import Record
 from schemas.events import Event, FoldVersionRaised, LogCreated, PolicyDeleted, PolicySet
 
 T0 = 1_700_000_000_000
-FLEET_0 = Partition(FLEET, 0)
 LOG_ID = uuid7(T0, random.Random(0))
 POISON = b"\0\0\0\0\x12not what schema 18 says"
 

@@ -12,10 +12,10 @@ import pytest
 
 from eventstore.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
 from eventstore.errors import AppendUnknown
-from eventstore.log import REPLICAS, Partition
+from eventstore.log import FLEET_0, REPLICAS, Partition
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import FLEET_0, T0, Issuer
+from tests.support.toy_log import T0, Issuer
 from tests.support.virtual_loop import run_virtual
 
 TOPIC = Partition(REPLICAS, 0)

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from drivers.forwarder import Forwarder
+from eventstore.log import FLEET_0
 from schemas.events import Forwarded, MembershipChanged, ZoneDescribed
-from tests.support.driven import FLEET_0, Plane, plane
+from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
 

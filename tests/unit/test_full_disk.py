@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
-from eventstore.log import FLEET, Partition
+from eventstore.log import FLEET_0
 from eventstore.replica import Replica
 from projections.fleet import FleetFold
 from tests.simulation.durable import Disk, DiskStore
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.virtual_loop import run_virtual
-
-FLEET_0 = Partition(FLEET, 0)
 
 
 def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() -> None:

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from eventstore.fold import DONE, At
 from eventstore.ids import envelope, uuid7
 from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
+from eventstore.log import FLEET_0
 from schemas.events import Envelope
-from tests.support.toy_log import FLEET_0, T0
+from tests.support.toy_log import T0
 
 RNG = random.Random(3)
 CONTENT = bytes(16)

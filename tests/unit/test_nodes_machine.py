@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eventstore.fold import At
-from eventstore.log import FLEET, Partition
+from eventstore.log import FLEET_0
 from projections.fleet import FleetFold
 from projections.forwarding import forward
 from projections.zone import ZoneFold
@@ -28,7 +28,6 @@ NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
 ZONES = st.sampled_from(["z1", "z2"])
 TIMES = st.integers(1, 4)
 UIDS = st.sampled_from(["u", "v"])
-FLEET_0 = Partition(FLEET, 0)
 
 
 class Known(NamedTuple):

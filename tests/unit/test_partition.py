@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from eventstore.errors import LogMismatch
 from eventstore.fold import DONE
 from eventstore.ledger import Entry
-from eventstore.log import INSTALLS, Partition, Record
+from eventstore.log import FLEET_0, INSTALLS, Partition, Record
 from eventstore.partition import MARK_RECORDS, FoldedPartition
 from schemas.events import Event, StepSucceeded
 from tests.support.samples import ENVELOPE, sample
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import FLEET_0, LOG_ID, POISON, T0, Issuer, created, fact, records
+from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
 def empty(versions: Sequence[int] = (1,)) -> FoldedPartition:

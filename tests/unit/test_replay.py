@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.codec import encode
 from eventstore.errors import LogMismatch, LogUnavailable, PermanentError
-from eventstore.log import FLEET, ZONES, Partition, Record
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
 from eventstore.replay import cut_at_position, cut_at_time, replay
 from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
@@ -17,7 +17,7 @@ from eventstore.snapshots import reduced
 from schemas.events import Event
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import FLEET_0, LOG_ID, T0, created, fact
+from tests.support.toy_log import LOG_ID, T0, created, fact
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
 ZONES_1 = Partition(ZONES, 1)

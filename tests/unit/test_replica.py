@@ -10,14 +10,14 @@ import pytest
 
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
-from eventstore.log import FLEET, INSTALLS, ZONES, Batch, Partition, Record
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Partition, Record
 from eventstore.pace import Pace
 from eventstore.replica import Answer, Replica
 from eventstore.rocks_store import RocksStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
-from tests.support.toy_log import FLEET_0, T0, Issuer, created, fact
+from tests.support.toy_log import T0, Issuer, created, fact
 from tests.support.virtual_loop import run_virtual
 
 ZONES_2 = Partition(ZONES, 2)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.errors import FatalError, LogMismatch
-from eventstore.log import Record
+from eventstore.log import FLEET_0, Record
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
 from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
@@ -22,7 +22,7 @@ from eventstore.saving import Saver, restored, save
 from eventstore.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
 from schemas.events import Event
 from tests.support.toy_fold import ToyFold
-from tests.support.toy_log import FLEET_0, LOG_ID, POISON, T0, Issuer, created, fact, records
+from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
 def empty(log_id: str = LOG_ID) -> FoldedPartition:

@@ -1,0 +1,58 @@
+"""The states of a replica's folds, each with its type: the one place that says which topic's state is what.
+
+A state belongs to the replica and changes with the next record: read it between awaits, and ask again after one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition
+from projections.clique_state import CliqueState
+from projections.fleet_state import FleetState
+from projections.install_rows import InstallsState
+from projections.zone_state import ZoneState
+
+
+class Folded(Protocol):
+    """Whoever keeps the folds' states: a replica."""
+
+    def state(self, partition: Partition) -> Any: ...
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]: ...
+
+    def partition_for(self, topic: str, key: str) -> Partition: ...
+
+
+class States:
+    """States by what they are about: a zone, or a partition (`..._at`)."""
+
+    def __init__(self, folded: Folded) -> None:
+        self._folded = folded
+
+    @property
+    def fleet(self) -> FleetState:
+        state: FleetState = self._folded.state(FLEET_0)
+        return state
+
+    def zone(self, zone: str) -> ZoneState:
+        """The state of the partition that a zone is in."""
+        return self.zones_at(self._folded.partition_for(ZONES, zone))
+
+    def zones_at(self, partition: Partition) -> ZoneState:
+        state: ZoneState = self._folded.state(partition)
+        return state
+
+    def all_zones(self) -> Iterator[ZoneState]:
+        """The states of all zones partitions."""
+        return map(self.zones_at, self._folded.partitions(ZONES))
+
+    def cliques_at(self, partition: Partition) -> CliqueState:
+        state: CliqueState = self._folded.state(partition)
+        return state
+
+    def installs(self, zone: str) -> InstallsState:
+        """The state of the partition that a zone's installs are in."""
+        state: InstallsState = self._folded.state(self._folded.partition_for(INSTALLS, zone))
+        return state
