@@ -119,8 +119,9 @@ class Reader:
             self._positions[partition] = records[-1].offset + 1
         return records
 
-    def _listen(self, pulse: _Pulse, fetched: Collection[TopicPartition]) -> None:
-        silent_s = pulse.silence(fetched)
+    def _listen(self, pulse: _Pulse, fetched: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+        has_more = sum(map(len, fetched.values())) >= SLICE_RECORDS
+        silent_s = pulse.silence(fetched, has_more=has_more)
         if silent_s > self._silent_s:
             self._silent_s = min(2 * self._silent_s, SILENT_S_MAX)
             raise _Silent(f"nothing was heard of a partition for {silent_s:.1f} s")
@@ -152,14 +153,17 @@ class _Pulse:
         """Something was heard of every partition."""
         return None not in self._polled.values()
 
-    def silence(self, fetched: Collection[TopicPartition]) -> float:
-        """For how long the partition that is silent longest has been silent. To be asked after every poll."""
+    def silence(self, fetched: Collection[TopicPartition], *, has_more: bool) -> float:
+        """For how long the partition that is silent longest has been silent. To be asked after every poll.
+
+        While the consumer has more than it handed over, a partition may wait for its turn, and nothing is asked of it.
+        """
         now = self._now()
         was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere, and did not listen
         self._asked_at = now
         for place, polled in self._polled.items():
             newly = self._consumer.last_poll_timestamp(place)
-            if was_away or newly != polled or place in fetched:
+            if was_away or has_more or newly != polled or place in fetched:
                 self._polled[place] = newly
                 self._heard_at[place] = now
         return now - min(self._heard_at.values(), default=now)

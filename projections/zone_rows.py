@@ -39,7 +39,7 @@ class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     changed: int
 
 
-class Outgoing(msgspec.Struct, frozen=True, array_like=True):
+class Outgoing(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The nodes that one record changed, and its append time. One that changed again since is in a later row too."""
 
     append_ms: int
