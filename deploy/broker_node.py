@@ -93,7 +93,6 @@ class BrokerProcess:
     def __init__(self, program: Program, node: Node, folder: Path, nodes: Sequence[Node]) -> None:
         self.node = node
         self._program = program
-        self._folder = folder
         self._settings = folder / "server.properties"
         self._logs = folder / "logs"
         self._output = folder / "output.txt"

@@ -29,12 +29,6 @@ class Histogram:
         self.count += count
         self.max_ms = max(self.max_ms, milliseconds)
 
-    def merge(self, other: Histogram) -> None:
-        """As if the other's samples had been added here."""
-        self._buckets.update(other._buckets)
-        self.count += other.count
-        self.max_ms = max(self.max_ms, other.max_ms)
-
     def quantile(self, share: float) -> float:
         """The time within which this share of the samples lies; 0 without samples."""
         wanted = share * self.count

@@ -40,8 +40,6 @@ class SimulatedZone:
     ) -> None:
         self.name = name
         self.dpus = dpus
-        self.is_welcome = False
-        """The relay serves all of its devices, as far as they are up."""
         self._number = number
         self._fleet = fleet
         self._relays = relays
@@ -62,7 +60,7 @@ class SimulatedZone:
             except (LinkClosed, ProtocolError, TimeoutError) as error:
                 self._relays.lost(error)
             finally:
-                self._link, self.is_welcome = None, False
+                self._link = None
                 self._again.clear()
                 await link.close()
 
@@ -120,7 +118,6 @@ class SimulatedZone:
         for part in welcome.unwelcome:
             log.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
             self._again.append((now + part.retry_after_ms / 1000, part.dpus & (1 << len(self.dpus)) - 1))
-        self.is_welcome = not self._again
 
     def _send(self, message: FromAgent) -> None:
         if self._link is None:

@@ -102,11 +102,6 @@ class Simulator:
         )
         return self.zones[name]
 
-    @property
-    def connected(self) -> int:
-        """Zones whose link is welcome at a relay."""
-        return sum(zone.is_welcome for zone in self.zones.values())
-
     async def _serve(self, zone: SimulatedZone) -> None:
         await self._register_all(zone)
         await zone.run()

@@ -6,8 +6,6 @@ that failed and is to be retried) go first. Both keep the order in which their D
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from projections.phases import INSTALLING, PENDING
 from projections.zone_rows import Dpu
 
@@ -42,10 +40,6 @@ class DpuIndex:
     def zone(self, zone: str) -> ZoneDpus:
         """What is known of a zone's DPUs; an empty one, that nobody keeps, if there are none."""
         return self.zones.get(zone) or ZoneDpus()
-
-    def in_zone(self, zone: str) -> Iterator[tuple[int, str]]:
-        """Ordinal and name of each DPU of a zone, by ordinal."""
-        yield from sorted(self.zone(zone).names.items())
 
     def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
         """A DPU keeps its place in line as long as it is Pending since the same offset."""

@@ -12,9 +12,6 @@ from schemas.api import dpuplane_pb2 as pb
 
 GPUS = ("h100", "gb200", "gb300")
 FIRST_ADDRESS = int(IPv4Address("10.0.0.1"))
-NODES_MAX = (1 << 24) - 2
-"""As many as network 10 has addresses for."""
-
 CLIQUE_DOMAIN = "demo"
 
 

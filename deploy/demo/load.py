@@ -6,8 +6,7 @@ Whatever is refused or stays unknown stops the demo with the plane's own sentenc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import grpc
@@ -22,7 +21,6 @@ IN_FLIGHT = 200
 CALL_TIMEOUT_S = 30.0
 
 Request = TypeVar("Request")
-T = TypeVar("T")
 
 
 class DemoFailed(PermanentError):
@@ -62,10 +60,3 @@ async def run_all(work: Callable[[Request], Awaitable[object]], requests: Iterab
     async with asyncio.TaskGroup() as tasks:
         for _ in range(IN_FLIGHT):
             tasks.create_task(worker())
-
-
-def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` items, the last one shorter."""
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch

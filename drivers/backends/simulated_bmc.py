@@ -98,11 +98,6 @@ class SimulatedBmc:
             self._end("cancelled")
         self._answer(None)
 
-    def swap(self, serial: str) -> None:
-        """Another card is put in this one's place."""
-        self.serial, self.image, self.boots = serial, "", 1
-        self._token, self._running, self._ended = 0, None, []
-
     async def _take(self, token: int) -> None:
         """The way of a call to the device, with all that may happen to it."""
         await asyncio.sleep(self._rng.expovariate(1 / self.faults.latency_s) if self.faults.latency_s else 0)

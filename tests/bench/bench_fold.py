@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import uvloop
 
 from deploy.brokers import Brokers
-from deploy.demo.load import in_batches
 from deploy.kafka_jars import cache_folder
 from eventstore.codec import decode, encode
 from eventstore.kafka import KafkaLog
@@ -33,7 +32,7 @@ from projections.zone import ZoneFold
 from schemas.events import NodesJoined
 from tests.bench.apart import apart
 from tests.bench.figures import Figure
-from tests.bench.workload import joins, now_ms
+from tests.bench.workload import in_batches, joins, now_ms
 
 NODES = 200_000
 ZONES_COUNT = 200

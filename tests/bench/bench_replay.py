@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from eventstore.log import FLEET_0
 from eventstore.table import Table
 from projections.fleet import FleetFold
 from projections.membership import Member
@@ -22,7 +23,7 @@ from projections.tables import table
 from projections.zone import ZoneFold
 from projections.zone_rows import Node
 from tests.bench.figures import Figure, median_seconds
-from tests.bench.workload import FLEET_0, LABELS, ZONES_0, folded, forwards, joins, name_of, records, zone_name
+from tests.bench.workload import LABELS, ZONES_0, folded, forwards, joins, name_of, records, zone_name
 
 NODES = 200_000
 PER_RECORD = 1_000

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.demo.load import in_batches
 from deploy.plane import Plane, folds_of
 from deploy.settings import load_settings
 from deploy.verification import compare_devices, fold_afresh
@@ -20,7 +19,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from projections.tables import table
 from schemas.events import DpuRegistered, NodesJoined
-from tests.bench.workload import joins, now_ms, zone_name
+from tests.bench.workload import in_batches, joins, now_ms, zone_name
 
 APPENDS_AT_ONCE = 5_000
 PATIENCE_S = 300.0

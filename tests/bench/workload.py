@@ -5,21 +5,31 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from eventstore.codec import encode
 from eventstore.fold import Fold
 from eventstore.ids import envelope, statement, uuid7
-from eventstore.log import FLEET, ZONES, Partition, Record
+from eventstore.log import ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
 from projections.forwarding import forward
 from projections.zone_state import ZoneState
 from schemas.events import Event, LogCreated, NodesJoined
 
+T = TypeVar("T")
+
 LOG_ID = "bench"
-ZONES_0, FLEET_0 = Partition(ZONES, 0), Partition(FLEET, 0)
+ZONES_0 = Partition(ZONES, 0)
 FIRST_ADDRESS = 10 << 24 | 1
 LABELS: Sequence[dict[str, str]] = tuple({"gpu": kind, "rack-row": "a"} for kind in ("h100", "gb200", "gb300"))
+
+
+def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` items, the last one shorter."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def now_ms() -> int:
