@@ -25,7 +25,7 @@ from projections.names import (
     check_zone,
     shown,
 )
-from schemas.events import MAX_ITEMS, MAX_RECORD_BYTES, NodesChanged, NodesJoined, NodesLeft
+from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, NodesChanged, NodesJoined, NodesLeft
 
 MAX_AHEAD_MS = 60_000
 """How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
@@ -198,8 +198,8 @@ def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft) -> str | None:
     size = len("".join(event.names)) + len("".join(event.uids))
     if not isinstance(event, NodesLeft):
         size += len(event.addresses4) + len(event.addresses6) + sum(map(size_of_labels, event.label_sets))
-    if size > MAX_RECORD_BYTES:
-        return f"names: {size} bytes of names, uids, addresses and labels are more than the {MAX_RECORD_BYTES} allowed"
+    if size > MAX_STATED_BYTES:
+        return f"names: {size} bytes of names, uids, addresses and labels are more than the {MAX_STATED_BYTES} allowed"
     return None
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from projections.columns import size_of_labels
-from projections.zone_rows import PRESENT, Gone, Node
+from projections.zone_rows import Gone, Node
 from projections.zone_state import ZoneState, outbox_key
-from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, Envelope, MembershipChanged
+from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48

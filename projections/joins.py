@@ -19,12 +19,12 @@ from eventstore.log import partition_of
 from projections.effects import note
 from projections.fleet_state import FleetState
 from projections.holds import member_hold
-from projections.membership import LEFT, PRESENT, Items, Member, Part, read_items
+from projections.membership import Items, Member, Part, read_items
 from projections.moves import Move, Weighed, weigh
 from projections.names import check_zone
 from projections.roster import Address
 from projections.withdrawals import Hold, Kind
-from schemas.events import MembershipChanged
+from schemas.events import LEFT, PRESENT, MembershipChanged
 
 
 class Source(NamedTuple):

@@ -16,10 +16,7 @@ import numpy as np
 
 from projections.roster import Address, Column
 from projections.withdrawals import hash_of
-from schemas.events import MAX_FORWARD_ITEMS, MembershipChanged
-
-PRESENT, LEFT = 0, 1
-"""States of an item; 2 (inferred) and 3 (superseded) are leaves that nobody asked for."""
+from schemas.events import MAX_FORWARD_ITEMS, SUPERSEDED, MembershipChanged
 
 _ZERO6 = bytes(16)
 
@@ -118,8 +115,8 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
         length = len(getattr(event, field))
         if length not in (0, width * count):
             return f"{field}: {length} bytes for {count} names must be none or {width} a name"
-    if count and not 0 <= min(event.states) <= max(event.states) <= 3:
-        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to 3"
+    if count and not 0 <= min(event.states) <= max(event.states) <= SUPERSEDED:
+        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {SUPERSEDED}"
     return _label_fault(event)
 
 

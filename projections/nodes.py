@@ -16,9 +16,18 @@ from itertools import repeat
 from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refused
 from projections.columns import fault_of, incarnations, single, spread
 from projections.names import check_zone, shown
-from projections.zone_rows import INFERRED, LEFT, SUPERSEDED, CompleteList, Gone, Node, Zone
+from projections.zone_rows import CompleteList, Gone, Node, Zone
 from projections.zone_state import Change, ZoneState
-from schemas.events import ListCompleted, NodesChanged, NodesJoined, NodesLeft, NodesSuperseded
+from schemas.events import (
+    INFERRED,
+    LEFT,
+    SUPERSEDED,
+    ListCompleted,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+)
 
 _MAX_HASH = 64
 

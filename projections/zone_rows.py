@@ -10,9 +10,6 @@ from typing import Literal
 
 import msgspec
 
-PRESENT, LEFT, INFERRED, SUPERSEDED = 0, 1, 2, 3
-"""States of MembershipChanged: there, left as stated, left as inferred, superseded in another zone."""
-
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node that is there. `created_ms` and `uid` are its incarnation, `changed` the offset of its last change.
@@ -30,7 +27,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node that left at offset `changed`, kept until fleet has heard of it. `state` is one of those above."""
+    """A node that left at offset `changed`, kept until fleet has heard of it. `state` is one of MembershipChanged."""
 
     zone: str
     created_ms: int

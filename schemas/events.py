@@ -308,12 +308,15 @@ class NotHeard(msgspec.Struct, frozen=True, gc=False):
 # --- fleet -----------------------------------------------------------------------------------------------------------
 
 
+PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
+"""What became of a node: it is there, somebody stated that it left, its silence did, or it is newer in another zone."""
+
+
 class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
 
-    Accepted only if `from_offset` is fleet's mark for that partition. `states`: 0 present, 1 left (stated), 2 left
-    (inferred), 3 left (superseded). Columns as in NodesJoined, and a zone per item. `earliest_ms` is the append time of
-    the earliest change inside.
+    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT and the three ways to
+    leave. Columns as in NodesJoined, and a zone per item. `earliest_ms` is the append time of the earliest change.
     """
 
     envelope: Envelope
@@ -471,9 +474,9 @@ Event: TypeAlias = (
 )
 
 MAX_ITEMS = 1_000
-"""Items of one record at most (design, section 2)."""
+"""Items of one record at most."""
 
-MAX_RECORD_BYTES = 256 * 1024
+MAX_STATED_BYTES = 256 * 1024
 """Encoded size of a stated record at most; what one record changes must fit one forward."""
 
 MAX_FORWARD_ITEMS = 2_000

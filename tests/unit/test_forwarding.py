@@ -6,8 +6,7 @@ import pytest
 
 from eventstore.codec import encode
 from projections.forwarding import forward
-from projections.zone_rows import LEFT, PRESENT
-from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_RECORD_BYTES, NodesJoined
+from schemas.events import LEFT, MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_STATED_BYTES, PRESENT, NodesJoined
 from tests.support.zones import ZoneLog
 
 
@@ -87,7 +86,7 @@ def test_a_forward_is_bounded_in_bytes_and_one_record_always_fits(distinct: int)
         names = [f"source/{i}-{j}-".ljust(253, "x") for j in range(count)]
         index = [j % distinct for j in range(count)]
         event = NodesJoined(log.envelope(), "z1", names, [1], ["u" * 128], b"", b"", labels, index)
-        assert len(encode(event)) <= MAX_RECORD_BYTES
+        assert len(encode(event)) <= MAX_STATED_BYTES
         assert log.append(event).code == "done"
     mark, sizes = 0, []
     while (found := forward(log.state, 0, mark)) is not None:

@@ -19,9 +19,8 @@ from eventstore.log import FLEET_0
 from projections.fleet import FleetFold
 from projections.forwarding import forward
 from projections.zone import ZoneFold
-from projections.zone_rows import PRESENT
 from projections.zone_state import ZoneState
-from schemas.events import MembershipChanged, NodesSuperseded
+from schemas.events import PRESENT, MembershipChanged, NodesSuperseded
 from tests.support.zones import PARTITION, ZoneLog, derived_of, reloaded, replayed, rows_of, statement
 
 NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
