@@ -6,15 +6,18 @@ A value comes from the first of: a flag of `dpuplane serve`, the environment (`D
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from deploy.addresses import Address, parse_address, parse_addresses
+from deploy.mistakes import sentence
 from eventstore.errors import PermanentError
+
+__all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 
 ENVIRONMENT_PREFIX = "DPUPLANE_"
 
@@ -23,34 +26,6 @@ Role = Literal["all", "api", "relay", "provisioner"]
 
 class BadSettings(PermanentError):
     """A setting that cannot be used; the message names it, its value and the rule."""
-
-
-class Address(NamedTuple):
-    """Where a listener listens. Port 0 takes a free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-def parse_address(text: str) -> Address:
-    """`HOST:PORT`, with brackets around an IPv6 host. Raises ValueError with a sentence."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{text!r} is not HOST:PORT with a port from 0 to 65535")
-    return Address(host, int(port))
 
 
 class Settings(BaseModel):
@@ -90,6 +65,13 @@ class Settings(BaseModel):
     def _parse_address(cls, value: object) -> object:
         return parse_address(value) if isinstance(value, str) else value
 
+    @field_validator("kafka")
+    @classmethod
+    def _check_kafka(cls, value: str) -> str:
+        if value:
+            parse_addresses(value)
+        return value
+
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
         if (self.data is None) == (not self.kafka):
@@ -98,8 +80,6 @@ class Settings(BaseModel):
             raise ValueError(f"role {self.role!r} needs kafka: the embedded log has one process with every role")
         if self.simulate and self.role != "all":
             raise ValueError(f"simulate needs role 'all', not {self.role!r}: use `dpuplane simulator` beside it")
-        for part in filter(None, self.kafka.split(",")):
-            parse_address(part)
         return self
 
     @model_validator(mode="after")
@@ -127,22 +107,18 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
     try:
         return Settings(**{**from_file, **from_environment, **given})
     except ValidationError as error:
-        raise BadSettings("; ".join(_sentence(mistake) for mistake in error.errors())) from error
+        raise BadSettings("; ".join(sentence(mistake) for mistake in error.errors())) from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadSettings(f"config {path}: {error}") from error
+    except OSError as error:
+        raise BadSettings(f"config {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadSettings(f"config {path}: must be YAML: {' '.join(str(error).split())}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise BadSettings(f"config {path}: must be a mapping of setting to value, not a {type(content).__name__}")
     return {str(key): value for key, value in content.items()}
-
-
-def _sentence(mistake: Mapping[str, Any]) -> str:
-    message = str(mistake["msg"]).removeprefix("Value error, ")
-    place = ".".join(map(str, mistake["loc"]))
-    return f"{place} {mistake['input']!r}: {message}" if place else message

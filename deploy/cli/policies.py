@@ -16,6 +16,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, queries
 from deploy.cli.rules import ports_text
+from deploy.mistakes import sentence
 from projections.policies import fault_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
@@ -99,7 +100,7 @@ def apply(*, client: Client, output: str, file: Path) -> None:
 
     Example: dpuplane policies apply policy.yaml
     """
-    documents = read_policies(click.open_file(str(file), encoding="utf-8").read(), str(file))
+    documents = read_policies(_text_of(file), str(file))
     answers = [
         ([document.name], client.command("SetPolicy", pb.SetPolicyRequest(policy=document.message())))
         for document in documents
@@ -116,6 +117,17 @@ def delete(*, client: Client, output: str, name: str) -> None:
     Example: dpuplane policies delete web
     """
     finish(client.command("DeletePolicy", pb.DeletePolicyRequest(name=name)), output)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        with click.open_file(str(file), encoding="utf-8") as stream:
+            text: str = stream.read()
+            return text
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file}: byte {error.start + 1} is not UTF-8") from error
+    except OSError as error:
+        raise Refused(f"{file}: {error.strerror}") from error
 
 
 def read_policies(text: str, file: str) -> list[PolicyDocument]:
@@ -142,10 +154,7 @@ def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
     try:
         policy = PolicyDocument.model_validate(dict(raw))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "policy"
-        message = str(first["msg"]).removeprefix("Value error, ")
-        raise Refused(f"{file}: policy {number}: {field}: {str(first['input'])[:60]!r}: {message}") from error
+        raise Refused(f"{file}: policy {number}: {sentence(error.errors()[0])}") from error
     fault = fault_of(policy.event())
     if fault is not None:
         raise Refused(f"{file}: policy {number}: {fault}")

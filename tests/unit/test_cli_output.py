@@ -157,6 +157,13 @@ sources: {tier: web}
         ("{name: a, action: allow, ports: [x]}", ("policy 1", "ports.0", "'x'", "FIRST-LAST")),
         ("{name: a, action: allow, protocol: tcp, ports: [-1]}", ("policy 1", "ports", "0 to 65535")),
         ("{name: a, action: allow, protocol: udp, ports: ['9-99999']}", ("policy 1", "ports", "0 to 65535")),
+        (
+            "{name: a, action: allow, sources: {rack: 7}}",
+            (
+                "policy 1",
+                "sources.rack: 7 must be text",
+            ),
+        ),
         ("{name: a, action: allow, color: red}", ("policy 1", "color", "'red'")),
         ("{name: a, action: allow}\n---\n{name: a, action: drop}", ("name", "'a'", "2 times")),
         ("&a [*a, *a]", ("policy 1", "mapping")),

@@ -35,13 +35,15 @@ def test_every_setting_can_come_from_the_environment() -> None:
         ({"data": "d", "kafka": "h:1"}, "either data"),
         ({"data": "d", "role": "api"}, "role 'api' needs kafka"),
         ({"kafka": "h:1", "role": "relay", "simulate": 3}, "simulate needs role 'all'"),
-        ({"kafka": "h"}, "'h' is not HOST:PORT"),
+        ({"kafka": "h"}, "kafka: 'h' is not HOST:PORT"),
+        ({"kafka": ","}, "kafka: ',' is not HOST:PORT"),
+        ({"data": "d", "simulate": "many"}, "simulate: 'many' must be a number"),
         ({"data": "d", "listen": "0.0.0.0:7080"}, "listen 0.0.0.0:7080 is off the loopback"),
         ({"data": "d", "http": "example.org:80"}, "http example.org:80 is off the loopback"),
-        ({"data": "d", "agents": "127.0.0.1:70000"}, "agents '127.0.0.1:70000'"),
-        ({"data": "d", "partitions": 0}, "partitions 0"),
-        ({"data": "d", "topic_prefix": "a b"}, "topic_prefix 'a b'"),
-        ({"data": "d", "role": "boss"}, "role 'boss'"),
+        ({"data": "d", "agents": "127.0.0.1:70000"}, "agents: '127.0.0.1:70000' is not HOST:PORT"),
+        ({"data": "d", "partitions": 0}, "partitions: 0 must be at least 1"),
+        ({"data": "d", "topic_prefix": "a b"}, "topic_prefix: 'a b' must match"),
+        ({"data": "d", "role": "boss"}, "role: 'boss' must be one of"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(flags: dict[str, object], says: str) -> None:
@@ -57,7 +59,7 @@ def test_insecure_allows_listeners_off_the_loopback() -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("- a\n", "must be a mapping"), ("a: [\n", "config"), ("nonsense: 1\ndata: d\n", "nonsense")],
+    [("- a\n", "must be a mapping"), ("a: [\n", "must be YAML"), ("nonsense: 1\ndata: d\n", "nonsense")],
 )
 def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str, says: str) -> None:
     config = tmp_path / "plane.yaml"
@@ -65,6 +67,7 @@ def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str
     with pytest.raises(BadSettings) as caught:
         load_settings({}, config, {})
     assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_an_empty_config_file_changes_nothing(tmp_path: Path) -> None:
