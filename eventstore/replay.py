@@ -8,7 +8,7 @@ the record before it, so the whole is as it stood then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -45,10 +45,13 @@ async def cut_at_time(log: EventLog, topics: Iterable[str], time_ms: int) -> dic
 
 
 async def cut_at_position(
-    log: EventLog, topics: Iterable[str], offsets: Mapping[Partition, int]
+    log: EventLog, topics: Collection[str], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
     """These positions, and for every other partition the one at the time of the latest record before them."""
+    there = {partition for topic in topics for partition in log.partitions(topic)}
     for partition, offset in offsets.items():
+        if partition not in there:
+            raise PermanentError(f"position: {str(partition)!r} is not a partition of this log")
         end = await log.end(partition)
         if offset > end:
             raise PermanentError(f"position: {partition} has not come to {offset} yet, it ends at {end}")

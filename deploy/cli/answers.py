@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import click
 
@@ -56,24 +57,30 @@ def _print(answer: pb.Answer) -> None:
         click.echo(f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}", err=exit_status(answer) != 0)
 
 
-def merged(answers: Sequence[tuple[Sequence[str], pb.Answer]]) -> pb.Answer:
-    """Answers to several commands as one: each with the names of the items that it was about."""
+Part: TypeAlias = tuple[Sequence[str], pb.Answer]
+"""The answer to one of several commands, with the names of the items that it was about."""
+
+
+def merged(answers: Sequence[Part]) -> pb.Answer:
+    """Answers to several commands as one, which says of each item how it differs from the whole."""
     if len(answers) == 1:
         return answers[0][1]
-    outcomes = [answer.outcome for _, answer in answers]
+    decisive = min((answer for _, answer in answers), key=lambda answer: _DECISIVE.index(answer.outcome))
     whole = pb.Answer(
         command_id=answers[0][1].command_id,
-        outcome=next(outcome for outcome in _DECISIVE if outcome in outcomes),
+        outcome=decisive.outcome,
+        reason=decisive.reason,
         position=merged_position([answer.position for _, answer in answers]),
     )
+    if decisive.HasField("hold"):
+        whole.hold = decisive.hold
     for names, answer in answers:
-        whole.reason = whole.reason or (answer.reason if answer.outcome == whole.outcome else "")
         differing = {item.name for item in answer.items}
         whole.items.extend(answer.items)
         whole.items.extend(
             pb.ItemAnswer(name=name, outcome=answer.outcome, reason=answer.reason)
             for name in names
-            if name not in differing and answer.outcome != whole.outcome
+            if name not in differing and (answer.outcome, answer.reason) != (whole.outcome, whole.reason)
         )
     return whole
 

@@ -8,6 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, queries
+from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -35,8 +36,8 @@ def list_budgets(*, client: Client, output: str) -> None:
 
 @budgets.command("set")
 @click.argument("kind", type=click.Choice(["inferred", "stated"]))
-@click.option("--permille", type=int, required=True, help="Share of a table, in thousandths.")
-@click.option("--at-least", type=int, required=True, help="And at least so many addresses.")
+@click.option("--permille", type=INT32, required=True, help="Share of a table, in thousandths.")
+@click.option("--at-least", type=INT32, required=True, help="And at least so many addresses.")
 @commands
 def set_budget(*, client: Client, output: str, kind: str, permille: int, at_least: int) -> None:
     """Set a budget: `inferred` for what nobody asked for, `stated` for leaves that somebody did.

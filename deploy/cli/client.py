@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import click
 import grpc
 from google.protobuf.message import Message
 
 from deploy.cli.failures import Refused, Unreachable
-from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms, uuid7
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
 
@@ -46,8 +44,6 @@ class Client:
         rng: random.Random,
         min_position: str = "",
     ) -> None:
-        if not servers:
-            raise Unreachable("server: '' must be HOST:PORT,...; set --server or DPUPLANE_SERVER")
         self._servers = list(servers)
         self._metadata = [("x-dpuplane-as", principal)] if principal else []
         self._timeout_s = timeout_s
@@ -70,14 +66,15 @@ class Client:
         """The server that answers, or the first to try."""
         return self._servers[0]
 
+    @property
+    def command_id(self) -> str:
+        """The given id; empty if there is none, so that the command is never to be repeated under it."""
+        return self._command_id
+
     def next_command_id(self) -> str:
         """The given id, then ids that follow from it; so that repeating a command of several parts repeats each."""
         if not self._command_id:
             return uuid7(self._now_ms(), self._rng)
-        try:
-            issued_at_ms(self._command_id)
-        except PermanentError as error:
-            raise click.BadParameter(str(error), param_hint="--command-id") from error
         number, self._made = self._made, self._made + 1
         return derived(self._command_id, number) if number else self._command_id
 
@@ -149,8 +146,8 @@ class Client:
         if command_id:
             again = f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
         else:
-            again = "see that `dpuplane serve` runs there, or name another with --server"
-        return Unreachable(f"{server} did not answer ({_first_line(error)}): {again}")
+            again = "try again, see that `dpuplane serve` runs there, or name another with --server"
+        return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
 
 
 def _first_line(error: grpc.RpcError) -> str:

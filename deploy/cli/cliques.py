@@ -8,6 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, paged, queries
+from deploy.cli.values import INT32, INT64
 from schemas.api import dpuplane_pb2 as pb
 
 _DOMAIN = click.argument("domain")
@@ -91,7 +92,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str) 
 @_NODE
 @click.option("--address", default="", help="Address of its daemon, for the peers file.")
 @_UID
-@click.option("--created-ms", type=int, default=0, help="When that incarnation was made; goes with --uid.")
+@click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
 @commands
 def claim(
     *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
@@ -111,7 +112,7 @@ def claim(
 @_CLIQUE
 @_NODE
 @_UID
-@click.option("--created-ms", type=int, default=0, help="When that incarnation was made; goes with --uid.")
+@click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
 @commands
 def release(*, client: Client, output: str, domain: str, clique: str, node: str, uid: str, created_ms: int) -> None:
     """Give a node's index, or its place in line, back.
@@ -125,7 +126,7 @@ def release(*, client: Client, output: str, domain: str, clique: str, node: str,
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@click.argument("capacity", type=int)
+@click.argument("capacity", type=INT32)
 @commands
 def capacity(*, client: Client, output: str, domain: str, clique: str, capacity: int) -> None:
     """Set how many indices a clique has.

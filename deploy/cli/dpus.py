@@ -19,7 +19,7 @@ _VERBS = {
     "retry": "Try a failed DPU's step again.",
     "skip": "Take a DPU's step as done.",
     "abort": "Give up what a DPU is being taken through.",
-    "delete": "Take a DPU out of the plane.",
+    "delete": "Take a DPU out of the plane; `skip` forgets one whose BMC is gone.",
 }
 
 
@@ -69,7 +69,13 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     if output != "table":
         out.print_value(plain, output)
         return
-    out.print_fields((name, value) for name, value in plain.items() if name != "position")
+    out.print_fields((name, _text(value)) for name, value in plain.items() if name != "position")
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return out.pairs(value) if isinstance(value, dict) else value
 
 
 @dpus.command()
@@ -77,12 +83,13 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
 @click.option("--zone", required=True, help="The zone (rack) it is in.")
 @click.option("--node", default="", help="The node it sits in.")
 @click.option("--serial", default="", help="Its serial number, which tells a swapped card from the old one.")
-@click.option("--bmc-address", default="", help="Where its BMC is.")
+@click.option("--bmc-address", default="", help="Where its BMC is: http://HOST:PORT/NAME.")
 @commands
 def register(*, client: Client, output: str, dpu: str, zone: str, node: str, serial: str, bmc_address: str) -> None:
     """Make a DPU known to the plane.
 
-    Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address 10.9.0.3
+    \b
+    Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address http://10.9.0.3:8443/d3
     """
     request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
     finish(client.command("RegisterDpu", request), output)

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import click
 
-from deploy.cli.answers import finish
+from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
+from deploy.cli.failures import Refused
 from deploy.cli.options import commands
 from schemas.api import dpuplane_pb2 as pb
 
 
+def _zone_or_all(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
+    """A script whose variable is empty must not brake, or release, the whole fleet."""
+    if given == "":
+        raise click.BadParameter("'' must be a zone; leave it out for all zones")
+    return given or ""
+
+
+_ZONE = click.argument("zone", required=False, callback=_zone_or_all)
+
+
 @click.command()
-@click.argument("zone", default="")
+@_ZONE
 @commands
 def freeze(*, client: Client, output: str, zone: str) -> None:
     """Stop every write to devices of a zone, or of all zones if none is given. The log goes on.
 
     Example: dpuplane freeze rack7
     """
-    finish(client.command("Freeze", pb.FreezeRequest(zone=zone)), output)
+    answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=zone))
+    if zone and exit_status(answer) == 0 and not _is_inhabited(client, zone):
+        click.echo(f"zone: {zone!r} has no node and no DPU; it is frozen from its first one on", err=True)
+    finish(answer, output)
 
 
 @click.command()
-@click.argument("zone", default="")
+@_ZONE
 @commands
 def thaw(*, client: Client, output: str, zone: str) -> None:
     """End the freeze of a zone, or the freeze of all if none is given.
@@ -30,3 +44,11 @@ def thaw(*, client: Client, output: str, zone: str) -> None:
     Example: dpuplane thaw rack7
     """
     finish(client.command("Thaw", pb.ThawRequest(zone=zone)), output)
+
+
+def _is_inhabited(client: Client, zone: str) -> bool:
+    try:
+        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    except Refused:
+        return False
+    return found.nodes + found.dpus > 0

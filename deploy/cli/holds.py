@@ -9,6 +9,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, queries
+from deploy.cli.values import INT64
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -38,7 +39,7 @@ def list_holds(*, client: Client, output: str) -> None:
 
 
 @holds.command()
-@click.argument("hold", type=int)
+@click.argument("hold", type=INT64)
 @click.option("--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.")
 @commands
 def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
@@ -49,13 +50,17 @@ def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
     if not seen:
         found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
         seen = next((h.hash for h in found.holds if h.hold == hold), "")
+    if not seen and client.command_id:
+        earlier: pb.Answer = client.query("ShowCommand", pb.ShowCommandRequest(command_id=client.command_id))
+        if earlier.outcome != pb.Answer.unknown:  # this very approval may be what closed it
+            finish(earlier, output)
     if not seen:
         raise Refused(f"hold: {hold} is not open; see `dpuplane holds list`")
     finish(client.command("ApproveHold", pb.ApproveHoldRequest(hold=hold, hash=seen)), output)
 
 
 @holds.command()
-@click.argument("hold", type=int)
+@click.argument("hold", type=INT64)
 @commands
 def reject(*, client: Client, output: str, hold: int) -> None:
     """Refuse a held withdrawal: what it would have taken away stays.

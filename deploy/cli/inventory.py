@@ -21,6 +21,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED, UNKNOWN, Refused
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands
+from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
 
 _STREAM_TIMEOUT_S = 3_600.0
@@ -31,7 +32,7 @@ _SHOWN_REFUSALS = 20
 @click.command("import", epilog="Example: dpuplane import nodes.csv --zone-size 32 --address-pool 10.0.0.0/16")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @inventory_options
-@click.option("--clique-size", type=int, default=0, metavar="N", help="Nodes of a clique, in file order.")
+@click.option("--clique-size", type=INT32, default=0, metavar="N", help="Nodes of a clique, in file order.")
 @commands
 def import_file(*, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int) -> None:
     """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
@@ -129,7 +130,8 @@ def _count(answer: pb.Answer, summary: pb.ImportSummary) -> None:
 def _finish(summary: pb.ImportSummary, output: str) -> None:
     for answer in summary.refusals[:_SHOWN_REFUSALS]:
         for item in answer.items or [pb.ItemAnswer(reason=answer.reason)]:
-            click.echo(f"{pb.Answer.Outcome.Name(answer.outcome)}: {item.name} {item.reason}", err=True)
+            said = " ".join(filter(None, (item.name, item.reason)))
+            click.echo(f"{pb.Answer.Outcome.Name(answer.outcome)}: {said}", err=True)
     if output == "table":
         _print(summary)
     else:

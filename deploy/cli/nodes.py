@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish, merged
+from deploy.cli.answers import Part, finish, merged
 from deploy.cli.client import Client
 from deploy.cli.options import commands, key_values, paged, queries
 from schemas.api import dpuplane_pb2 as pb
@@ -79,6 +81,7 @@ def join(
 ) -> None:
     """Let a node join a zone (or state a node's addresses and labels anew).
 
+    \b
     Example: dpuplane nodes join rack7-n3 --zone rack7 --address 10.7.0.3 --label model=A10
     """
     node = pb.NodeSpec(name=name, addresses=addresses, labels=labels)
@@ -97,20 +100,33 @@ def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str) -> 
 
     Example: dpuplane nodes leave rack7-n3 rack7-n4
     """
-    answers = []
-    for found_zone, group in _by_zone(client, names, zone):
-        for start in range(0, len(group), _MAX_NAMES):
-            part = group[start : start + _MAX_NAMES]
-            answer = client.command("LeaveNodes", pb.LeaveNodesRequest(zone=found_zone, names=part))
-            answers.append((part, answer))
+    unique = list(dict.fromkeys(names))
+    if zone or len(unique) == 1:
+        answers = [_leave(client, zone, part) for part in _parts(unique)]
+    elif client.command_id:
+        answers = list(_leave_alone(client, unique))
+    else:
+        located = _by_zone(client, unique)
+        answers = [_leave(client, found, part) for found, group in located for part in _parts(group)]
     finish(merged(answers), output)
 
 
-def _by_zone(client: Client, names: tuple[str, ...], zone: str) -> list[tuple[str, list[str]]]:
-    """Names by zone. Those that are nowhere go without one: the plane may remember this very command."""
-    unique = list(dict.fromkeys(names))
-    if zone or len(unique) == 1:
-        return [(zone, unique)]
+def _parts(names: list[str]) -> list[list[str]]:
+    return [names[start : start + _MAX_NAMES] for start in range(0, len(names), _MAX_NAMES)]
+
+
+def _leave(client: Client, zone: str, names: list[str]) -> Part:
+    return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names))
+
+
+def _leave_alone(client: Client, names: list[str]) -> Iterator[Part]:
+    """Each by itself. Where nodes are changes, and so would what is sent under one id for several of them."""
+    answers = client.pipelined("LeaveNodes", (pb.LeaveNodesRequest(names=[name]) for name in names))
+    return (([name], answer) for name, answer in zip(names, answers, strict=True))
+
+
+def _by_zone(client: Client, unique: list[str]) -> list[tuple[str, list[str]]]:
+    """Names by zone; those that are nowhere without one."""
     located: dict[str, str] = {}
     for start in range(0, len(unique), _MAX_NAMES):
         request = pb.LocateNodesRequest(names=unique[start : start + _MAX_NAMES])

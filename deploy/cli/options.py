@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 from google.protobuf.message import Message
 
+from deploy.cli import values
 from deploy.cli.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +20,8 @@ M = TypeVar("M", bound=Message)
 
 _SERVER = click.option(
     "--server",
+    "servers",
+    callback=values.addresses,
     metavar="HOST:PORT,...",
     envvar="DPUPLANE_SERVER",
     default="127.0.0.1:7080",
@@ -52,15 +55,16 @@ _MIN_POSITION = click.option(
 )
 _COMMAND_ID = click.option(
     "--command-id",
+    callback=values.command_id,
     metavar="UUIDv7",
     default="",
     help="Id of the command: the same one again takes effect at most once. Made if not given.",
 )
 
 
-def _client(server: str, principal: str, timeout: float, command_id: str = "", min_position: str = "") -> Client:
+def _client(servers: list[str], principal: str, timeout: float, command_id: str = "", min_position: str = "") -> Client:
     return Client(
-        servers=[part.strip() for part in server.split(",") if part.strip()],
+        servers=servers,
         principal=principal,
         timeout_s=timeout,
         command_id=command_id,
@@ -74,8 +78,10 @@ def queries(function: F) -> F:
     """Gives a command `client` and `output`, and their options."""
 
     @functools.wraps(function)
-    def run(*, server: str, principal: str, timeout: float, output: str, min_position: str, **given: Any) -> None:
-        with _client(server, principal, timeout, min_position=min_position) as client:
+    def run(
+        *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
+    ) -> None:
+        with _client(servers, principal, timeout, min_position=min_position) as client:
             function(client=client, output=output, **given)
 
     return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]
@@ -85,8 +91,8 @@ def commands(function: F) -> F:
     """As `queries`, and `--command-id`; for what changes something."""
 
     @functools.wraps(function)
-    def run(*, server: str, principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
-        with _client(server, principal, timeout, command_id=command_id) as client:
+    def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
+        with _client(servers, principal, timeout, command_id=command_id) as client:
             function(client=client, output=output, **given)
 
     return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.values import addresses_if_given
 from deploy.opening import LogPlace
 from eventstore.errors import PermanentError, PlaneError
 
@@ -21,7 +22,13 @@ _DATA = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of an embedded log; read beside the process that owns it.",
 )
-_KAFKA = click.option("--kafka", metavar="HOST:PORT,...", default="", help="Kafka cluster that holds the log.")
+_KAFKA = click.option(
+    "--kafka",
+    callback=addresses_if_given,
+    metavar="HOST:PORT,...",
+    default="",
+    help="Kafka cluster that holds the log.",
+)
 _PREFIX = click.option("--topic-prefix", metavar="NAME", default="dpuplane", show_default=True, help="Of its topics.")
 
 

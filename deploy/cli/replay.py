@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from datetime import datetime
 from typing import Any
 
 import click
@@ -14,10 +13,10 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.values import parse_time
 from deploy.logs import configure_logs
 from deploy.opening import LogPlace, open_to_read
 from deploy.plane import folds_of
-from eventstore.errors import PermanentError
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
 from eventstore.origin import await_origin
 from eventstore.position import from_token
@@ -25,14 +24,24 @@ from eventstore.replay import Replayed, cut_at_position, cut_at_time, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
+def _place_in_log(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
+    """A token as it is, a time in milliseconds, or None for the end."""
+    if given is None or (":" in given and "=" in given):
+        return given
+    time_ms = parse_time(given)
+    if time_ms is None:
+        raise click.BadParameter(f"{given!r} must be the position of an answer, a time in ISO 8601, or milliseconds")
+    return time_ms
+
+
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane --at 2026-11-21T09:30:00Z")
-@click.option("--at", "at", metavar="POSITION|TIME", default="", help="Stop there.  [the present end of the log]")
+@click.option("--at", callback=_place_in_log, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries
-def replay_command(client: Client, output: str, place: LogPlace | None, at: str) -> None:
+def replay_command(client: Client, output: str, place: LogPlace | None, at: str | int | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
-    POSITION is the token of an answer; TIME is ISO 8601, or milliseconds since the epoch.
+    POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
     where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
     configure_logs("INFO")
@@ -53,26 +62,17 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: str)
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, at: str) -> Replayed:
+async def _replay(place: LogPlace, at: str | int | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
-        until = await _cut(log, at) if at else None
+        until = None if at is None else await _cut(log, at)
         return await replay(log, folds_of("api", log.partition_count), until=until)
 
 
-async def _cut(log: EventLog, at: str) -> dict[Partition, int]:
-    if ":" in at and "=" in at:
+async def _cut(log: EventLog, at: str | int) -> dict[Partition, int]:
+    if isinstance(at, str):
         origin = await await_origin(log)
         return await cut_at_position(log, FOLDED_TOPICS, from_token(at, origin.log_id).offsets)
-    return await cut_at_time(log, FOLDED_TOPICS, _time_ms(at))
-
-
-def _time_ms(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1_000)
-    except ValueError as error:
-        raise PermanentError(f"at: {text!r} must be the position of an answer, a time in ISO 8601, or ms") from error
+    return await cut_at_time(log, FOLDED_TOPICS, at)
 
 
 def _digest(replayed: Replayed, partition: Partition) -> str:

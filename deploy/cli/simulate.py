@@ -9,26 +9,20 @@ from contextlib import AsyncExitStack
 
 import click
 
-from deploy.settings import Address, parse_address
+from deploy.addresses import Address, parse_address
+from deploy.cli.values import addresses
 
 SERVER_DEFAULT = "127.0.0.1:7080"
 
 
-def _addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:
-    try:
-        return [str(parse_address(part.strip())) for part in given.split(",") if part.strip()]
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-@click.command(epilog="Example: dpuplane simulator --relay 127.0.0.1:7082,127.0.0.1:8082 --dpus-per-zone 100")
+@click.command(epilog="\b\nExample: dpuplane simulator --relay 127.0.0.1:7082,127.0.0.1:8082 --dpus-per-zone 100")
 @click.option(
-    "--relay", "relays", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Relays; others take over."
+    "--relay", "relays", required=True, callback=addresses, metavar="HOST:PORT,...", help="Relays; others take over."
 )
 @click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), required=True, help="Simulated DPUs in each zone.")
 @click.option(
     "--server",
-    callback=_addresses,
+    callback=addresses,
     default=SERVER_DEFAULT,
     envvar="DPUPLANE_SERVER",
     show_default=True,

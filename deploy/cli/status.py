@@ -25,7 +25,7 @@ def status(*, client: Client, output: str) -> None:
         (
             ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
             ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
-            ("frozen", ", ".join(found.frozen) or "nothing"),
+            ("frozen", ", ".join("all zones" if zone == "*" else zone for zone in found.frozen) or "nothing"),
             *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
         )
     )

@@ -8,6 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, paged, queries
+from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -99,15 +100,15 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
         elif not equals and text.endswith("-") and len(text) > 1:
             wanted.pop(text[:-1], None)
         else:
-            raise click.BadParameter(f"{text!r} must be KEY=VALUE, or KEY- to remove it")
+            raise click.BadParameter(f"{text!r} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
     request = pb.DescribeZoneRequest(zone=zone, set_labels=True, labels=wanted)
     finish(client.command("DescribeZone", request), output)
 
 
 @zones.command()
 @click.argument("zone")
-@click.option("--parallel-installs", type=int, help="DPUs installed at one time; 0 for the default.")
-@click.option("--unavailable-nodes", type=int, help="Nodes unavailable at one time; 0 for the default.")
+@click.option("--parallel-installs", type=INT32, help="DPUs installed at one time; 0 for the default.")
+@click.option("--unavailable-nodes", type=INT32, help="Nodes unavailable at one time; 0 for the default.")
 @commands
 def limit(
     *, client: Client, output: str, zone: str, parallel_installs: int | None, unavailable_nodes: int | None
@@ -118,6 +119,7 @@ def limit(
     """
     if parallel_installs is None and unavailable_nodes is None:
         raise click.UsageError("give --parallel-installs, --unavailable-nodes or both")
+    client.query("ShowZone", pb.ShowZoneRequest(zone=zone))  # no limit on what nobody knows: a name mistyped
     request = pb.DescribeZoneRequest(
         zone=zone, parallel_installs=parallel_installs, unavailable_nodes=unavailable_nodes
     )

@@ -135,6 +135,9 @@ async def test_policies_come_from_a_file_of_several_documents(run: Run, tmp_path
     bad = await run("policies", "apply", str(file))
     assert (bad.status, bad.stdout) == (1, "")
     assert "'forbid'" in bad.stderr
+    file.write_bytes(b"name: \xff\n")
+    no_text = await run("policies", "apply", str(file))
+    assert (no_text.status, "byte 7 is not UTF-8" in no_text.stderr) == (1, True)
 
 
 async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
@@ -156,6 +159,51 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (await run("holds", "list")).json["holds"] == []
     over = await run("holds", "approve", hold, "--as", "carol")
     assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
+
+
+async def test_nodes_of_several_zones_leave_once_however_often_that_is_said(run: Run, plane: Served) -> None:
+    for number, zone in enumerate(("z1", "z1", "z2"), 1):
+        await run("nodes", "join", f"n{number}", "--zone", zone, "--address", f"10.0.0.{number}")
+    command_id = plane.command_id()
+    first = await run("nodes", "leave", "n1", "n2", "n3", "--command-id", command_id)
+    assert (first.status, first.json["outcome"]) == (0, "done"), first
+    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.9")
+    again = await run("nodes", "leave", "n1", "n2", "n3", "--command-id", command_id)
+    assert (again.status, again.json) == (0, first.json)
+    assert (await run("nodes", "show", "n1")).json["addresses"] == ["10.0.0.9"]
+
+
+async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
+    await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
+    for number, zone in enumerate(("z1", "z2"), 1):
+        await run("nodes", "join", f"n{number}", "--zone", zone, "--address", f"10.0.0.{number}")
+    left = (await run("nodes", "leave", "n1", "n2")).json
+    holds = [hold["hold"] for hold in (await run("holds", "list")).json["holds"]]
+    assert left["hold"] == holds[0]
+    assert [(item["name"], item["outcome"]) for item in left["items"]] == [("n2", "held")]
+    assert f"hold {holds[1]}" in left["items"][0]["reason"]
+
+
+async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
+    await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
+    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
+    hold = str((await run("nodes", "leave", "n1")).json["hold"])
+    await run("holds", "approve", hold, "--as", "alice")
+    command_id = plane.command_id()
+    first = await run("holds", "approve", hold, "--as", "bob", "--command-id", command_id)
+    again = await run("holds", "approve", hold, "--as", "bob", "--command-id", command_id)
+    assert (first.status, first.json["outcome"]) == (0, "done")
+    assert (again.status, again.json) == (0, first.json)
+
+
+async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
+    limited = await run("zones", "limit", "nowhere", "--parallel-installs", "5")
+    assert (limited.status, "'nowhere'" in limited.stderr) == (1, True)
+    frozen = await run("freeze", "nowhere")
+    assert (frozen.status, frozen.json["outcome"]) == (0, "done")
+    assert "'nowhere' has no node and no DPU" in frozen.stderr
+    await run("nodes", "join", "n1", "--zone", "z1")
+    assert (await run("freeze", "z1")).stderr == ""
 
 
 async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from deploy.cli import SUBCOMMANDS, cli
 
-CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "kafka", "events", "replay", "verify"})
+CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "kafka"})
 
 
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -41,7 +41,10 @@ def client_leaves() -> list[tuple[tuple[str, ...], click.Command]]:
 def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], command: click.Command) -> None:
     result = CliRunner().invoke(cli, [*path, "--help"])
     assert result.exit_code == 0
-    assert f"Example: dpuplane {' '.join(path)}" in result.output
+    example = f"Example: dpuplane {' '.join(path)}"
+    assert example in result.output
+    _, _, rest = result.output.partition(example)
+    assert "" in rest.splitlines()[1:2] or rest.count("\n") == 1, "an example is on one line, to be copied as it is"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,16 @@ def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], c
 def test_common_options_come_after_the_subcommand(path: tuple[str, ...], command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     assert {"--server", "--output", "--as", "--timeout"} <= options
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    client_leaves(),
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_no_number_is_too_large_for_its_field(path: tuple[str, ...], command: click.Command) -> None:
+    unbounded = [parameter.name for parameter in command.params if type(parameter.type) is click.types.IntParamType]
+    assert not unbounded
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
@@ -79,6 +92,21 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         ["cliques", "capacity", "d", "c", "many"],
         ["zones", "limit", "z"],
         ["budgets", "set", "other", "--permille", "1", "--at-least", "1"],
+        ["cliques", "capacity", "d", "c", "99999999999"],
+        ["zones", "limit", "z", "--parallel-installs", "99999999999"],
+        ["cliques", "claim", "d", "c", "n", "--uid", "u", "--created-ms", "99999999999999999999"],
+        ["holds", "approve", "99999999999999999999", "--hash", "aa"],
+        ["freeze", ""],
+        ["thaw", ""],
+        ["nodes", "list", "--server", ""],
+        ["nodes", "list", "--server", "plane"],
+        ["nodes", "list", "--server", "plane:70000"],
+        ["events", "export", "--kafka", "broker"],
+        ["events", "export", "--type", "NodesJoinde"],
+        ["events", "export", "--command", "not-an-id"],
+        ["events", "export", "--since", "yesterday"],
+        ["replay", "--at", "yesterday"],
+        ["replay", "--at", ""],
     ],
     ids=" ".join,
 )

@@ -75,6 +75,8 @@ async def test_a_cut_by_position_cuts_the_others_at_that_time() -> None:
     assert await cut_at_position(log, [FLEET], {FLEET_0: 0}) == {FLEET_0: 0}
     with pytest.raises(PermanentError, match=r"fleet/0.*99.*21"):
         await cut_at_position(log, [FLEET], {FLEET_0: 99})
+    with pytest.raises(PermanentError, match="'fleet/7' is not a partition of this log"):
+        await cut_at_position(log, [FLEET], {Partition(FLEET, 7): 1})
 
 
 async def test_a_cut_by_time_takes_what_was_appended_up_to_it() -> None:

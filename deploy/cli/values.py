@@ -1,0 +1,81 @@
+"""Values on the command line, refused as wrong usage before anybody is asked: numbers, ids, times, addresses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from deploy.addresses import parse_addresses
+from eventstore.errors import PermanentError
+from eventstore.ids import issued_at_ms
+
+
+class Fits(click.ParamType[int]):
+    """A number that its protobuf field can hold. What is allowed in it, the plane says."""
+
+    name = "integer"
+
+    def __init__(self, bits: int) -> None:
+        self._most = (1 << (bits - 1)) - 1
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        if not -self._most <= number <= self._most:
+            self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
+        return number
+
+
+INT32, INT64 = Fits(32), Fits(64)
+
+
+class Moment(click.ParamType[int]):
+    """A time in milliseconds since the epoch, given so or in ISO 8601; UTC, if that names no zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        time_ms = parse_time(str(value))
+        if time_ms is None:
+            self.fail(f"{value!r} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
+        return time_ms
+
+
+def parse_time(text: str) -> int | None:
+    """Milliseconds since the epoch, or None if the text is no time."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:
+    """Callback of an option HOST:PORT,... that is never empty."""
+    try:
+        return [str(address) for address in parse_addresses(given)]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def addresses_if_given(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """As `addresses`, for an option that may be left out; the addresses as one text."""
+    return ",".join(addresses(context, parameter, given)) if given else ""
+
+
+def command_id(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    """Callback of an option for the id of a command; empty if it is not given."""
+    if given:
+        try:
+            issued_at_ms(given)
+        except PermanentError as error:
+            raise click.BadParameter(str(error)) from error
+    return given
