@@ -163,7 +163,7 @@ class Beacons:
     def _hear(self, record: Record) -> None:
         try:
             beacon = msgspec.json.decode(record.value, type=Beacon)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
             logger.warning("not a beacon offset=%d: %s", record.offset, error)
             return
         now_s = asyncio.get_running_loop().time()

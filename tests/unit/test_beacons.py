@@ -129,7 +129,18 @@ def test_the_replicas_of_a_role_have_distinct_ranks_that_spread() -> None:
     run_virtual(run())
 
 
-@pytest.mark.parametrize("value", [b"", b"not json", b"{}", b'{"replica": 7}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"not json",
+        b"{}",
+        b'{"replica": 7}',
+        b"\xff\xfe",
+        b'{"replica": "\xff"}',
+        pytest.param(b'{"beside": ' + b"[" * 100_000, id="nested"),
+    ],
+)
 def test_what_is_no_beacon_is_passed_over(value: bytes) -> None:
     async def run() -> None:
         plane = Plane()
