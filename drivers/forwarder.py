@@ -12,7 +12,6 @@ or an append of which nobody knows, the marks are read again, and what they stil
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
@@ -20,8 +19,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from drivers.following import Following
+from drivers.statements import Statements
 from eventstore.beacons import Ranks
-from eventstore.errors import FatalError, PlaneError
 from eventstore.ids import statement
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replica import Replica
@@ -30,18 +29,12 @@ from projections.handed_down import caused
 from projections.states import States
 from schemas.events import Event, Forwarded, MembershipChanged
 
-logger = logging.getLogger(__name__)
-
 
 class Pace(NamedTuple):
     """How fast a forwarder goes, in seconds."""
 
     window_max_s: float = 0.5
     """Longest time for which changes are gathered while fleet is busy."""
-    turn_s: float = 0.3
-    """Each rank waits so much longer than the one before."""
-    append_timeout_s: float = 5.0
-    """An append that takes longer is taken for unknown."""
     landing_s: float = 2.0
     """How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
     prune_s: float = 5.0
@@ -72,22 +65,19 @@ class Forwarder:
         *,
         now_ms: Callable[[], int],
         rng: Random,
-        role: str = "api",
         pace: Pace = _PACE,
     ) -> None:
         self.forwards = 0
         self.forwarded_items = 0
         self.handed_down = 0
-        self.failures = 0
         self._replica = replica
         self._states = States(replica)
-        self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
-        self._role = role
         self._pace = pace
         self._actor = f"forwarder/{replica.name}"
         self._following = Following(replica, ZONES, FLEET)
+        self.statements = Statements(replica, ranks, self._following, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -163,21 +153,13 @@ class Forwarder:
 
     async def _say(self, need: _Need) -> bool:
         """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours."""
-        turn_s = self._ranks.rank(str(need.subject), self._role) * self._pace.turn_s
-        if turn_s and await self._following.until(need.target, need.is_met, turn_s):
+        if await self.statements.is_anothers(str(need.subject), need.target, need.is_met):
             return False
         event = need.event()
         if event is None:
             return False
         event = replace(event, envelope=statement(event.envelope.subject, self._actor, self._now_ms()))
-        try:
-            key = event.envelope.subject.encode()
-            await self._replica.state_fact(need.target, key, event, timeout_s=self._pace.append_timeout_s)
-        except FatalError:
-            raise
-        except PlaneError as error:
-            self.failures += 1
-            logger.warning("append failed subject=%s event=%s: %s", need.subject, type(event).__name__, error)
+        if not await self.statements.append(need.target, event.envelope.subject, event):
             await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))
             return False
         return await self._following.until(need.target, need.is_met, self._pace.landing_s)

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 from drivers import steps
 from drivers.backends.bmc import Connect, DeviceFailed, SessionEnded
 from drivers.following import Following
+from drivers.statements import Statements
 from eventstore.beacons import Ranks
-from eventstore.errors import FatalError, PermanentError, PlaneError, TransientError
+from eventstore.errors import PermanentError, TransientError
 from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
@@ -38,15 +39,12 @@ class Pace(NamedTuple):
     """Attempts under way in this process; most of them wait for a device."""
     calls_at_once: int = 64
     """Calls to devices under way in this process."""
-    turn_s: float = 0.3
-    """Each rank waits so much longer than the one before."""
     gone_s: float = 3.0
     """How long an actor's beacon must be gone before its attempt is lost."""
     look_s: float = 0.02
     """Shortest time between two looks at a partition."""
     idle_look_s: float = 1.0
     """Longest time between two looks at a partition in which attempts run, since beacons end without a record."""
-    append_timeout_s: float = 5.0
     landing_s: float = 2.0
     """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
     retry_s: float = 1.0
@@ -64,10 +62,6 @@ class _Step(NamedTuple):
     name: str
     dpu: Dpu
 
-    @property
-    def key(self) -> bytes:
-        return self.dpu.zone.encode()
-
 
 _Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
 
@@ -83,13 +77,11 @@ class Provisioner:
         *,
         now_ms: Callable[[], int],
         rng: Random,
-        role: str = "provisioner",
         pace: Pace = _PACE,
     ) -> None:
         self.succeeded = 0
         self.failed = 0
         self.lost = 0
-        self.append_failures = 0
         self.under_way = 0
         self._replica = replica
         self._states = States(replica)
@@ -97,9 +89,9 @@ class Provisioner:
         self._connect = connect
         self._now_ms = now_ms
         self._rng = rng
-        self._role = role
         self._pace = pace
         self._following = Following(replica, ZONES)
+        self.statements = Statements(replica, ranks, self._following, "provisioner")
         self._calls = asyncio.Semaphore(pace.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -215,7 +207,7 @@ class Provisioner:
 
         async def progressed(task: str, percent: int) -> None:
             check()
-            await self._append(step, StepProgressed(*about, task, percent))
+            await self.statements.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
 
         try:
             bmc = self._connect(step.dpu.bmc_address)
@@ -249,24 +241,12 @@ class Provisioner:
     # -- saying it
 
     async def _is_anothers(self, step: _Step) -> bool:
-        """Wait for our turn; True if the step has moved on by then."""
-        turn_s = self._ranks.rank(step.name, self._role) * self._pace.turn_s
-        return turn_s > 0 and await self._following.until(step.partition, lambda: self._moved(step), turn_s)
+        return await self.statements.is_anothers(step.name, step.partition, lambda: self._moved(step))
 
     async def _say(self, step: _Step, event: Event) -> bool:
         """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
-        await self._append(step, event)
+        await self.statements.append(step.partition, step.dpu.zone, event)
         return await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
-
-    async def _append(self, step: _Step, event: Event) -> None:
-        """Append a statement; an error is only counted, as the fold shows what landed."""
-        try:
-            await self._replica.state_fact(step.partition, step.key, event, timeout_s=self._pace.append_timeout_s)
-        except FatalError:
-            raise
-        except PlaneError as error:
-            self.append_failures += 1
-            logger.warning("append failed dpu=%s event=%s: %s", step.name, type(event).__name__, error)
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))

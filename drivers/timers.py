@@ -13,8 +13,8 @@ from random import Random
 from typing import NamedTuple
 
 from drivers.following import Following
+from drivers.statements import Statements
 from eventstore.beacons import Ranks
-from eventstore.errors import FatalError, PlaneError
 from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
@@ -24,11 +24,8 @@ from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)
 
-TURN_S = 0.3
-"""Each rank waits so much longer than the one before."""
 AGAIN_S = 2.0
 """A statement that changed nothing is made again after this long, with jitter."""
-APPEND_TIMEOUT_S = 5.0
 
 
 class Deadline(NamedTuple):
@@ -43,19 +40,15 @@ class Deadline(NamedTuple):
 class Timers:
     """Serves every zones partition until `run` is cancelled."""
 
-    def __init__(
-        self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random, role: str = "api"
-    ) -> None:
+    def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.stated = 0
-        self.failures = 0
         self._replica = replica
         self._states = States(replica)
-        self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
-        self._role = role
         self._actor = f"timers/{replica.name}"
         self._following = Following(replica, ZONES)
+        self.statements = Statements(replica, ranks, self._following, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -84,30 +77,20 @@ class Timers:
             return
 
     async def _state(self, partition: Partition, deadline: Deadline) -> None:
-        turn_s = self._ranks.rank(deadline.subject, self._role) * TURN_S
-        if turn_s and await self._following.until(partition, lambda: self._is_over(partition, deadline), turn_s):
-            return
-        if self._is_over(partition, deadline):
+        def is_over() -> bool:
+            return deadline not in self._deadlines(partition)
+
+        if await self.statements.is_anothers(deadline.subject, partition, is_over) or is_over():
             return
         envelope = statement(deadline.subject, self._actor, self._now_ms())
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
-        try:
-            await self._replica.state_fact(partition, deadline.key.encode(), event, timeout_s=APPEND_TIMEOUT_S)
+        if await self.statements.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("deadline passed partition=%s subject=%s", partition, deadline.subject)
-        except FatalError:
-            raise
-        except PlaneError as error:
-            self.failures += 1
-            logger.warning("append failed partition=%s subject=%s: %s", partition, deadline.subject, error)
-        again_s = AGAIN_S * self._rng.uniform(0.5, 1.5)
-        await self._following.until(partition, lambda: self._is_over(partition, deadline), again_s)
+        await self._following.until(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:
         state = self._states.zones_at(partition)
         for name in state.dpu_index.running:
             dpu = state.dpus.rows[name]
             yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone)
-
-    def _is_over(self, partition: Partition, deadline: Deadline) -> bool:
-        return deadline not in self._deadlines(partition)

@@ -1,0 +1,56 @@
+"""What the plane itself states: whose turn it is, and an append of which nobody waits for an answer.
+
+Several processes see the same need in their folds. Each waits one turn longer than the one that ranks before it, and
+whoever's turn comes while the need still stands says it. That two say it does no harm, as the folds take one of them; a
+rank only saves records. An append that fails may have landed all the same. The folds show what did, so an error is
+logged and counted, and the need is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from drivers.following import Following
+from eventstore.beacons import Ranks
+from eventstore.errors import FatalError, PlaneError
+from eventstore.log import Partition
+from eventstore.replica import Replica
+from schemas.events import Event
+
+logger = logging.getLogger(__name__)
+
+TURN_S = 0.3
+"""Each rank waits so much longer than the one before."""
+
+APPEND_TIMEOUT_S = 5.0
+"""An append that takes longer is taken for unknown."""
+
+
+class Statements:
+    """The statements of one driver, whose `role` ranks it. `failures` counts appends that may not have landed."""
+
+    def __init__(self, replica: Replica, ranks: Ranks, following: Following, role: str) -> None:
+        self.failures = 0
+        self._replica = replica
+        self._ranks = ranks
+        self._following = following
+        self._role = role
+
+    async def is_anothers(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
+        """Wait for our turn; True if the need about this subject is met in the partition by then."""
+        turn_s = self._ranks.rank(subject, self._role) * TURN_S
+        return turn_s > 0 and await self._following.until(partition, is_met, turn_s)
+
+    async def append(self, partition: Partition, key: str, event: Event) -> bool:
+        """Append one; False if it may not be in the log."""
+        try:
+            await self._replica.state_fact(partition, key.encode(), event, timeout_s=APPEND_TIMEOUT_S)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            self.failures += 1
+            subject, kind = event.envelope.subject, type(event).__name__
+            logger.warning("append failed partition=%s subject=%s event=%s: %s", partition, subject, kind, error)
+            return False
+        return True
