@@ -14,11 +14,12 @@ from commands.calls import Call, NotFound
 from commands.messages import message, policy, ports
 from commands.reader import Reader
 from commands.remembering import Remembering
-from commands.shapes import require, require_count
+from commands.shapes import require, require_count, require_one_of
 from commands.status import DeviceSource, StatusBoard
-from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES
+from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
 from projections import clique_files, clique_views, dpu_views, fleet_views, names, node_views, tables, zone_views
 from projections.pages import page
+from projections.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500
@@ -159,6 +160,8 @@ class QueriesService:
     # --- DPUs ---------------------------------------------------------------------------------------------------------
 
     async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.DpuList:
+        if request.phase:
+            require_one_of("phase", request.phase, PHASES)
         await self._reader.settle(request.min_position, (ZONES,), call)
         numbers = self._reader.numbers(request.zone)
         rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
@@ -183,7 +186,8 @@ class QueriesService:
         zones = dpu_views.zones_of_dpu(request.dpu, self._reader.all_zones())
         found = [zone for zone in zones if request.zone in ("", zone)]
         if len(found) != 1:
-            where = f"in the zones {', '.join(found)}; name one" if found else "not a DPU of any zone"
+            searched = f"zone {names.shown(request.zone)}" if request.zone else "any zone"
+            where = f"in the zones {', '.join(found)}; name one" if found else f"not a DPU of {searched}"
             raise NotFound(f"dpu: {names.shown(request.dpu)} is {where}")
         number = self._reader.number_of(found[0])
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
@@ -223,9 +227,11 @@ class QueriesService:
     # --- commands and status ------------------------------------------------------------------------------------------
 
     async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.Answer:
+        await self._reader.settle(request.min_position, DECIDING_TOPICS, call)
         return self._remembering.answer(request.command_id)
 
     async def show_status(self, request: pb.ShowStatusRequest, call: Call) -> pb.Status:
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
         status = self._status.status()
         fleet = self._reader.fleet
         status.holds = len(fleet.holds.rows)

@@ -999,14 +999,18 @@ class Budget(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class ShowCommandRequest(_message.Message):
-    __slots__ = ("command_id",)
+    __slots__ = ("command_id", "min_position")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     command_id: str
-    def __init__(self, command_id: _Optional[str] = ...) -> None: ...
+    min_position: str
+    def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ...) -> None: ...
 
 class ShowStatusRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica")

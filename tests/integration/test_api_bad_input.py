@@ -9,10 +9,14 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from commands.limits import Limits
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
+
+QUERIES = pb.DESCRIPTOR.services_by_name["Queries"]
 
 
 @pytest.fixture
@@ -122,6 +126,26 @@ async def test_a_position_ahead_of_the_log_is_waited_for_and_given_up(plane: Ser
     with pytest.raises(grpc.aio.AioRpcError, match="zones/0 was not folded up to 1000000") as caught:
         await plane.queries.ListNodes(ahead, timeout=0.5)
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("method", [m for m in QUERIES.methods if m.name != "ListDevices"], ids=lambda m: str(m.name))
+async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, method: MethodDescriptor) -> None:
+    request = GetMessageClass(method.input_type)(min_position="elsewhere:zones/0=1")
+    if method.name == "LocateNodes":
+        request.names.append("n1")  # type: ignore[attr-defined]
+    with pytest.raises(grpc.aio.AioRpcError, match="is not this log") as caught:
+        answer = getattr(plane.queries, method.name)(request)
+        await (answer.read() if method.server_streaming else answer)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_what_is_asked_for_and_cannot_be_is_named(plane: Served) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match=r"phase: 'ready' must be one of Initializing, .*Ready") as caught:
+        await plane.queries.ListDpus(pb.ListDpusRequest(phase="ready"))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    with pytest.raises(grpc.aio.AioRpcError, match="'d1' is not a DPU of zone 'z2'"):
+        await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", zone="z2"))
 
 
 def _as_it_is(raw: bytes) -> bytes:
