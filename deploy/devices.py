@@ -80,7 +80,7 @@ async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[st
             async for line in response.content:
                 zone = msgspec.json.decode(line, type=ZoneHoldings)
                 found[zone.zone] = zone.devices
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         log.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
     return found
 

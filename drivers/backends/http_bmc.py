@@ -77,7 +77,7 @@ class HttpBmc:
             raise _ERRORS.get(response.status, DeviceFailed)(text or f"device: status {response.status}")
         try:
             return msgspec.json.decode(content, type=answer)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
             raise DeviceFailed(f"device: {self._address} answers what is no {call}: {error}") from error
 
 

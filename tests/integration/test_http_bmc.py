@@ -77,9 +77,12 @@ async def test_nobody_there_is_unreachable() -> None:
             await http_connect(session)(f"{base}/d").open(1)
 
 
-async def test_what_is_no_answer_is_a_fault_of_the_device() -> None:
+@pytest.mark.parametrize(
+    "answer", [b'{"serial": 7}', b'{"serial": "\xff"}', pytest.param(b'{"beside": ' + b"[" * 100_000, id="nested")]
+)
+async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None:
     async def nonsense(_: web.Request) -> web.Response:
-        return web.Response(text='{"serial": 7}')
+        return web.Response(body=answer)
 
     app = web.Application()
     app.router.add_post("/d/open", nonsense)
