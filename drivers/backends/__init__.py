@@ -1,1 +1,5 @@
-"""Devices behind one small protocol."""
+"""Devices behind two small protocols: `device.py` (what forwards packets) and `bmc.py` (what installs it).
+
+Simulated ones are `simulated` (one, for a real agent), `simulated_fleet` with `_records` and `_tables` (a process full,
+without a task each) and `simulated_bmc`; `http_bmc` reaches BMCs in other processes.
+"""
