@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore.fold import ItemOutcome, Outcome
+from eventstore.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, to_token
 from eventstore.replica import Answer
@@ -52,8 +52,3 @@ def unknown(command_id: str, reason: str) -> pb.Answer:
 
 def token(log_id: str, offsets: dict[Partition, int]) -> str:
     return to_token(Position(log_id, offsets))
-
-
-def decided(outcome: Outcome) -> bool:
-    """Whether a command had an effect (on some of its items at least)."""
-    return outcome.code != "refused"

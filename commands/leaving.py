@@ -8,9 +8,9 @@ from commands import answers, nodes
 from commands.calls import Call
 from commands.desk import Desk
 from commands.lookup import Lookup
-from commands.progress import Progress
 from commands.reader import Reader
 from commands.shapes import Enveloping, Statement
+from commands.waiting import Waiting
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from projections.fleet_views import hold_of
@@ -21,10 +21,10 @@ from schemas.events import NodesLeft
 class Leaving:
     """Serves LeaveNodes."""
 
-    def __init__(self, desk: Desk, reader: Reader, progress: Progress, lookup: Lookup) -> None:
+    def __init__(self, desk: Desk, reader: Reader, waiting: Waiting, lookup: Lookup) -> None:
         self._desk = desk
         self._reader = reader
-        self._progress = progress
+        self._waiting = waiting
         self._lookup = lookup
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
@@ -35,7 +35,7 @@ class Leaving:
             return answer
         ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
         try:
-            await self._progress.forwarded(partition, position, timeout_s=deadline_s - loop.time())
+            await self._waiting.forwarded(partition, position, timeout_s=deadline_s - loop.time())
         except LogUnavailable as error:
             reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
             return answers.unknown(answer.command_id, reason)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from commands import answers
 from commands.calls import Call
-from commands.progress import Progress
+from commands.waiting import Waiting
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.replica import Replica
 from projections.clique_state import CliqueState
@@ -19,14 +19,14 @@ from projections.zone_state import ZoneState
 class Reader:
     """States of the folds by what they are about. Read them between awaits only."""
 
-    def __init__(self, replica: Replica, progress: Progress) -> None:
+    def __init__(self, replica: Replica, waiting: Waiting) -> None:
         self._replica = replica
         self._states = States(replica)
-        self._progress = progress
+        self._waiting = waiting
 
     async def settle(self, min_position: str, topics: Collection[str], call: Call) -> None:
         """Wait until these topics are at least as new as the caller asks."""
-        await self._progress.reached(min_position, topics, call.timeout_s)
+        await self._waiting.reached(min_position, topics, call.timeout_s)
 
     @property
     def partition_numbers(self) -> range:

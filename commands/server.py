@@ -17,12 +17,12 @@ from commands.desk import Desk
 from commands.leaving import Leaving
 from commands.limits import DEFAULTS, Admission, Limits
 from commands.lookup import Lookup
-from commands.progress import Progress
 from commands.queries import QueriesService
 from commands.reader import Reader
 from commands.remembering import Remembering
 from commands.service import CommandsService
 from commands.status import DeviceSource, StatusBoard
+from commands.waiting import Waiting
 from eventstore.errors import FatalError
 from eventstore.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -50,11 +50,11 @@ class CommandServer:
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.desk = Desk(replica, now_ms, rng)
-        self._progress = Progress(replica)
-        reader = Reader(replica, self._progress)
+        self._waiting = Waiting(replica)
+        reader = Reader(replica, self._waiting)
         lookup = Lookup(replica, reader)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
-        leaving = Leaving(self.desk, reader, self._progress, lookup)
+        leaving = Leaving(self.desk, reader, self._waiting, lookup)
         self._served = {
             "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
             "Queries": QueriesService(reader, Remembering(replica, now_ms), status, devices),
@@ -77,7 +77,7 @@ class CommandServer:
             port = server.add_insecure_port(self._listen)
         except RuntimeError as error:
             raise FatalError(f"listen: {self._listen} cannot be listened on: {error}") from error
-        self._watching = asyncio.create_task(self._progress.run())
+        self._watching = asyncio.create_task(self._waiting.run())
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

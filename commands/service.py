@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 
-from commands import cliques, dpus, nodes, policies
+from commands import cliques, dpus, fleet, nodes
 from commands.bulk import Bulk
 from commands.calls import Call, Malformed
 from commands.desk import Desk
@@ -40,7 +40,7 @@ class CommandsService:
         return await self._bulk.join(requests, call)
 
     async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.describe_zone, request, call)
+        return await self._desk.state(fleet.describe_zone, request, call)
 
     async def register_dpu(self, request: pb.RegisterDpuRequest, call: Call) -> pb.Answer:
         return await self._desk.state(dpus.register, request, call)
@@ -68,22 +68,22 @@ class CommandsService:
         return await self._desk.state(partial(cliques.session, edge=self._edge), request, call)
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.set_policy, request, call)
+        return await self._desk.state(fleet.set_policy, request, call)
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.delete_policy, request, call)
+        return await self._desk.state(fleet.delete_policy, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.approve_hold, request, call)
+        return await self._desk.state(fleet.approve_hold, request, call)
 
     async def reject_hold(self, request: pb.RejectHoldRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.reject_hold, request, call)
+        return await self._desk.state(fleet.reject_hold, request, call)
 
     async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.set_budget, request, call)
+        return await self._desk.state(fleet.set_budget, request, call)
 
     async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.freeze, request, call)
+        return await self._desk.state(fleet.freeze, request, call)
 
     async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(policies.thaw, request, call)
+        return await self._desk.state(fleet.thaw, request, call)

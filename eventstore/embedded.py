@@ -24,9 +24,9 @@ from typing import NamedTuple
 from rocksdict import AccessType
 
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
-from eventstore.following import FollowedLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, INSTALLS, REPLICAS, Partition, check_append
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
+from eventstore.rocks_reader import RocksReader
 from eventstore.secondary import SecondaryLog
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class _Pending(NamedTuple):
         return len(self.key) + len(self.value) + _QUEUED_RECORD_BYTES
 
 
-class EmbeddedLog(FollowedLog):
+class EmbeddedLog(RocksReader):
     """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
     wait for the next."""
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from rocksdict import AccessType
 
 from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
-from eventstore.following import FollowedLog
 from eventstore.log import Partition
 from eventstore.rocks import Rocks, RocksError, check_header, open_rocks
+from eventstore.rocks_reader import RocksReader
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _CATCH_UP_S = 0.1
 _FAILURES_MAX = 50
 
 
-class SecondaryLog(FollowedLog):
+class SecondaryLog(RocksReader):
     """An EventLog that refuses appends, some tenths of a second behind its owner.
 
     It may show what the owner has written and not acknowledged yet.

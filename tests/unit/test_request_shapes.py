@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import cliques, dpus, nodes, policies
+from commands import cliques, dpus, fleet, nodes
 from commands.shapes import Statement
 from eventstore.errors import PermanentError
 from schemas.api import dpuplane_pb2 as pb
@@ -109,37 +109,37 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         ("capacity", str(1 << 30), "from 1"),
     ),
     ("slash in a domain", cliques.capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
-    ("bad action", policies.set_policy, policy(action="permit"), ("action", "'permit'", "allow or drop")),
-    ("bad protocol", policies.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
+    ("bad action", fleet.set_policy, policy(action="permit"), ("action", "'permit'", "allow or drop")),
+    ("bad protocol", fleet.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
     (
         "ports of any",
-        policies.set_policy,
+        fleet.set_policy,
         policy(ports=[{"first": 1, "last": 2}]),
         ("ports", "2 port numbers", "tcp or udp"),
     ),
     (
         "ports in no order",
-        policies.set_policy,
+        fleet.set_policy,
         policy(protocol="tcp", ports=[{"first": 9, "last": 2}]),
         ("ports", "9-2", "in order"),
     ),
-    ("bad priority", policies.set_policy, policy(priority=2_000_000), ("priority", "2000000", "from -1000000")),
-    ("approval unseen", policies.approve_hold, pb.ApproveHoldRequest(hold=3), ("hash", "''", "hexadecimal")),
-    ("bad budget", policies.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred, stated")),
+    ("bad priority", fleet.set_policy, policy(priority=2_000_000), ("priority", "2000000", "from -1000000")),
+    ("approval unseen", fleet.approve_hold, pb.ApproveHoldRequest(hold=3), ("hash", "''", "hexadecimal")),
+    ("bad budget", fleet.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred, stated")),
     (
         "bad share",
-        policies.set_budget,
+        fleet.set_budget,
         pb.SetBudgetRequest(kind="stated", permille=1_001),
         ("permille", "1001", "0 to 1000"),
     ),
-    ("empty description", policies.describe_zone, pb.DescribeZoneRequest(zone="z"), ("request", "labels or a limit")),
+    ("empty description", fleet.describe_zone, pb.DescribeZoneRequest(zone="z"), ("request", "labels or a limit")),
     (
         "bad limit",
-        policies.describe_zone,
+        fleet.describe_zone,
         pb.DescribeZoneRequest(zone="z", parallel_installs=-1),
         ("parallel_installs", "-1", "from 0"),
     ),
-    ("bad freeze", policies.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
+    ("bad freeze", fleet.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
 ]
 
 
@@ -213,13 +213,13 @@ def test_a_repeated_command_becomes_the_same_record_whatever_the_order_of_its_la
     cases: list[tuple[Shape, Callable[[dict[str, str]], Any]]] = [
         (nodes.join, lambda labels: join(node(labels=labels))),
         (nodes.join, lambda labels: columns(names=["n"], label_sets=[{"labels": labels}], label_index=[0])),
-        (policies.set_policy, lambda labels: policy(sources=labels, zones=labels)),
-        (policies.describe_zone, lambda labels: pb.DescribeZoneRequest(zone="z", set_labels=True, labels=labels)),
+        (fleet.set_policy, lambda labels: policy(sources=labels, zones=labels)),
+        (fleet.describe_zone, lambda labels: pb.DescribeZoneRequest(zone="z", set_labels=True, labels=labels)),
     ]
     for shape, make in cases:
         assert repr(shape(make(one), envelope)) == repr(shape(make(other), envelope))
 
 
 def test_absent_and_zero_limits_differ() -> None:
-    event: Any = policies.describe_zone(pb.DescribeZoneRequest(zone="z", parallel_installs=0), envelope).event
+    event: Any = fleet.describe_zone(pb.DescribeZoneRequest(zone="z", parallel_installs=0), envelope).event
     assert (event.parallel_installs, event.unavailable_nodes, event.set_labels) == (0, -1, False)

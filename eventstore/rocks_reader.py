@@ -19,7 +19,7 @@ from eventstore.log import Batch, Partition, partitions_of
 from eventstore.rocks import Bounds, Rocks, RocksError, directory_identity
 
 
-class FollowedLog:
+class RocksReader:
     """The reading half of an EventLog over RocksDB."""
 
     def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:

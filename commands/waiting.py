@@ -17,7 +17,7 @@ from eventstore.replica import Replica
 from projections.forwarding import is_forwarded
 
 
-class Progress:
+class Waiting:
     """Wakes those who wait for the folds of a replica to get on. One task (`run`) watches for all of them."""
 
     def __init__(self, replica: Replica) -> None:
