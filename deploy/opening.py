@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from deploy.settings import Settings
 from eventstore.embedded import EmbeddedLog
-from eventstore.errors import LogMissing
+from eventstore.errors import FatalError, LogMissing
 from eventstore.kafka import KafkaLog
 from eventstore.log import EventLog
 from eventstore.rocks_store import RocksStore
@@ -47,7 +47,7 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
     """The log to append to; made if it is not there and this process may make it."""
     if settings.data is not None:
         folder = settings.data / LOG_FOLDER
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make(settings.data, "data")
         async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded
         return
@@ -95,5 +95,12 @@ def open_store(settings: Settings) -> Iterator[Store]:
 
 
 def _rocks(folder: Path, owner: str) -> Store:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    _make(folder.parent, "state")
     return RocksStore(folder, owner)
+
+
+def _make(folder: Path, setting: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FatalError(f"{setting}: {str(folder)!r} cannot be made: {error.strerror}") from error

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any
@@ -38,6 +38,7 @@ from drivers.simulator import Simulator
 from drivers.timers import Timers
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
+from eventstore.errors import FatalError
 from eventstore.fold import Fold
 from eventstore.log import EventLog
 from eventstore.replica import Replica
@@ -162,13 +163,15 @@ class Plane:
         registry.register(PlaneCollector(self.replica, self.relay, self._now_ms))
         http = HttpServer(self.settings.http, registry, lambda: self._unready)
         stack.push_async_callback(http.stop)
-        self.addresses["http"] = str(await http.start())
+        with _listening("http", self.settings.http):
+            self.addresses["http"] = str(await http.start())
 
     async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
         host, port = self.settings.agents
         pages = {devices.DEVICES_PATH: devices.page(relay)}
         listener = AgentListener(relay.serve, relay.admit, host=host, port=port, pages=pages)
-        await stack.enter_async_context(listener)
+        with _listening("agents", self.settings.agents):
+            await stack.enter_async_context(listener)
         self.addresses["agents"] = str(Address(host, listener.port))
 
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
@@ -246,6 +249,14 @@ class Plane:
             dpus_per_zone=self.settings.simulate,
         )
         running.start(self.simulator.run())
+
+
+@contextmanager
+def _listening(setting: str, address: Address) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FatalError(f"{setting}: {address} cannot be listened on: {error.strerror}") from error
 
 
 class _Running:

@@ -97,6 +97,7 @@ def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
         now = table(fresh.fleet, zone)
         wanted = Held(epoch, now.version, now.digest)
         held = devices.get(zone, {})
+        why = ": the zone is frozen" if fresh.fleet.is_frozen(zone) else ""
         for name in sorted(names):
             has = held.get(name)
             if has is None:
@@ -104,7 +105,7 @@ def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
             elif has == wanted or (now.version == 0 and has.version == 0):
                 equal += 1
             else:
-                differences.append(f"dpu {name} of zone {zone} holds {_shown(has)}, the log says {_shown(wanted)}")
+                differences.append(f"dpu {name} of zone {zone} holds {_shown(has)}, the log says {_shown(wanted)}{why}")
     return Devices(equal, tuple(differences), tuple(absent))
 
 

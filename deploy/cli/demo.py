@@ -14,6 +14,7 @@ import click
 from commands.inventory import Options
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
+from deploy.cli.values import addresses_if_given
 from eventstore.errors import PermanentError, PlaneError
 
 
@@ -24,11 +25,25 @@ from eventstore.errors import PermanentError, PlaneError
 @click.option("--provision", type=click.IntRange(0), default=10, show_default=True, help="Of them provisioned, a zone.")
 @click.option("--cliques", type=click.IntRange(0), help="Cliques.  [as many as the nodes fill]")
 @click.option("--clique-size", type=click.IntRange(1, 4_096), default=18, show_default=True, help="Nodes in each.")
-@click.option("--inventory", type=click.Path(dir_okay=False, path_type=Path), help="Join the nodes of this file.")
-@inventory_options
-@click.option("--kafka", metavar="HOST:PORT,...", help="Keep the log in this Kafka cluster.")
 @click.option(
-    "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep the log in this folder, afterwards too."
+    "--inventory",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Join the nodes of this file, instead of --nodes in --zones.",
+)
+@inventory_options
+@click.option(
+    "--kafka",
+    callback=addresses_if_given,
+    metavar="HOST:PORT,...",
+    default="",
+    help="Keep the log in this Kafka cluster.",
+)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the log in this folder, afterwards too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def demo(
@@ -41,7 +56,7 @@ def demo(
     clique_size: int,
     inventory: Path | None,
     reading: Callable[..., Options],
-    kafka: str | None,
+    kafka: str,
     data: Path | None,
     as_json: bool,
 ) -> None:
@@ -60,6 +75,8 @@ def demo(
         raise click.UsageError(f"data {str(data)!r} is not empty: the demo begins with a log of its own")
     if inventory is not None:
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
+    elif reading() != Options():
+        raise click.UsageError("what columns mean, and rows that may be skipped, go with --inventory")
     elif zones > nodes:
         raise click.UsageError(f"zones {zones} must be at most nodes, {nodes}: a zone exists from its first node on")
     elif cliques is not None and cliques * clique_size > nodes:
@@ -70,7 +87,7 @@ def demo(
     with ExitStack() as stack:
         folder = data or (None if kafka else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpuplane-"))))
         try:
-            summary = run_demo(fleet, sizes, data=folder, kafka=kafka or "")
+            summary = run_demo(fleet, sizes, data=folder, kafka=kafka)
         except PermanentError as error:
             raise Refused(str(error)) from error
         except PlaneError as error:

@@ -18,7 +18,7 @@ Examples:
   dpuplane serve --kafka broker1:9092,broker2:9092 --role relay --zones rack-1,rack-2
 
 Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --topic-prefix) or from the YAML file that
---config names (topic_prefix: ...). A flag goes before the environment, and that before the file.
+--config names (topic_prefix: ...; --log-level cannot). A flag goes before the environment, and that before the file.
 """
 
 
@@ -37,9 +37,19 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
 @click.option("--seed", metavar="N", help="Seed of every random choice.  [a fresh one]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
-@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML file of settings.")
 @click.option(
-    "--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True
+    "--config",
+    metavar="FILE",
+    envvar="DPUPLANE_CONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of settings.",
+)
+@click.option(
+    "--log-level",
+    envvar="DPUPLANE_LOG_LEVEL",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
+    default="INFO",
+    show_default=True,
 )
 def serve(config: Path | None, log_level: str, **flags: object) -> None:
     """Run the plane: the log, the folds, the API, relays and provisioners, or the roles asked for.

@@ -72,6 +72,10 @@ async def test_the_same_on_kafka(kafka_cluster: str) -> None:
         (("--nodes", "10", "--zones", "2", "--cliques", "2"), "cliques"),
         (("--kafka", "h:1", "--data", "d"), "--kafka or --data"),
         (("--nodes", "0"), "--nodes"),
+        (("--data", __file__), "is a file"),
+        (("--inventory", "nowhere.csv"), "'nowhere.csv' does not exist"),
+        (("--zone-size", "40"), "--inventory"),
+        (("--kafka", "broker"), "'broker' is not HOST:PORT"),
     ],
 )
 async def test_sizes_that_cannot_be(arguments: tuple[str, ...], says: str) -> None:

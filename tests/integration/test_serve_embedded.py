@@ -11,7 +11,7 @@ import pytest
 
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.dpuplane_pb2_grpc import CommandsStub
-from tests.support.planes import run, serving
+from tests.support.planes import Ran, run, serving
 
 
 async def until_zone_has_dpus(server: str, zone: str, count: int) -> None:
@@ -114,3 +114,37 @@ async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) 
         assert await plane.stop() == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await stream
+
+
+async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Path) -> None:
+    listeners = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "agents": "127.0.0.1:0"}
+
+    async def started(data: Path, **other: str) -> Ran:
+        flags = [part for name, address in {**listeners, **other}.items() for part in (f"--{name}", address)]
+        return await run("serve", "--data", str(data), *flags)
+
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        taken = plane.address("api")
+        for setting in listeners:
+            ran = await started(tmp_path / "other", **{setting: taken})
+            assert (ran.status, ran.stdout) == (3, "")
+            assert f"{setting}: {taken} cannot be listened on" in ran.stderr
+        ran = await started(tmp_path / "plane")
+        assert (ran.status, "in use" in ran.stderr) == (3, True)
+    ran = await started(Path(__file__))
+    assert (ran.status, f"data: {__file__!r} cannot be made" in ran.stderr) == (3, True)
+
+
+async def test_verify_says_why_the_devices_of_a_frozen_zone_differ(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane"), "--simulate", "2") as plane:
+        server = plane.address("api")
+        await run("nodes", "join", "n1", "--zone", "a", "--address", "10.0.0.1", server=server)
+        await until_zone_has_dpus(server, "a", 2)
+        assert (await run("verify", server=server)).status == 0
+        await run("freeze", "a", server=server)
+        await run("nodes", "join", "n2", "--zone", "b", "--address", "10.0.0.2", server=server)
+        frozen = await run("verify", server=server)
+        assert frozen.status == 1
+        assert "the zone is frozen" in frozen.stderr
+        await run("thaw", "a", server=server)
+        assert (await run("verify", server=server)).status == 0
