@@ -60,8 +60,20 @@ class Desk:
         except Unplaced as error:
             return answers.refused(command_id, str(error))
         partition = self._replica.partition_for(statement.topic, statement.key)
+        if request.command_id and (used := self._used_elsewhere(command_id, partition)):  # type: ignore[attr-defined]
+            return answers.refused(command_id, used)
         answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
         return answers.told(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
+
+    def _used_elsewhere(self, command_id: str, partition: Partition) -> str:
+        """What is wrong with an id that another partition remembers and this one does not; nothing if it is new.
+
+        A fold sees one partition only. This replica sees them all, though perhaps not yet the latest of each.
+        """
+        known = self._replica.outcome(command_id)
+        if known is None or command_id in self._replica.folded(partition).ledger.entries:
+            return ""
+        return f"command id: {command_id} was used for another command, in {known.partition}"
 
     async def submit(self, partition: Partition, key: str, event: Event, timeout_s: float) -> Answer | pb.Answer:
         """Append, and what the fold decided; an answer without a position if that is not known."""

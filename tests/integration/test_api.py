@@ -53,9 +53,14 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
     ends = await plane.ends()
     assert await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id) == first
     assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)) == first
-    other = await plane.join("z1", node("n1", "10.0.0.2"), command_id=command_id)
-    assert other.outcome == pb.Answer.refused
-    assert command_id in other.reason
+    others = [
+        await plane.join("z1", node("n1", "10.0.0.2"), command_id=command_id),
+        await plane.join("z2", node("n1", "10.0.0.1"), command_id=command_id),
+        await plane.calls.Freeze(pb.FreezeRequest(command_id=command_id)),
+    ]
+    for other in others:
+        assert other.outcome == pb.Answer.refused
+        assert command_id in other.reason
     assert await plane.ends() == ends
     found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
     assert list(found.addresses) == ["10.0.0.1"]
