@@ -17,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import FatalError, LogUnavailable
+from eventstore.kafka_records import read_tolerantly
 from eventstore.log import MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ def make_producer(servers: list[str]) -> AIOKafkaProducer:
 
 
 def make_consumer(servers: list[str]) -> AIOKafkaConsumer:
-    """A consumer that belongs to no group, commits nothing and never jumps."""
+    """A consumer that belongs to no group, commits nothing, never jumps, and reads what anybody can have written."""
+    read_tolerantly()
     consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER)
     check_consumer(consumer)
     return consumer

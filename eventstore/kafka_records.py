@@ -1,0 +1,108 @@
+"""Fetched records whose header names are no text, read all the same.
+
+Any Kafka client can write such a record, and a broker keeps it; the library's reader fails on it, in every replica and
+after every restart. So what the library's compiled reader cannot read of a batch is read here, byte for byte like it,
+but for those names: what is no UTF-8 in them is spelled out, alike everywhere.
+
+The library has no place for this, so its fetcher is given batches of ours. They cost a call per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from struct import unpack_from
+from typing import Any, NamedTuple
+
+from aiokafka.consumer import fetcher
+from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import decode_varint
+
+_HEAD_BYTES = 12
+"""Of a batch: its base offset, and how many bytes follow."""
+
+
+class PlainRecord(NamedTuple):
+    """A record as the fetcher wants it."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    checksum: None = None
+
+
+class TolerantBatch:
+    """A batch of the library's that reads on by itself where that one fails."""
+
+    def __init__(self, compiled: Any, packed: bytes) -> None:
+        self._compiled = compiled
+        self._packed = packed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled, name)
+
+    def __next__(self) -> Any:
+        return next(self._compiled)
+
+    def __iter__(self) -> Iterator[Any]:
+        read = 0
+        try:
+            for record in self._compiled:
+                yield record
+                read += 1
+        except UnicodeDecodeError:
+            yield from islice(_spelled_out(self._packed), read, None)
+
+
+class TolerantRecords:
+    """The batches of one answer to a fetch, as the library's `MemoryRecords` has them."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._compiled: Any = MemoryRecords(packed)
+        self._packed = packed
+        self._at = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled, name)
+
+    def next_batch(self) -> TolerantBatch:
+        start = self._at
+        (size,) = unpack_from(">i", self._packed, start + 8)
+        self._at = start + _HEAD_BYTES + size
+        return TolerantBatch(self._compiled.next_batch(), self._packed[start : self._at])
+
+
+def read_tolerantly() -> None:
+    """From now on, whatever is fetched in this process is read like this."""
+    fetcher.MemoryRecords = TolerantRecords
+
+
+def _spelled_out(packed: bytes) -> Iterator[PlainRecord]:
+    """All records of a batch (version 2, the only one with headers)."""
+    batch = _DefaultRecordBatchPy(packed)
+    batch._maybe_uncompress()
+    buffer, at = batch._buffer, batch._pos
+    for _ in range(batch._num_records):
+        _, at = decode_varint(buffer, at)
+        late_ms, at = decode_varint(buffer, at + 1)  # behind the attributes, of which there are none yet
+        delta, at = decode_varint(buffer, at)
+        key, at = _nullable(buffer, at)
+        value, at = _nullable(buffer, at)
+        count, at = decode_varint(buffer, at)
+        headers = []
+        for _ in range(count):
+            name, at = _nullable(buffer, at)
+            content, at = _nullable(buffer, at)
+            headers.append(((name or b"").decode(errors="backslashreplace"), content))
+        stamped = batch.timestamp_type == batch.LOG_APPEND_TIME
+        timestamp = batch.max_timestamp if stamped else batch.first_timestamp + late_ms
+        yield PlainRecord(batch.base_offset + delta, timestamp, batch.timestamp_type, key, value, headers)
+
+
+def _nullable(buffer: bytearray, at: int) -> tuple[bytes | None, int]:
+    size, at = decode_varint(buffer, at)
+    return (None, at) if size < 0 else (bytes(buffer[at : at + size]), at + size)
