@@ -5,6 +5,7 @@ from __future__ import annotations
 from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_one_of, require_range
 from eventstore.log import FLEET
 from projections import names
+from projections.fleet import MAX_LIMIT
 from projections.policies import fault_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
@@ -18,7 +19,6 @@ from schemas.events import (
     ZoneDescribed,
 )
 
-MAX_LIMIT = 100_000
 MAX_AT_LEAST = 2_000_000_000
 EVERY_ZONE = "*"
 """The subject of a freeze of all zones; no zone can be called so."""

@@ -69,6 +69,11 @@ class Decision(NamedTuple):
     outcome: Outcome
 
 
+def refusal(reason: str) -> Decision:
+    """A whole command is refused: nothing changes."""
+    return Decision(None, refused(reason))
+
+
 class State(Protocol):
     """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
 
@@ -82,11 +87,11 @@ class State(Protocol):
         ...
 
 
-S = TypeVar("S")
+S = TypeVar("S", bound=State)
 
 
 class Fold(Protocol[S]):
-    """The rules of one topic under one fold version. Stateless: what it knows is in S (which implements State)."""
+    """The rules of one topic under one fold version. Stateless: what it knows is in S."""
 
     @property
     def topic(self) -> str: ...

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.fold import At, Decision, Outcome, refused
+from eventstore.fold import At, Decision, Outcome, refusal
 from projections.clique_state import (
     MAX_LEFT,
     MAX_LEFT_PER_CLIQUE,
@@ -61,7 +61,7 @@ def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
     pod = _pod(event)
     fault = _fault(event, pod, at) or _outdated(state, event, pod)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     key = clique_key(event.domain, event.clique)
     mine = state.member(key, event.node)
     clique = state.cliques.get(key) or Clique()
@@ -69,7 +69,7 @@ def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
         return _again(state, event, mine, at)
     index = _index(clique, event, mine)
     if isinstance(index, str):
-        return Decision(None, refused(index))
+        return refusal(index)
     rows = _leave_home(state, event, key, at)
     row = _new_row(mine, pod, index, at)
     row = replace(row, address=_address(state, event, pod, rows), said_ms=said_ms(event.envelope, at))
@@ -162,7 +162,7 @@ def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Dec
     if event.wish not in (-1, held):
         fault = _wish_fault(clique, event, held)
         assert fault is not None, f"{key}: {event.node} waits while {event.wish} is free"
-        return Decision(None, refused(fault))
+        return refusal(fault)
     place = 0 if held >= 0 else list(clique.line).index(event.node) + 1
     outcome = _outcome(clique, held, place)
     if not event.address or is_late_copy(event.envelope, mine.said_ms):

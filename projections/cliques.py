@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import CLIQUES, Partition
 from projections.clique_claims import claim, depart, is_late_copy, said_ms, serve
 from projections.clique_state import MAX_CAPACITY, Capacity, Change, Clique, CliqueState, Member, clique_key
@@ -31,7 +31,7 @@ class CliqueFold:
     topic = CLIQUES
     version = 1
     accepts = frozenset(
-        {"IndexClaimed", "IndexReleased", "CapacitySet", "DaemonReady", "SessionOpened", "NotHeard"},
+        event.__name__ for event in (IndexClaimed, IndexReleased, CapacitySet, DaemonReady, SessionOpened, NotHeard)
     )
 
     def empty(self, partition: Partition) -> CliqueState:
@@ -52,7 +52,7 @@ class CliqueFold:
             case NotHeard():
                 return _not_heard(state, event)
             case _:
-                return Decision(None, refused(f"event: {type(event).__name__} is not one that decides about cliques"))
+                return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
 
     def evolve(self, state: CliqueState, change: Change, at: At) -> None:
         state.apply(change)
@@ -72,9 +72,9 @@ def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
 def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     if not 1 <= event.capacity <= MAX_CAPACITY:
-        return Decision(None, refused(f"capacity: {event.capacity} must be from 1 to {MAX_CAPACITY}"))
+        return refusal(f"capacity: {event.capacity} must be from 1 to {MAX_CAPACITY}")
     key = clique_key(event.domain, event.clique)
     clique = state.cliques.get(key) or Clique()
     highest = clique.used.bit_length() - 1
@@ -82,7 +82,7 @@ def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
         reason = (
             f"capacity: {event.capacity} is too small for index {highest}, held by node {clique.holders[highest]!r}"
         )
-        return Decision(None, refused(reason))
+        return refusal(reason)
     if state.capacities.rows.get(key) == Capacity(event.capacity):
         return Decision(None, DONE)
     rows = serve(state, key, clique.used, event.capacity, at)
@@ -92,13 +92,13 @@ def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
 def _ready(state: CliqueState, event: DaemonReady, at: At) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     if member.standing != "holds":
-        return Decision(None, refused(f"node: {event.node!r} waits for an index, so its daemon cannot be ready or not"))
+        return refusal(f"node: {event.node!r} waits for an index, so its daemon cannot be ready or not")
     if event.envelope.issued_at_ms < member.ready_ms:
-        return Decision(None, refused(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last"))
+        return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
     if event.ready and member.session and not member.heard:
-        return Decision(None, refused(f"session: {shown(member.session)} is not heard, so its daemon cannot be ready"))
+        return refusal(f"session: {shown(member.session)} is not heard, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
     return Decision(Change(((key, row),)) if row != member else None, DONE)
 
@@ -106,10 +106,10 @@ def _ready(state: CliqueState, event: DaemonReady, at: At) -> Decision:
 def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     fault = check_text("session", event.session) or check_text("edge", event.edge) or ""
     if fault or not event.session:
-        return Decision(None, refused(fault or "session: '' must not be empty"))
+        return refusal(fault or "session: '' must not be empty")
     if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
         return Decision(None, Outcome("done", f"session: {shown(member.session)} is newer, or this one"))
     said = said_ms(event.envelope, at)
@@ -120,7 +120,7 @@ def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
 def _not_heard(state: CliqueState, event: NotHeard) -> Decision:
     key, member, fault = _find(state, event, "")
     if member is None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     if member.session != event.session or not member.heard:
         return Decision(None, Outcome("done", f"session: {shown(event.session)} is not the one that is heard"))
     return Decision(Change(((key, replace(member, heard=False, ready=False)),)), DONE)

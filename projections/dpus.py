@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.lifecycle import REQUESTS, RETRIES, Trigger, follow
 from projections.names import check_name, check_text, check_zone, shown
 from projections.phases import INITIALIZING, PENDING
@@ -45,16 +45,16 @@ StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFa
 def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
     fault = _fault_of_registration(event)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     old = state.dpus.rows.get(event.dpu)
     if old is None:
         return _add(state, event, at)
     if old.zone != event.zone:
         reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
-        return Decision(None, refused(reason))
+        return refusal(reason)
     if old.effect and event.node != old.node:
         reason = f"node: {shown(event.node)} cannot replace {shown(old.node)}, out of service for dpu {event.dpu!r}"
-        return Decision(None, refused(reason))
+        return refusal(reason)
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
@@ -63,26 +63,26 @@ def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
 
 def request(state: ZoneState, event: LifecycleRequested, at: At) -> Decision:
     if event.request not in REQUESTS:
-        return Decision(None, refused(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}"))
+        return refusal(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}")
     fault = check_text("image", event.image)
     if fault is None and event.image and event.request != "provision":
         fault = f"image: {shown(event.image)} goes with provision only, not with {event.request}"
     row = _find(state, event.zone, event.dpu)
     if fault is not None or isinstance(row, str):
-        return Decision(None, refused(fault or str(row)))
+        return refusal(fault or str(row))
     return _decide(state, event.dpu, row, follow(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
 def statement(state: ZoneState, event: StepStatement, at: At) -> Decision:
     row = _find(state, event.zone, event.dpu)
     if isinstance(row, str):
-        return Decision(None, refused(row))
+        return refusal(row)
     if event.phase != row.phase:
         reason = f"phase: {shown(event.phase)} of dpu {event.dpu!r} is over, which is {row.phase}"
-        return Decision(None, refused(reason))
+        return refusal(reason)
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
-        return Decision(None, refused(trigger))
+        return refusal(trigger)
     return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
 
 
@@ -91,12 +91,12 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:
-        return Decision(None, refused(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}"))
+        return refusal(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}")
     if row.standing != "running" or row.deadline_ms != event.deadline_ms:
         return Decision(None, Outcome("done", f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over"))
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
-        return Decision(None, refused(reason))
+        return refusal(reason)
     message = f"{row.provisioner!r} had no result by the deadline"
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message)
     return _decide(state, name, row, follow(name, row, trigger), at)
@@ -105,7 +105,7 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
 def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
-        return Decision(None, refused(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be"))
+        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
     row = Dpu(
         zone=event.zone,
         ordinal=index.next_ordinal,
@@ -124,7 +124,7 @@ def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
 
 def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
     if isinstance(result, str):
-        return Decision(None, refused(result))
+        return refusal(result)
     changed = Changed(name, old, result)
     admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
     outcome = _outcome(state, changed, admitted)

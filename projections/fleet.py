@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.fold import DONE, At, Decision, refused
+from eventstore.fold import DONE, At, Decision, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
 from projections.effects import charge, hold_key, make_moves
@@ -47,6 +47,7 @@ from schemas.events import (
 __all__ = ["FleetFold", "FleetState", "caused"]
 
 MAX_LIMIT = 1_000_000
+"""Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""
 
 
 class Withdrawn(NamedTuple):
@@ -117,7 +118,7 @@ class FleetFold:
             case Thawed(_, zone):
                 return _decide_thaw(state, zone)
             case _:
-                return _refused(f"event: {type(event).__name__} is not of the fleet topic")
+                return refusal(f"event: {type(event).__name__} is not of the fleet topic")
 
     def evolve(self, state: FleetState, change: Any, at: At) -> None:
         match change:
@@ -147,17 +148,13 @@ class FleetFold:
                 raise AssertionError(f"{type(change).__name__} is not a change of fleet")
 
 
-def _refused(reason: str) -> Decision:
-    return Decision(None, refused(reason))
-
-
 def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
     fault = fault_of(event)
     if fault is not None:
-        return _refused(fault)
+        return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
     if policy.name not in policies and len(policies) >= MAX_POLICIES:
-        return _refused(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
+        return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
     standing = policies.get(policy.name)
     if standing is not None and standing.says() == policy.says():
         return Decision(Withdrawn(waiting_for(state, policy=policy.name)), DONE)
@@ -168,7 +165,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
     name, waiting = event.name, waiting_for(state, policy=event.name)
     standing = state.policies.rows.get(name)
     if standing is None and not waiting:
-        return _refused(f"name: {names.shown(name)} must be the name of a policy")
+        return refusal(f"name: {names.shown(name)} must be the name of a policy")
     if standing is None or (name == DEFAULT and standing.says() == BUILT_IN.says()):
         return Decision(Withdrawn(waiting), DONE)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope.actor, at))
@@ -176,11 +173,11 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
 
 def _decide_budget(event: BudgetSet) -> Decision:
     if event.kind not in DEFAULTS:
-        return _refused(f"kind: {names.shown(event.kind)} must be inferred or stated")
+        return refusal(f"kind: {names.shown(event.kind)} must be inferred or stated")
     if not 0 <= event.permille <= 1_000:
-        return _refused(f"permille: {event.permille} must be from 0 to 1000")
+        return refusal(f"permille: {event.permille} must be from 0 to 1000")
     if event.at_least < 0:
-        return _refused(f"at_least: {event.at_least} must be 0 or more")
+        return refusal(f"at_least: {event.at_least} must be 0 or more")
     return Decision(Budget(event.kind, event.permille, event.at_least), DONE)
 
 
@@ -188,10 +185,10 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
     wanted = (event.parallel_installs, event.unavailable_nodes)
     fault = names.check_zone("zone", event.zone) or (names.check_labels("labels", event.labels))
     if fault is not None:
-        return _refused(fault)
+        return refusal(fault)
     for field, limit in zip(("parallel_installs", "unavailable_nodes"), wanted, strict=True):
         if not -1 <= limit <= MAX_LIMIT:
-            return _refused(f"{field}: {limit} must be from -1 to {MAX_LIMIT}")
+            return refusal(f"{field}: {limit} must be from -1 to {MAX_LIMIT}")
     info = state.zone(event.zone)
     limits = (
         info.parallel_installs if wanted[0] < 0 else wanted[0],
@@ -208,15 +205,15 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
 
 def _decide_freeze(zone: str, freeze: Freeze) -> Decision:
     fault = names.check_zone("zone", zone) if zone else None
-    return _refused(fault) if fault is not None else Decision(Froze(zone, freeze), DONE)
+    return refusal(fault) if fault is not None else Decision(Froze(zone, freeze), DONE)
 
 
 def _decide_thaw(state: FleetState, zone: str) -> Decision:
     if zone in state.freezes.rows:
         return Decision(Froze(zone, None), DONE)
     if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
-        return _refused(f"zone: {names.shown(zone)} is frozen with all zones, and thaws with them")
-    return _refused(f"zone: {names.shown(zone) if zone else 'all zones together'} must be frozen to be thawed")
+        return refusal(f"zone: {names.shown(zone)} is frozen with all zones, and thaws with them")
+    return refusal(f"zone: {names.shown(zone) if zone else 'all zones together'} must be frozen to be thawed")
 
 
 def _advance(state: FleetState, source: Source) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.effects import hold_key
 from projections.fleet_state import ANY_ZONE, FleetState
 from projections.moves import Move, Weighed, weigh
@@ -125,11 +125,11 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     hold = state.holds.rows.get(hold_key(event.hold))
     actor = event.envelope.actor
     if hold is None:
-        return Decision(None, refused(f"hold: {event.hold} is not a hold that is open"))
+        return refusal(f"hold: {event.hold} is not a hold that is open")
     if event.hold_hash != hold.hash:
-        return Decision(None, refused(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}"))
+        return refusal(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}")
     if hold.subject != "members" and actor == hold.requested_by:
-        return Decision(None, refused(f"principal: {actor!r} asked for this change, so others must approve it"))
+        return refusal(f"principal: {actor!r} asked for this change, so others must approve it")
     approvals = tuple(dict.fromkeys((*hold.approvals, actor)))
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
@@ -153,7 +153,7 @@ def _release(state: FleetState, name: str, hold: int) -> Move:
 def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
     hold = state.holds.rows.get(hold_key(event.hold))
     if hold is None:
-        return Decision(None, refused(f"hold: {event.hold} is not a hold that is open"))
+        return refusal(f"hold: {event.hold} is not a hold that is open")
     if hold.subject == "members":
         return Decision(HoldChanged(replace(hold, approvals=(), rejected_by=event.envelope.actor)), DONE)
     return Decision(HoldDropped(hold.id), DONE)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from eventstore.fold import DONE, At, Decision, refused
+from eventstore.fold import DONE, At, Decision, refusal
 from eventstore.log import INSTALLS, Partition
 from projections.install_rows import (
     MAX_VERSIONS,
@@ -61,20 +61,20 @@ class InstallsFold:
 
     topic = INSTALLS
     version = 1
-    accepts = frozenset({"RulesInstalled"})
+    accepts = frozenset({RulesInstalled.__name__})
 
     def empty(self, partition: Partition) -> InstallsState:
         return InstallsState()
 
     def decide(self, state: InstallsState, event: Event, at: At) -> Decision:
         if not isinstance(event, RulesInstalled):
-            return Decision(None, refused(f"event: {type(event).__name__} is not one that reports installs"))
+            return refusal(f"event: {type(event).__name__} is not one that reports installs")
         entries = _entries(event)
         if isinstance(entries, str):
-            return Decision(None, refused(entries))
+            return refusal(entries)
         zone = state.zones.rows.get(event.zone)
         if zone is not None and event.epoch < zone.epoch:
-            return Decision(None, refused(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}"))
+            return refusal(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}")
         return Decision(_change(state, zone, event, entries), DONE)
 
     def evolve(self, state: InstallsState, change: Change, at: At) -> None:

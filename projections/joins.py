@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import partition_of
 from projections.effects import note
 from projections.fleet_state import FleetState
@@ -64,18 +64,18 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     partition = event.cause_partition
     mark = state.marks.get(partition, 0)
     if not 0 <= partition < state.partition_count:
-        return _refused(f"cause_partition: {partition} must be one of the {state.partition_count} partitions")
+        return refusal(f"cause_partition: {partition} must be one of the {state.partition_count} partitions")
     if event.from_offset != mark:
-        return _refused(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
+        return refusal(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
     if event.to_offset <= event.from_offset:
-        return _refused(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
+        return refusal(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
     items = read_items(event)
     if isinstance(items, str):
-        return _refused(items)
+        return refusal(items)
     for zone in sorted(set(items.zones) - state.zones.rows.keys()):
         fault = check_zone("zones", zone)
         if fault is not None:
-            return _refused(fault)
+            return refusal(fault)
     source = Source(partition, event.to_offset, event.earliest_ms)
     if _all_new(state, items):
         return Decision(Joined(source, items), DONE)
@@ -84,10 +84,6 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     hold = member_hold(state, weighed, event.envelope.actor, at)
     outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
     return Decision(Moved(source, weighed, superseded, hold), outcome)
-
-
-def _refused(reason: str) -> Decision:
-    return Decision(None, refused(reason))
 
 
 def _all_new(state: FleetState, items: Items) -> bool:

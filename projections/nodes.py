@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import repeat
 
-from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refused
+from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
 from projections.columns import fault_of, incarnations, single, spread
 from projections.names import check_zone, shown
 from projections.zone_rows import CompleteList, Gone, Node, Zone
@@ -35,7 +35,7 @@ _MAX_HASH = 64
 def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     fault = fault_of(event, at.time_ms)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     rows = _rows(event, at)
     zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
     if state.knows_none(rows):
@@ -55,7 +55,7 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
 def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
     fault = fault_of(event, at.time_ms)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
     rows = _rows(event, at)
@@ -74,7 +74,7 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
     """Afterwards what was meant is not here, which may be so already; an inferred one may be refused."""
     fault = fault_of(event, at.time_ms) or _fault_of_hash(event)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     gone: dict[str, Gone] = {}
     items: list[ItemOutcome] = []
     for name, meant in zip(event.names, incarnations(event), strict=False):
@@ -97,7 +97,7 @@ def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
     if fault is None and not 1 <= len(event.list_hash) <= _MAX_HASH:
         fault = f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH}"
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     key = f"{event.zone}/{event.source}"
     last = state.lists.rows.get(key)
     if last is not None and event.envelope.issued_at_ms < last.said_ms:
@@ -110,7 +110,7 @@ def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
 def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
     """These incarnations have a newer one in another zone, as fleet found."""
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
-        return Decision(None, refused("names: zones, names, created_ms and uids must have an entry per node"))
+        return refusal("names: zones, names, created_ms and uids must have an entry per node")
     gone: dict[str, Gone] = {}
     for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
         old = state.nodes.rows.get(name)

@@ -7,7 +7,7 @@ in the outbox (zone_state) until a forwarder has brought it there (forwarding).
 
 from __future__ import annotations
 
-from eventstore.fold import DONE, At, Decision, Outcome, refused
+from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import ZONES, Partition
 from projections import dpus, nodes
 from projections.names import check_zone
@@ -41,22 +41,23 @@ class ZoneFold:
     topic = ZONES
     version = 1
     accepts = frozenset(
-        {
-            "NodesJoined",
-            "NodesChanged",
-            "NodesLeft",
-            "ListCompleted",
-            "NodesSuperseded",
-            "ZoneLimited",
-            "Forwarded",
-            "DpuRegistered",
-            "LifecycleRequested",
-            "StepStarted",
-            "StepProgressed",
-            "StepSucceeded",
-            "StepFailed",
-            "DeadlinePassed",
-        },
+        event.__name__
+        for event in (
+            NodesJoined,
+            NodesChanged,
+            NodesLeft,
+            ListCompleted,
+            NodesSuperseded,
+            ZoneLimited,
+            Forwarded,
+            DpuRegistered,
+            LifecycleRequested,
+            StepStarted,
+            StepProgressed,
+            StepSucceeded,
+            StepFailed,
+            DeadlinePassed,
+        )
     )
 
     def empty(self, partition: Partition) -> ZoneState:
@@ -85,7 +86,7 @@ class ZoneFold:
             case NodesSuperseded() | ZoneLimited():
                 return _caused(state, event, at)
             case _:
-                return Decision(None, refused(f"event: {type(event).__name__} is not one that decides about zones"))
+                return refusal(f"event: {type(event).__name__} is not one that decides about zones")
 
     def evolve(self, state: ZoneState, change: Change, at: At) -> None:
         state.apply(change, at)
@@ -96,7 +97,7 @@ def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> D
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
         reason = f"from_offset: {event.from_offset} to {event.to_offset} must go on from {mark}, the mark for fleet"
-        return Decision(None, refused(reason))
+        return refusal(reason)
     decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
     change: Change = decision.change or Change()
     return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
@@ -105,7 +106,7 @@ def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> D
 def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
     fault = check_zone("zone", event.zone)
     if fault is not None:
-        return Decision(None, refused(fault))
+        return refusal(fault)
     old = state.zone_rows.rows.get(event.zone) or Zone()
     row = Zone(
         old.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
@@ -117,7 +118,7 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
 
 def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:
     if event.to_offset > at.offset:
-        return Decision(None, refused(f"to_offset: {event.to_offset} lies after this record, at {at.offset}"))
+        return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:
         return Decision(None, Outcome("done", f"to_offset: {state.forwarded} was forwarded already"))
     return Decision(Change(marks=Marks(state.fleet_mark, event.to_offset)), DONE)
