@@ -8,6 +8,7 @@ know, and the same command, sent again, has the outcome of the first.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from eventstore.codec import encode
 from eventstore.errors import AppendUnknown, LogUnavailable
@@ -32,12 +33,9 @@ async def submit(
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
     with answers.expect(content) as answer:
         append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s))
-        append.add_done_callback(_take_note)
+        append.add_done_callback(partial(_end_if_not_appended, answer))
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.wait((append, answer), return_when=asyncio.FIRST_COMPLETED)
-                if not answer.done() and _certainly_not_appended(append):
-                    await append
                 return await answer
         except TimeoutError:
             raise AppendUnknown(
@@ -47,12 +45,8 @@ async def submit(
             append.cancel()
 
 
-def _certainly_not_appended(append: asyncio.Future[None]) -> bool:
-    error = append.exception()
-    return error is not None and not isinstance(error, AppendUnknown)
-
-
-def _take_note(append: asyncio.Future[None]) -> None:
-    """An append that failed after its record was folded is of no interest any more."""
-    if not append.cancelled():
-        append.exception()
+def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:
+    """Nothing will be folded of a record that is certainly not in the log; any other append may have landed."""
+    error = None if append.cancelled() else append.exception()
+    if error is not None and not isinstance(error, AppendUnknown) and not answer.done():
+        answer.set_exception(error)
