@@ -38,6 +38,10 @@ class Remembering:
         behind = next(filter(_is_behind, self._replica.partitions_status()), None)
         if behind is not None:
             return answers.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
+        if self._replica.ends_seen_ms < latest_ms:
+            return answers.unknown(
+                command_id, "it may be in the log, which has not been read since it could still come"
+            )
         if self._is_forgotten(command_id):
             return answers.unknown(command_id, "it is older than what is remembered; the log itself shows what it did")
         return answers.refused(command_id, "it did not come into the log in time, and takes no effect any more")

@@ -79,6 +79,8 @@ class Replica:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
+        self.ends_seen_ms = 0
+        """When it was last asked, by our clock, where the partitions end: what their lags are of."""
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
         self._ready = asyncio.Event()
         self._answers = Answers()
@@ -186,7 +188,7 @@ class Replica:
             try:
                 origin = await self._find_origin()
                 begins = {partition: await self._log.begin(partition) for partition in self._folded}
-                self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+                await self._see_ends()
                 break
             except TransientError as error:
                 logger.warning("opening the log again after an outage: %s", error)
@@ -272,12 +274,17 @@ class Replica:
         while True:
             await asyncio.sleep(self._pace.ends_s)
             try:
-                self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+                await self._see_ends()
                 if loop.time() >= recheck_at_s:
                     await recheck(self._log, self._folded.values())
                     recheck_at_s = loop.time() + self._pace.recheck_s
             except LogUnavailable as error:
                 logger.info("the log cannot be looked after: %s", error)
+
+    async def _see_ends(self) -> None:
+        asked_ms = self._now_ms()
+        self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+        self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
         return FoldedPartition(partition, self._rules[partition.topic], self.log_id)

@@ -1,0 +1,59 @@
+"""What became of a command, asked by its id: what is said to take no effect never does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+from commands.remembering import Remembering
+from eventstore.codec import encode
+from eventstore.errors import LogUnavailable
+from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Batch, Partition
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import running, toy_replica
+from tests.support.toy_log import T0, Issuer
+from tests.support.virtual_loop import run_virtual
+
+
+class RemoteLog(MemoryLog):
+    """A log that can be away: others still append to it."""
+
+    away = False
+
+    async def end(self, partition: Partition) -> int:
+        self._check_here()
+        return await super().end(partition)
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        async for batch in super().read(positions):
+            self._check_here()
+            yield batch
+
+    def _check_here(self) -> None:
+        if self.away:
+            raise LogUnavailable("the log is away")
+
+
+def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        def now_ms() -> int:
+            return T0 + round(loop.time() * 1_000)
+
+        log, issuer = RemoteLog(Contents(4), now_ms), Issuer()
+        command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
+        async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+            remembering = Remembering(replica, now_ms)
+            log.away = True
+            log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
+            await asyncio.sleep(200)
+            answers = [remembering.answer(each) for each in (command.envelope.command_id, never)]
+            assert [answer.outcome for answer in answers] == [pb.Answer.unknown, pb.Answer.unknown]
+            log.away = False
+            await asyncio.sleep(10)
+            answers = [remembering.answer(each) for each in (command.envelope.command_id, never)]
+            assert [answer.outcome for answer in answers] == [pb.Answer.done, pb.Answer.refused]
+
+    run_virtual(run())
