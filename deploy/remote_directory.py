@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Collection
 from typing import Any
@@ -20,6 +21,8 @@ LOOK_S = 1.0
 
 PAGE = 1_000
 
+log = logging.getLogger(__name__)
+
 
 class RemoteDirectory:
     """A drivers.simulator.Directory over the first server that answers. `zones` limits it; empty for every zone."""
@@ -33,6 +36,8 @@ class RemoteDirectory:
         zones: frozenset[str] = frozenset(),
     ) -> None:
         options = (("grpc.lb_policy_name", "pick_first"),)
+        self._servers = ",".join(servers)
+        self._is_answered = True
         self._channel = grpc.aio.insecure_channel(f"ipv4:{','.join(servers)}", options=options)
         self._commands: Any = CommandsStub(self._channel)  # type: ignore[no-untyped-call]
         self._queries: Any = QueriesStub(self._channel)  # type: ignore[no-untyped-call]
@@ -87,11 +92,17 @@ class RemoteDirectory:
         while True:
             try:
                 page = await self._call(self._queries.ListZones, pb.ListZonesRequest(page_size=PAGE, page_token=token))
-            except LogUnavailable:
+            except LogUnavailable as error:
+                if self._is_answered:
+                    log.warning("no zones from %s, asking again: %s", self._servers, error)
+                self._is_answered = False
                 return None
             found.update(zone.zone for zone in page.zones)
             token = page.next_page_token
             if not token:
+                if not self._is_answered:
+                    log.info("%s answers", self._servers)
+                self._is_answered = True
                 return frozenset(found & self._wanted if self._wanted else found)
 
     async def _call(self, method: Any, request: Any) -> Any:

@@ -56,6 +56,7 @@ def filters(function: Any) -> Any:
 def events() -> None:
     """Read the log's events, in order per partition: a line of JSON each, or a YAML document.
 
+    \b
     Example: dpuplane events tail --type NodesJoined --since 2026-11-21T09:30:00Z
     """
 

@@ -32,7 +32,13 @@ _SHOWN_REFUSALS = 20
 @click.command("import", epilog="Example: dpuplane import nodes.csv --zone-size 32 --address-pool 10.0.0.0/16")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @inventory_options
-@click.option("--clique-size", type=INT32, default=0, metavar="N", help="Nodes of a clique, in file order.")
+@click.option(
+    "--clique-size",
+    type=INT32,
+    default=0,
+    metavar="N",
+    help="Nodes of a clique, in file order.  [18 with --clique-when, else no cliques]",
+)
 @commands
 def import_file(*, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int) -> None:
     """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
