@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from drivers import steps
-from drivers.backends.bmc import Connect, DeviceFailed, SessionEnded
+from drivers.backends.bmc import Connect, SessionEnded, TaskFailed
 from drivers.following import Following
 from drivers.statements import Statements
 from eventstore.beacons import Ranks
@@ -221,7 +221,7 @@ class Provisioner:
             return StepFailed(*about, "transient", "the step's time is over")
         except TransientError as error:
             return StepFailed(*about, "transient", str(error))
-        except DeviceFailed as error:
+        except TaskFailed as error:
             return StepFailed(*about, "device", str(error))
         except PermanentError as error:
             return StepFailed(*about, "operator", str(error))

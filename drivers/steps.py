@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from drivers.backends.bmc import Action, Bmc, Device, DeviceFailed, NeedsOperator, Task, Unreachable
+from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
 from projections.phases import (
     CLUSTER_CONFIG,
     CONFIG_FIRMWARE,
@@ -100,7 +100,7 @@ async def run_step(attempt: Attempt) -> dict[str, str]:
     return {key: value for key, value in facts.items() if value}
 
 
-async def _adopted(attempt: Attempt, device: Device) -> Task | None:
+async def _adopted(attempt: Attempt, device: Reading) -> Task | None:
     """The task of an earlier attempt at this step that goes on, or is done. Whatever else runs is ended."""
     dpu = attempt.dpu
     found: Task | None = None
@@ -126,30 +126,30 @@ async def _follow(attempt: Attempt, task: Task) -> None:
         device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt))
         task = _same_task(task, device)
     if task.state != "done":
-        raise DeviceFailed(f"task: {task.id} ({task.action}) ended as {task.state}: {task.message}")
+        raise TaskFailed(f"task: {task.id} ({task.action}) ended as {task.state}: {task.message}")
 
 
-def _same_task(task: Task, device: Device) -> Task:
+def _same_task(task: Task, device: Reading) -> Task:
     for found in device.tasks:
         if found.id == task.id:
             return found
-    raise DeviceFailed(f"task: {task.id} ({task.action}) is not known to the device any more")
+    raise TaskFailed(f"task: {task.id} ({task.action}) is not known to the device any more")
 
 
-def _check_serial(dpu: Dpu, device: Device) -> None:
+def _check_serial(dpu: Dpu, device: Reading) -> None:
     if dpu.serial and device.serial and device.serial != dpu.serial:
         raise NeedsOperator(f"serial: the device is {device.serial!r}, and not {dpu.serial!r} as registered")
 
 
-def _is_rebooted(dpu: Dpu, device: Device) -> bool:
+def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
     """Whether a reboot that is wanted has been already: an earlier attempt may have done it and not said so."""
     before = dpu.facts.get("boot_id", "")
     return dpu.phase == REBOOTING and before != "" and device.boot_id not in ("", before)
 
 
-def _check_done(dpu: Dpu, device: Device) -> None:
+def _check_done(dpu: Dpu, device: Reading) -> None:
     if dpu.phase == OS_INSTALLING and device.image != dpu.image:
-        raise DeviceFailed(f"image: the device runs {device.image!r} after the install of {dpu.image!r}")
+        raise TaskFailed(f"image: the device runs {device.image!r} after the install of {dpu.image!r}")
     before = dpu.facts.get("boot_id", "")
     if dpu.phase == REBOOTING and before and device.boot_id == before:
-        raise DeviceFailed(f"boot_id: the device says that it rebooted, and is still at {before!r}")
+        raise TaskFailed(f"boot_id: the device says that it rebooted, and is still at {before!r}")

@@ -39,7 +39,7 @@ class SessionEnded(TransientError):
     """A later attempt has opened a session: this one must touch the device no more."""
 
 
-class DeviceFailed(PermanentError):
+class TaskFailed(PermanentError):
     """The device says that it could not do it, or that it did something else."""
 
 
@@ -59,7 +59,7 @@ class Task(NamedTuple):
     message: str = ""
 
 
-class Device(NamedTuple):
+class Reading(NamedTuple):
     """What a device says of itself; empty for what it does not say. `tasks` are its last ones, in order."""
 
     serial: str
@@ -69,13 +69,13 @@ class Device(NamedTuple):
 
 
 class Bmc(Protocol):
-    """One device. Any call may raise Unreachable, SessionEnded, DeviceFailed or NeedsOperator."""
+    """One device. Any call may raise Unreachable, SessionEnded, TaskFailed or NeedsOperator."""
 
-    async def open(self, token: int) -> Device:
+    async def open(self, token: int) -> Reading:
         """Open a session, which ends those of all lower tokens, and read the device."""
         ...
 
-    async def read(self, token: int) -> Device:
+    async def read(self, token: int) -> Reading:
         """Read the device."""
         ...
 

@@ -17,16 +17,16 @@ from drivers.backends.bmc import (
     Action,
     Bmc,
     Connect,
-    Device,
-    DeviceFailed,
     NeedsOperator,
+    Reading,
     SessionEnded,
     Task,
+    TaskFailed,
     Unreachable,
 )
 
 _MAX_ANSWER_BYTES = 1 << 20
-_STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, DeviceFailed: 500, NeedsOperator: 422}
+_STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
 _ERRORS = {status: error for error, status in _STATUS.items()}
 
 _Answer = TypeVar("_Answer")
@@ -54,11 +54,11 @@ class HttpBmc:
         self._session = session
         self._address = address.rstrip("/")
 
-    async def open(self, token: int) -> Device:
-        return await self._post("open", _Token(token), Device)
+    async def open(self, token: int) -> Reading:
+        return await self._post("open", _Token(token), Reading)
 
-    async def read(self, token: int) -> Device:
-        return await self._post("read", _Token(token), Device)
+    async def read(self, token: int) -> Reading:
+        return await self._post("read", _Token(token), Reading)
 
     async def start(self, token: int, action: Action, image: str) -> Task:
         return await self._post("start", _Start(token, action, image), Task)
@@ -74,11 +74,11 @@ class HttpBmc:
             raise Unreachable(f"device: {self._address} does not answer: {error}") from error
         if response.status != 200:
             text = content.decode(errors="replace")[:253]
-            raise _ERRORS.get(response.status, DeviceFailed)(text or f"device: status {response.status}")
+            raise _ERRORS.get(response.status, TaskFailed)(text or f"device: status {response.status}")
         try:
             return msgspec.json.decode(content, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
-            raise DeviceFailed(f"device: {self._address} answers what is no {call}: {error}") from error
+            raise TaskFailed(f"device: {self._address} answers what is no {call}: {error}") from error
 
 
 def http_connect(session: aiohttp.ClientSession) -> Connect:
@@ -113,11 +113,11 @@ def application(device: Callable[[str], Bmc]) -> web.Application:
     return app
 
 
-async def _open(bmc: Bmc, body: bytes) -> Device:
+async def _open(bmc: Bmc, body: bytes) -> Reading:
     return await bmc.open(msgspec.json.decode(body, type=_Token).token)
 
 
-async def _read(bmc: Bmc, body: bytes) -> Device:
+async def _read(bmc: Bmc, body: bytes) -> Reading:
     return await bmc.read(msgspec.json.decode(body, type=_Token).token)
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from drivers.backends.bmc import (
     Action,
     Bmc,
-    Device,
     NeedsOperator,
+    Reading,
     SessionEnded,
     Task,
     TaskState,
@@ -75,12 +75,12 @@ class SimulatedBmc:
         self._began_s = 0.0
         self._ended: list[Task] = []
 
-    async def open(self, token: int) -> Device:
+    async def open(self, token: int) -> Reading:
         await self._take(token)
         self._token = token
         return self._answer(self._device())
 
-    async def read(self, token: int) -> Device:
+    async def read(self, token: int) -> Reading:
         await self._take(token)
         return self._answer(self._device())
 
@@ -156,9 +156,9 @@ class SimulatedBmc:
         del self._ended[:-_LAST_TASKS]
         self._running = None
 
-    def _device(self) -> Device:
+    def _device(self) -> Reading:
         running = () if self._running is None else (self._running,)
-        return Device(self.serial, self.image, f"boot-{self.boots}", (*self._ended, *running))
+        return Reading(self.serial, self.image, f"boot-{self.boots}", (*self._ended, *running))
 
     def _chance(self, share: float) -> bool:
         return share > 0 and self._rng.random() < share

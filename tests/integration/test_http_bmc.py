@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from drivers.backends.bmc import Bmc, DeviceFailed, NeedsOperator, SessionEnded, Unreachable, by_scheme
+from drivers.backends.bmc import Bmc, NeedsOperator, SessionEnded, TaskFailed, Unreachable, by_scheme
 from drivers.backends.http_bmc import application, http_connect
 from drivers.backends.simulated_bmc import WORK_S, Faults, SimulatedBmcs
 
@@ -88,9 +88,9 @@ async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None
     app.router.add_post("/d/open", nonsense)
     async with listening(app) as base, aiohttp.ClientSession() as session:
         bmc = http_connect(session)(f"{base}/d")
-        with pytest.raises(DeviceFailed, match="no open"):
+        with pytest.raises(TaskFailed, match="no open"):
             await bmc.open(1)
-        with pytest.raises(DeviceFailed, match="404"):
+        with pytest.raises(TaskFailed, match="404"):
             await bmc.read(1)
 
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from drivers.backends.bmc import Action, Bmc, Device, Task
+from drivers.backends.bmc import Action, Bmc, Reading, Task
 from drivers.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.log import Batch, EventLog, Partition, check_append
@@ -120,10 +120,10 @@ class WiredBmc:
     def __init__(self, bmc: Bmc) -> None:
         self._bmc = bmc
 
-    async def open(self, token: int) -> Device:
+    async def open(self, token: int) -> Reading:
         return await self._call(self._bmc.open(token))
 
-    async def read(self, token: int) -> Device:
+    async def read(self, token: int) -> Reading:
         return await self._call(self._bmc.read(token))
 
     async def start(self, token: int, action: Action, image: str) -> Task:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from drivers import steps
-from drivers.backends.bmc import Action, Bmc, Device, DeviceFailed, NeedsOperator, SessionEnded, Task, Unreachable
+from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import Faults, SimulatedBmc
 from drivers.steps import ACTIONS, Attempt, NotActor, run_step
 from projections.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
@@ -36,11 +36,11 @@ class CutBmc:
         self._cut = cut
         self.calls = 0
 
-    async def open(self, token: int) -> Device:
+    async def open(self, token: int) -> Reading:
         self._pass()
         return self._back(await self._bmc.open(token))
 
-    async def read(self, token: int) -> Device:
+    async def read(self, token: int) -> Reading:
         self._pass()
         return self._back(await self._bmc.read(token))
 
@@ -201,7 +201,7 @@ def test_a_device_that_says_done_and_has_done_nothing_is_found_out(phase: str, w
     async def scenario() -> None:
         bmc = device(FAST._replace(lie=1.0))
         bmc.image = "old"
-        with pytest.raises(DeviceFailed, match=word):
+        with pytest.raises(TaskFailed, match=word):
             await attempt(bmc, dpu_in(phase))
 
     run_virtual(scenario())
@@ -219,7 +219,7 @@ def test_a_reboot_that_has_been_is_not_done_again() -> None:
 
 def test_faults_are_told_apart() -> None:
     async def scenario() -> None:
-        with pytest.raises(DeviceFailed, match="ended as failed"):
+        with pytest.raises(TaskFailed, match="ended as failed"):
             await attempt(device(FAST._replace(fail=1.0)), dpu_in(CONFIG_FIRMWARE))
         with pytest.raises(NeedsOperator, match="image: 'i' is not there"):
             await attempt(device(FAST._replace(no_images=frozenset({"i"}))), dpu_in(OS_INSTALLING))
