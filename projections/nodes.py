@@ -21,6 +21,7 @@ from projections.zone_state import Change, ZoneState
 from schemas.events import (
     INFERRED,
     LEFT,
+    MAX_FORWARD_ITEMS,
     SUPERSEDED,
     ListCompleted,
     NodesChanged,
@@ -111,6 +112,8 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
     """These incarnations have a newer one in another zone, as fleet found."""
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
         return refusal("names: zones, names, created_ms and uids must have an entry per node")
+    if len(event.names) > MAX_FORWARD_ITEMS:
+        return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
     gone: dict[str, Gone] = {}
     for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
         old = state.nodes.rows.get(name)

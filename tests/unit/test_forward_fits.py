@@ -5,33 +5,62 @@ from __future__ import annotations
 from random import Random
 
 from eventstore.fold import At
-from eventstore.ids import envelope, uuid7
+from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import FLEET, ZONES, Partition
-from projections.fleet import FleetFold
+from projections.fleet import FleetFold, FleetState
 from projections.forwarding import forward
-from projections.zone import ZoneFold
-from schemas.events import MAX_FORWARD_ITEMS, MAX_ITEMS, NodesJoined
+from projections.zone import ZoneFold, ZoneState
+from schemas.events import MAX_FORWARD_ITEMS, MAX_ITEMS, NodesJoined, NodesSuperseded
 
 NOW_MS = 1_700_000_000_000
 
 
 def test_fleet_takes_a_full_forward() -> None:
-    zones, fleet = ZoneFold(), FleetFold(1)
+    zones = _joined(5)
+    sizes = _forward_all(zones, FleetFold(1).empty(Partition(FLEET, 0)))
+    assert (max(sizes), sum(sizes)) == (MAX_FORWARD_ITEMS, 5 * MAX_ITEMS)
+
+
+def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
+    """Fleet never supersedes so many at once, but its topic may hold what fleet did not say."""
+    zones, members = _joined(3), FleetFold(1).empty(Partition(FLEET, 0))
+    _forward_all(zones, members)
+    names = list(zones.nodes.rows)
+    for count, code in ((MAX_FORWARD_ITEMS + 1, "refused"), (MAX_FORWARD_ITEMS, "done")):
+        at, mark = At(Partition(ZONES, 0), 10 + count, NOW_MS, NOW_MS), zones.fleet_mark
+        uids = [zones.nodes.rows[name].uid for name in names[:count]]
+        said = NodesSuperseded(
+            statement("z1", "?", NOW_MS), mark, mark + 1, ["z1"] * count, names[:count], [NOW_MS] * count, uids
+        )
+        decision = ZoneFold().decide(zones, said, at)
+        assert decision.outcome.code == code, decision.outcome.reason
+        ZoneFold().evolve(zones, decision.change, at)
+        assert zones.fleet_mark == mark + 1, "what comes after it does not wait for it"
+    assert _forward_all(zones, members) == [MAX_FORWARD_ITEMS]
+
+
+def _joined(records: int) -> ZoneState:
+    """A zones partition with so many full records of nodes."""
+    zones = ZoneFold()
     state, rng = zones.empty(Partition(ZONES, 0)), Random(1)
-    for number in range(5):
+    for number in range(records):
         at = At(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
         names = [f"n{number}-{i}" for i in range(MAX_ITEMS)]
         addresses = b"".join((0x0A000000 + number * MAX_ITEMS + i + 1).to_bytes(4, "big") for i in range(MAX_ITEMS))
         said = envelope("z1", "?test", uuid7(NOW_MS, rng))
         event = NodesJoined(said, "z1", names, [], [], addresses, b"", [], [])
         zones.evolve(state, zones.decide(state, event, at).change, at)
-    members, mark = fleet.empty(Partition(FLEET, 0)), 0
+    return state
+
+
+def _forward_all(zones: ZoneState, members: FleetState) -> list[int]:
+    """Let fleet take all that it lacks; how many nodes each forward had."""
+    fleet = FleetFold(1)
     sizes: list[int] = []
-    while (found := forward(state, 0, mark)) is not None:
-        at = At(Partition(FLEET, 0), len(sizes) + 1, NOW_MS, NOW_MS)
+    while (found := forward(zones, 0, members.marks.get(0, 0))) is not None:
+        at = At(Partition(FLEET, 0), 1 + members.marks.get(0, 0), NOW_MS, NOW_MS)
         decision = fleet.decide(members, found, at)
-        assert decision.outcome.code == "done", decision.outcome.reason
+        assert decision.outcome.code in ("done", "held"), decision.outcome.reason
         fleet.evolve(members, decision.change, at)
         sizes.append(len(found.names))
-        mark = members.marks[0]
-    assert (max(sizes), sum(sizes)) == (MAX_FORWARD_ITEMS, 5 * MAX_ITEMS)
+    return sizes
