@@ -1,9 +1,10 @@
 """Holds: what was over its budget and waits, and what becomes of it.
 
 A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a policy or of
-a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then),
-when one rejects it, or when a newer edit of the same thing takes its place. An approval quotes the hash of what was
-seen. Whoever asked for an edit may not approve it: it takes two others.
+a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then;
+if that is more than they saw by more than the budget, they are asked anew), when one rejects it, or when a newer edit
+of the same thing takes its place. An approval quotes the hash of what was seen. Whoever asked for an edit may not
+approve it: it takes two others.
 """
 
 from __future__ import annotations
@@ -137,8 +138,23 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     if hold.subject == "members":
         moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
         return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True)), DONE)
+    return _decide_approved_edit(state, hold, at)
+
+
+def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
+    """Make an edit that was approved, unless the fleet grew into it by more than the budget: then ask anew."""
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
-    return Decision(Edited(propose(state, edit, at.offset + 1), {}, (hold.id,)), DONE)
+    proposal = propose(state, edit, at.offset + 1)
+    lost = losses(state, proposal)
+    grown = {pair: count - hold.addresses for pair, count in lost.items() if count > hold.addresses}
+    if not any(state.exceeds("inferred", pair[0], count, at.time_ms) for pair, count in grown.items()):
+        return Decision(Edited(proposal, grown, (hold.id,)), DONE)
+    now = max(lost.values())
+    reason = (
+        f"hold {hold.id} would withdraw {now} addresses by now, and {hold.addresses} were approved; approve it anew"
+    )
+    asked = replace(hold, addresses=now, hash=hash_of("edit", at.offset, *edit), approvals=())
+    return Decision(HoldChanged(asked), Outcome("held", reason, hold=hold.id))
 
 
 def _release(state: FleetState, name: str, hold: int) -> Move:

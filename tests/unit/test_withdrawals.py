@@ -268,6 +268,29 @@ def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
     )
 
 
+def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
+    asked = drop_policy(fleet)
+    seen = fleet.state.holds.rows[str(asked.hold)]
+    fleet.approve(asked.hold, "bob")
+    fleet.change(*(node(i, labels={"side": "left"}) for i in range(2 * MANY)))
+    before = content(fleet)
+    outcome = fleet.approve(asked.hold, "cid")
+    assert (outcome.code, outcome.hold, content(fleet)) == ("held", asked.hold, before)
+    assert outcome.reason.endswith("would withdraw 300 addresses by now, and 150 were approved; approve it anew")
+    row = fleet.state.holds.rows[str(asked.hold)]
+    assert (row.addresses, row.approvals, row.requested_by) == (300, (), "ann")
+    assert fleet.apply(HoldApproved(envelope("cid"), asked.hold, seen.hash)).code == "refused"
+    assert [fleet.approve(asked.hold, actor).code for actor in ("cid", "bob")] == ["done", "done"]
+    assert "no" in fleet.state.policies.rows
+
+
+def test_what_an_edit_takes_beyond_what_was_approved_is_charged(fleet: Fleet) -> None:
+    asked = drop_policy(fleet)
+    fleet.change(*(node(i, labels={"side": "left"}) for i in range(120)))
+    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert fleet.state.window("inferred", fleet.state.list_number("z0")).spent(fleet.now_ms) == 60
+
+
 def test_a_rejected_edit_is_gone_and_a_rejected_leave_stays_kept(fleet: Fleet) -> None:
     before = content(fleet)
     edit, leave = drop_everything(fleet), vanish(fleet)
