@@ -6,6 +6,7 @@ from commands.shapes import BadRequest, Enveloping, Statement, ordered, require,
 from eventstore.log import FLEET
 from projections import names
 from projections.fleet import MAX_LIMIT
+from projections.fleet_views import EVERY_ZONE
 from projections.policies import fault_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
@@ -20,8 +21,6 @@ from schemas.events import (
 )
 
 MAX_AT_LEAST = 2_000_000_000
-EVERY_ZONE = "*"
-"""The subject of a freeze of all zones; no zone can be called so."""
 
 
 def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:

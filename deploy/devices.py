@@ -18,7 +18,7 @@ ASK_TIMEOUT_S = 10.0
 ZONE_LINE_BYTES_MAX = 4 << 20
 """A line of 10,000 DPUs with the longest names still fits."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ZoneHoldings(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[st
                 zone = msgspec.json.decode(line, type=ZoneHoldings)
                 found[zone.zone] = zone.devices
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        log.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
+        logger.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
     return found
 
 

@@ -23,7 +23,7 @@ STATE_FOLDER = "state"
 MISSING_LOOK_S = 1.0
 """Between looks for a log that is not there yet."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LogPlace(NamedTuple):
@@ -68,7 +68,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
         try:
             return await stack.enter_async_context(opening)
         except LogMissing as error:
-            log.warning("waiting for the log: %s", error)
+            logger.warning("waiting for the log: %s", error)
         await asyncio.sleep(MISSING_LOOK_S * rng.uniform(0.5, 1.5))
 
 

@@ -19,7 +19,7 @@ from deploy.plane import Plane
 from deploy.settings import Settings
 from eventstore.errors import PlaneError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 4.5
 """A clean end takes no longer than this; what still hangs then is left behind."""
@@ -61,11 +61,11 @@ async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
     await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not running.done():
-        log.info("stopping")
+        logger.info("stopping")
         running.cancel()
         await asyncio.wait({running}, timeout=SHUTDOWN_SECONDS)
         if not running.done():
-            log.error("did not end in time", extra={"seconds": SHUTDOWN_SECONDS})
+            logger.error("did not end in time", extra={"seconds": SHUTDOWN_SECONDS})
             logging.shutdown()
             os._exit(3)  # closing the loop would wait for what hangs; what was acknowledged is in the log
     return _status(running)
@@ -83,5 +83,5 @@ def _status(ended: asyncio.Future[None]) -> int:
         case PlaneError() | OSError():
             sys.stderr.write(f"dpuplane: {error}\n")
         case _:
-            log.critical("stopped by a bug", exc_info=error)
+            logger.critical("stopped by a bug", exc_info=error)
     return 3

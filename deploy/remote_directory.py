@@ -21,7 +21,7 @@ LOOK_S = 1.0
 
 PAGE = 1_000
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class RemoteDirectory:
@@ -94,14 +94,14 @@ class RemoteDirectory:
                 page = await self._call(self._queries.ListZones, pb.ListZonesRequest(page_size=PAGE, page_token=token))
             except LogUnavailable as error:
                 if self._is_answered:
-                    log.warning("no zones from %s, asking again: %s", self._servers, error)
+                    logger.warning("no zones from %s, asking again: %s", self._servers, error)
                 self._is_answered = False
                 return None
             found.update(zone.zone for zone in page.zones)
             token = page.next_page_token
             if not token:
                 if not self._is_answered:
-                    log.info("%s answers", self._servers)
+                    logger.info("%s answers", self._servers)
                 self._is_answered = True
                 return frozenset(found & self._wanted if self._wanted else found)
 

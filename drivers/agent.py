@@ -25,7 +25,7 @@ from drivers.protocol_down import Frame, Heard, Refused, Welcome
 from drivers.protocol_up import Ack, Heartbeat, Hello
 from projections.device_table import DeviceTable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class AgentSettings(NamedTuple):
@@ -122,7 +122,7 @@ class Agent:
                 self.target = (message.epoch, message.version)
                 self._heartbeat_s = message.heartbeat_ms / 1000
                 for part in message.unwelcome:
-                    log.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
+                    logger.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
                     tasks.create_task(self._ask_again(link, part.retry_after_ms / 1000))
             case Refused():
                 raise SentAway(message)
@@ -138,7 +138,7 @@ class Agent:
             link.send(protocol_up.encode(Ack([result], [])))
         else:
             self.refusals += 1
-            log.info("dpu %s refuses version %d: %s", self._identity.dpu, result.version, result.reason)
+            logger.info("dpu %s refuses version %d: %s", self._identity.dpu, result.version, result.reason)
             link.send(protocol_up.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:

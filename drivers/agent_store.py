@@ -17,7 +17,7 @@ import msgspec
 from projections.device_table import EMPTY, DeviceTable, pack, unpack
 from projections.rules import Rule
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HASH_BYTES = 16
 
@@ -68,16 +68,16 @@ class FileStore:
         try:
             data = self._path.read_bytes()
             if _hash(data[HASH_BYTES:]) != data[:HASH_BYTES]:
-                log.warning("table of %s in %s is not what was saved, and is left out", self._dpu, self._path)
+                logger.warning("table of %s in %s is not what was saved, and is left out", self._dpu, self._path)
                 return EMPTY
             saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_Saved)
         except FileNotFoundError:
             return EMPTY
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
+            logger.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
             return EMPTY
         if saved.dpu != self._dpu:
-            log.warning("table in %s is of %s and not of %s, and is left out", self._path, saved.dpu, self._dpu)
+            logger.warning("table in %s is of %s and not of %s, and is left out", self._path, saved.dpu, self._dpu)
             return EMPTY
         rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         return DeviceTable(saved.epoch, saved.version, saved.digest, rules)

@@ -20,7 +20,7 @@ from projections import device_table
 from projections.device_table import EMPTY, Code, DeviceTable, steps_between
 from projections.rules import SetStep
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SELF = 1
 """This DPU as a set of DPUs: it has number 0 on its link, which speaks for no other."""
@@ -51,7 +51,7 @@ class AgentTable:
         if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
             await self.read_back()
         elif fault := await self._install(self.table, None):
-            log.warning("the device does not take its last good table yet: %s", fault)
+            logger.warning("the device does not take its last good table yet: %s", fault)
 
     @property
     def is_at_work(self) -> bool:
@@ -87,7 +87,7 @@ class AgentTable:
                 async with asyncio.timeout(self._read_back_s):
                     self._digest = await self._device.read_back()
             except (DeviceFailed, TimeoutError) as error:
-                log.warning("the device cannot be read back: %s", error or "it took too long")
+                logger.warning("the device cannot be read back: %s", error or "it took too long")
             else:
                 self._in_step = self._digest == self.table.digest
                 self._in_hardware = self.table.version if self._in_step else 0
@@ -115,4 +115,4 @@ class AgentTable:
         try:
             self._store.save(table)
         except OSError as error:
-            log.warning("version %d is applied but cannot be kept over a restart: %s", table.version, error)
+            logger.warning("version %d is applied but cannot be kept over a restart: %s", table.version, error)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from drivers.links import Busy, Dial, Link, LinkClosed
 from drivers.protocol_down import Refused
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
@@ -63,4 +63,4 @@ class Relays:
         else:
             self._wait_s = self._rng.uniform(0.0, min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 10)))
         self._failures += 1
-        log.info("%s has no relay: %s; next try in %.1f s", self._who, error, self._wait_s)
+        logger.info("%s has no relay: %s; next try in %.1f s", self._who, error, self._wait_s)

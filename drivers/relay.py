@@ -33,7 +33,7 @@ from drivers.rule_source import RuleSource
 from eventstore.errors import TransientError
 from projections.rules import Held
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SLICE_S = 0.003
 TICK_S = 1.0
@@ -153,7 +153,7 @@ class Relay:
 
     def _turn_away(self, link: Link, reason: str, kind: str) -> None:
         self.closed_for[kind] += 1
-        log.info("closing the link to %s: %s", link.peer, reason)
+        logger.info("closing the link to %s: %s", link.peer, reason)
         retry_ms = round(self._around.rng.uniform(5_000, 15_000))
         with suppress(LinkClosed):
             link.send(protocol_down.encode(Refused(reason, retry_ms)))
@@ -214,5 +214,5 @@ class Relay:
         try:
             await self._source.report(event)
         except TransientError as error:
-            log.warning("zone %s: report may not be in the log and is repeated: %s", zone.name, error)
+            logger.warning("zone %s: report may not be in the log and is repeated: %s", zone.name, error)
             zone.pending.put_back(taken)

@@ -22,7 +22,7 @@ from drivers.standing import Move, Target
 
 S = TypeVar("S")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 VERSIONS_MAX = 1_024
 """Versions of a zone that are remembered: for digests of what DPUs hold, and for latencies."""
@@ -95,7 +95,7 @@ class Zone(Generic[S]):
             found = found._replace(earliest_ms=self.current.earliest_ms)
         self.current, self.frozen = found, self._source.is_frozen(self.name)
         if self.frozen is not before[1]:
-            log.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
+            logger.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
         self._remember()
         return before != (self.current, self.frozen)
 

@@ -19,7 +19,7 @@ from drivers.protocol import MAX_PARTS, ProtocolError
 from drivers.protocol_down import Frame, Refused, Welcome
 from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WELCOME_S = 10.0
 
@@ -116,7 +116,7 @@ class SimulatedZone:
         self._relays.welcomed()
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unwelcome:
-            log.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
+            logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
             self._again.append((now + part.retry_after_ms / 1000, part.dpus & (1 << len(self.dpus)) - 1))
 
     def _send(self, message: FromAgent) -> None:

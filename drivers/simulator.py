@@ -21,7 +21,7 @@ from drivers.links import Dial
 from drivers.simulated_zone import SimulatedZone
 from eventstore.errors import TransientError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TICK_S = 0.01
 IDLE_TICK_S = 0.25
@@ -123,7 +123,7 @@ class Simulator:
                     await self._directory.register(zone, dpu, node, serial, bmc)
                     return
                 except TransientError as error:
-                    log.info("dpu %s is not registered yet: %s", dpu, error)
+                    logger.info("dpu %s is not registered yet: %s", dpu, error)
                 await asyncio.sleep(self._rng.uniform(0.0, wait_s))
                 wait_s = min(8.0, 2 * wait_s)
 

@@ -29,7 +29,7 @@ from aiohttp import (
 from drivers.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
 from drivers.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PATH = "/agent"
 DIAL_S = 10.0
@@ -145,7 +145,7 @@ class AgentListener:
         try:
             await socket.prepare(request)
         except ConnectionError as error:
-            log.info("%s left before it was let in: %s", request.remote, error)
+            logger.info("%s left before it was let in: %s", request.remote, error)
             return web.Response(status=408)
         await self._serve(_ServerLink(socket, transport, str(request.remote), self._frame))
         return socket
@@ -182,7 +182,7 @@ class _ClientLink:
                 self._wake.clear()
                 await self._wake.wait()
         except (ClientError, OSError) as error:
-            log.info("link to %s broke: %s", self.peer, error)
+            logger.info("link to %s broke: %s", self.peer, error)
 
     async def receive(self) -> bytes:
         return _binary(await self._socket.receive(), self.peer)

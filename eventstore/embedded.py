@@ -29,7 +29,7 @@ from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_
 from eventstore.rocks_reader import RocksReader
 from eventstore.secondary import SecondaryLog
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 500
 _BATCH_BYTES = 512 << 10
@@ -130,7 +130,7 @@ class EmbeddedLog(RocksReader):
             try:
                 rocks.close()
             except RocksError as error:
-                _log.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
+                logger.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -252,7 +252,7 @@ class EmbeddedLog(RocksReader):
     def _stop_writing(self, error: str) -> None:
         self.failed_batches += 1
         self._write_error = f"log directory {self._path} takes no writes: {error}"
-        _log.error("%s", self._write_error)
+        logger.error("%s", self._write_error)
 
     async def _keep(self) -> None:
         checks = 0
@@ -276,10 +276,10 @@ class EmbeddedLog(RocksReader):
             self._rocks = Rocks(self._path, AccessType.read_write())
             self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
         except (OSError, RocksError) as error:
-            _log.debug("log directory %s: still takes no writes: %s", self._path, error)
+            logger.debug("log directory %s: still takes no writes: %s", self._path, error)
             return
         self._write_error = ""
-        _log.warning("log directory %s: takes writes again", self._path)
+        logger.warning("log directory %s: takes writes again", self._path)
         self._announce()
 
     def _size_of_wal(self) -> int:
@@ -304,7 +304,7 @@ class EmbeddedLog(RocksReader):
             self._end(error)
         except Exception as error:
             self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
-            _log.exception("log directory %s: stopped by a bug", self._path)
+            logger.exception("log directory %s: stopped by a bug", self._path)
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -23,7 +23,7 @@ from eventstore.kafka_reader import Reader
 from eventstore.kafka_topics import Topics
 from eventstore.log import Batch, Partition, check_append, partitions_of
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WATCH_S = 4.0
 CLOSE_S = 1.0
@@ -146,10 +146,10 @@ class KafkaLog:
                 try:
                     await self._topics.check()
                 except LogUnavailable as error:
-                    log.debug("cannot look after the log: %s", error)
+                    logger.debug("cannot look after the log: %s", error)
         except PlaneError as error:
-            log.critical("the log ended", extra={"error": str(error)})
+            logger.critical("the log ended", extra={"error": str(error)})
             self._end(error)
         except Exception as error:
-            log.exception("looking after the log stopped by a bug")
+            logger.exception("looking after the log stopped by a bug")
             self._end(FatalError(f"looking after the log: {type(error).__name__}: {error}"))

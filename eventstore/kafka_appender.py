@@ -22,7 +22,7 @@ from eventstore.kafka_clients import BATCH_BYTES, Clients, Kept, make_producer, 
 from eventstore.kafka_topics import Topics
 from eventstore.log import Partition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ACKNOWLEDGED_S = 5.0
 """A batch that is not acknowledged after this is given up, and its producer with it."""
@@ -126,7 +126,7 @@ class Appender:
         except PlaneError as error:
             self._fail(error)
         except Exception as error:
-            log.exception("appends stopped by a bug", extra={"partition": str(partition)})
+            logger.exception("appends stopped by a bug", extra={"partition": str(partition)})
             self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
 
     async def _run(self, partition: Partition, lane: _Lane) -> None:
@@ -144,7 +144,7 @@ class Appender:
             try:
                 return await self._producer.get()
             except LogUnavailable as error:
-                log.debug("no producer: %s", error)
+                logger.debug("no producer: %s", error)
                 await self._clients.pause()
 
     def _take(self, lane: _Lane) -> list[Pending]:
@@ -185,7 +185,7 @@ class Appender:
 
     def _failed(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending], error: Exception) -> None:
         why = "not acknowledged in time" if isinstance(error, TimeoutError) else reason(error)
-        log.warning("append failed", extra={"partition": str(partition), "records": len(batch), "error": why})
+        logger.warning("append failed", extra={"partition": str(partition), "records": len(batch), "error": why})
         self.failed_batches += 1
         self._producer.discard(producer)
         _answer(batch, AppendUnknown(f"append to {partition}: {why}"))

@@ -20,7 +20,7 @@ from eventstore.errors import FatalError, LogUnavailable
 from eventstore.kafka_records import read_tolerantly
 from eventstore.log import MAX_RECORD_BYTES
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REQUEST_MS = 5_000
 FETCH_REQUEST_MS = 3_000
@@ -196,7 +196,7 @@ async def _close(client: Client) -> None:
         async with asyncio.timeout(CLOSE_S):
             await client.stop()
     except Exception as error:  # whatever it is, the client is not used any more; what it left is cut off below
-        log.debug("a discarded client did not close: %s", reason(error))
+        logger.debug("a discarded client did not close: %s", reason(error))
     finally:
         await _cut_off(client)
 

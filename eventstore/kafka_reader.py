@@ -20,7 +20,7 @@ from eventstore.kafka_offsets import Offsets
 from eventstore.kafka_topics import Topics
 from eventstore.log import Batch, Partition, Record
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 POLL_MS = 250
 SLICE_RECORDS = 1_000
@@ -76,7 +76,7 @@ class Reader:
             except (KafkaError, OSError, LogUnavailable, _Silent) as error:
                 self._raise_if_ended()
                 self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
-                log.warning("reading starts again: %s", reason(error), extra={"partitions": len(self._places)})
+                logger.warning("reading starts again: %s", reason(error), extra={"partitions": len(self._places)})
             finally:
                 self._let_go()
             await self._clients.pause()

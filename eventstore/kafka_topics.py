@@ -16,13 +16,12 @@ from typing import NamedTuple, TypeVar
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka_admin import Admin, NewTopic, Topic
 from eventstore.kafka_clients import BATCH_BYTES, Clients
-from eventstore.log import INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
+from eventstore.log import DEFAULT_PARTITION_COUNT, INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DEFAULT_PARTITION_COUNT = 12
 COPIES = 3
 ENOUGH = 2
 """Copies that have a record before it is acknowledged."""
@@ -153,7 +152,7 @@ class Topics:
             if replicas < min(ENOUGH, copies):
                 raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {ENOUGH}")
             if replicas < copies:
-                log.warning(
+                logger.warning(
                     "topic %s has %d copies: with %d the loss of a broker stops nothing", name, replicas, copies
                 )
             for setting in settings_of(topic, replicas):

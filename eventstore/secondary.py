@@ -21,7 +21,7 @@ from eventstore.log import Partition
 from eventstore.rocks import Rocks, RocksError, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CATCH_UP_S = 0.1
 _FAILURES_MAX = 50
@@ -82,7 +82,7 @@ class SecondaryLog(RocksReader):
                 self._end(error)
             except RocksError as error:
                 failures += 1
-                _log.debug("log directory %s: catch-up failed: %s", self._path, error)
+                logger.debug("log directory %s: catch-up failed: %s", self._path, error)
                 if failures == _FAILURES_MAX:
                     self._end(LogUnavailable(f"log directory {self._path} cannot be followed: {error}"))
 

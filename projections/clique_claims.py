@@ -30,11 +30,8 @@ from projections.clique_state import (
     lowest_free,
     split_key,
 )
-from projections.names import BadAddress, check_clique, check_name, check_uid, parse_address, shown
+from projections.names import MAX_AHEAD_MS, BadAddress, check_clique, check_name, check_uid, parse_address, shown
 from schemas.events import Envelope, IndexClaimed
-
-MAX_AHEAD_MS = 60_000
-"""How far ahead of the log an incarnation may lie. One from a clock in next year would outrank every pod until then."""
 
 Rows = dict[str, Member | None]
 """Rows to be applied, in this order."""

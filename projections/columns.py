@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from projections.names import (
     LONGEST_UID,
+    MAX_AHEAD_MS,
     NAME_PATTERN,
     check_address4,
     check_address6,
@@ -26,9 +27,6 @@ from projections.names import (
     shown,
 )
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, NodesChanged, NodesJoined, NodesLeft
-
-MAX_AHEAD_MS = 60_000
-"""How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
 
 _NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
 _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <= octet < 240)

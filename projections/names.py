@@ -28,6 +28,8 @@ _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
 _LONGEST_VALUE = 253
+MAX_AHEAD_MS = 60_000
+"""How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
 LONGEST_UID = 128
 """Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
 _LONGEST_SHOWN = 60

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from projections import names
-from projections.columns import MAX_AHEAD_MS, fault_of, spread
+from projections.columns import fault_of, spread
+from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, nodes_joined, packed6, statement
 
