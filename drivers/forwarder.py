@@ -29,21 +29,14 @@ from projections.handed_down import caused
 from projections.states import States
 from schemas.events import Event, Forwarded, MembershipChanged
 
-
-class Pace(NamedTuple):
-    """How fast a forwarder goes, in seconds."""
-
-    window_max_s: float = 0.5
-    """Longest time for which changes are gathered while fleet is busy."""
-    landing_s: float = 2.0
-    """How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
-    prune_s: float = 5.0
-    """How long changes stay in the outbox after fleet has them: one record prunes all of that time."""
-    retry_s: float = 1.0
-    """Wait after an error, with jitter."""
-
-
-_PACE = Pace()
+WINDOW_MAX_S = 0.5
+"""Longest time for which changes are gathered while fleet is busy."""
+LANDING_S = 2.0
+"""How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
+PRUNE_S = 5.0
+"""How long changes stay in the outbox after fleet has them: one record prunes all of that time."""
+RETRY_S = 1.0
+"""Wait after an error, with jitter."""
 
 
 class _Need(NamedTuple):
@@ -58,15 +51,7 @@ class _Need(NamedTuple):
 class Forwarder:
     """Serves every zones partition until `run` is cancelled. Counts are of what was appended for certain."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        ranks: Ranks,
-        *,
-        now_ms: Callable[[], int],
-        rng: Random,
-        pace: Pace = _PACE,
-    ) -> None:
+    def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.forwards = 0
         self.forwarded_items = 0
         self.handed_down = 0
@@ -74,7 +59,6 @@ class Forwarder:
         self._states = States(replica)
         self._now_ms = now_ms
         self._rng = rng
-        self._pace = pace
         self._actor = f"forwarder/{replica.name}"
         self._following = Following(replica, ZONES, FLEET)
         self.statements = Statements(replica, ranks, self._following, "api")
@@ -114,7 +98,7 @@ class Forwarder:
         self.forwards += 1
         self.forwarded_items += items
         if self._states.zones_at(partition).has_outgoing_from(self._mark(partition)):
-            await asyncio.sleep(min(loop.time() - began_s, self._pace.window_max_s))
+            await asyncio.sleep(min(loop.time() - began_s, WINDOW_MAX_S))
 
     async def _hand_down(self, partition: Partition) -> None:
         while True:
@@ -136,7 +120,7 @@ class Forwarder:
     async def _prune(self, partition: Partition) -> None:
         while True:
             if self._states.zones_at(partition).has_outgoing_before(self._mark(partition)):
-                await asyncio.sleep(self._pace.prune_s)
+                await asyncio.sleep(PRUNE_S)
                 await self._prune_to(partition, self._mark(partition))
             else:
                 await self._following.changed(partition, FLEET_0)
@@ -160,9 +144,9 @@ class Forwarder:
             return False
         event = replace(event, envelope=statement(event.envelope.subject, self._actor, self._now_ms()))
         if not await self.statements.append(need.target, event.envelope.subject, event):
-            await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))
+            await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
             return False
-        return await self._following.until(need.target, need.is_met, self._pace.landing_s)
+        return await self._following.until(need.target, need.is_met, LANDING_S)
 
     def _mark(self, partition: Partition) -> int:
         return self._states.fleet.marks.get(partition.number, 0)
