@@ -6,12 +6,12 @@ a zone's DPU count is the one said last; of exceptions the newest per DPU stay, 
 reached a level is kept as bitmaps of ordinals per time, which is what reports bring, a few per version and level.
 
 Reached times are kept to 1/64 of their distance from the version's append time, so that however many reports there are,
-a row has some hundred bitmaps at most.
+a row has some hundred bitmaps. Reports that contradict each other on that append time make it more, up to a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,9 @@ MAX_EXCEPTIONS = 200
 
 UNKNOWN_MS = 1 << 62
 """Reached, nobody knows when: later than any time, so that any time is earlier."""
+
+MAX_TIMES = 1_024
+"""Times of one version and level. Honest reports have fewer; others only cost precision."""
 
 _EXACT_BITS = 7
 
@@ -103,18 +106,27 @@ def rounded(reached_ms: int, appended_ms: int) -> int:
     return appended_ms + -(-after // step) * step
 
 
-def merged(reached: Reached, time_ms: int, ordinals: BitMap) -> Reached:
-    """With these ordinals at this time, each at the earliest of its times."""
+def merged(reached: Reached, more: Mapping[int, BitMap]) -> Reached:
+    """With these ordinals at these times, each at the earliest of its times."""
     times = {known_ms: BitMap.deserialize(packed) for known_ms, packed in reached}
-    times[time_ms] = times[time_ms] | ordinals if time_ms in times else ordinals
+    for time_ms, ordinals in more.items():
+        times[time_ms] = times[time_ms] | ordinals if time_ms in times else ordinals
     seen = BitMap()
     result = []
     for known_ms in sorted(times):
         fresh = times[known_ms] - seen
         if fresh:
             seen |= fresh
-            result.append((known_ms, _packed(fresh)))
-    return tuple(result)
+            result.append((known_ms, fresh))
+    while len(result) > MAX_TIMES:
+        result = _halved(result)
+    return tuple((known_ms, _packed(ordinals)) for known_ms, ordinals in result)
+
+
+def _halved(times: list[tuple[int, BitMap]]) -> list[tuple[int, BitMap]]:
+    """Every two times as the later one."""
+    pairs = zip(times[::2], times[1::2], strict=False)
+    return [(later, one | other) for (_, one), (later, other) in pairs] + times[len(times) & ~1 :]
 
 
 def newest_exceptions(known: Sequence[Exceptional], more: Sequence[Exceptional]) -> tuple[Exceptional, ...]:

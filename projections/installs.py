@@ -97,10 +97,9 @@ def _change(
     kept = [] if is_new_epoch else known
     numbers = sorted({*kept, *(entry.version for entry in entries)})[-MAX_VERSIONS:]
     rows: dict[int, VersionInstalls] = {}
-    for entry in entries:
-        if entry.version in numbers:
-            old = None if is_new_epoch else state.version(event.zone, entry.version)
-            rows[entry.version] = _with(rows.get(entry.version) or old or VersionInstalls(0), entry)
+    for number in sorted({entry.version for entry in entries}.intersection(numbers)):
+        old = None if is_new_epoch else state.version(event.zone, number)
+        rows[number] = _with(old or VersionInstalls(0), [entry for entry in entries if entry.version == number])
     if not is_new_epoch:
         rows = {number: row for number, row in rows.items() if row != state.version(event.zone, number)}
     row = _zone_row(None if is_new_epoch else zone, event)
@@ -110,13 +109,23 @@ def _change(
     return Change(event.zone, row if row != zone else None, rows, forgotten)
 
 
-def _with(row: VersionInstalls, entry: Reach) -> VersionInstalls:
-    is_known = 0 < entry.appended_ms <= entry.reached_ms
-    time_ms = rounded(entry.reached_ms, entry.appended_ms) if is_known else UNKNOWN_MS
+def _with(row: VersionInstalls, entries: Sequence[Reach]) -> VersionInstalls:
+    """A row with all entries of its version. Each level is merged once: what a record costs is not up to its sender."""
     levels = list(row.levels)
-    levels[entry.level] = merged(levels[entry.level], time_ms, entry.ordinals)
-    appended = [time_ms for time_ms in (row.appended_ms, entry.appended_ms) if time_ms > 0]
+    for level in sorted({entry.level for entry in entries}):
+        times: dict[int, BitMap] = {}
+        for entry in entries:
+            if entry.level == level:
+                time_ms = _time_of(entry)
+                times[time_ms] = times[time_ms] | entry.ordinals if time_ms in times else entry.ordinals
+        levels[level] = merged(levels[level], times)
+    appended = [time_ms for time_ms in (row.appended_ms, *(entry.appended_ms for entry in entries)) if time_ms > 0]
     return VersionInstalls(min(appended, default=0), *levels)
+
+
+def _time_of(entry: Reach) -> int:
+    is_known = 0 < entry.appended_ms <= entry.reached_ms
+    return rounded(entry.reached_ms, entry.appended_ms) if is_known else UNKNOWN_MS
 
 
 def _zone_row(zone: ZoneInstalls | None, event: RulesInstalled) -> ZoneInstalls:

@@ -15,6 +15,7 @@ from eventstore.fold import At, Outcome
 from eventstore.log import INSTALLS, Partition
 from projections.install_rows import (
     MAX_EXCEPTIONS,
+    MAX_TIMES,
     MAX_VERSIONS,
     UNKNOWN_MS,
     Exceptional,
@@ -281,3 +282,22 @@ def test_progress_is_what_an_oracle_counts(entries: list[tuple[int, int, list[in
 def test_a_row_keeps_its_type_through_saving() -> None:
     row = folded([report([(5, 2, [1], 10)])]).version("rack-1", 5)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=VersionInstalls) == row
+
+
+def test_reports_that_contradict_each_other_cost_precision_and_no_memory() -> None:
+    """Each entry claims another append time, so rounding to a part of the distance bounds nothing."""
+    state = FOLD.empty(PARTITION)
+    for number in range(5):
+        claimed = [APPENDED + 10 * i + number for i in range(1_000)]
+        ordinals = [bytes(BitMap([1_000 * number + i]).serialize()) for i in range(1_000)]
+        said = Envelope("", "rack-1", "relay/r", APPENDED)
+        event = RulesInstalled(
+            said, "rack-1", "r", 1, 5_000, [7], [1], ordinals, claimed, [ms + 3 for ms in claimed], {}, {}
+        )
+        assert apply(state, event, number).code == "done"
+    row = state.version("rack-1", 7)
+    assert row is not None
+    assert MAX_TIMES // 2 < len(row.applied) <= MAX_TIMES
+    progress = zone_progress(state, "rack-1")
+    assert progress is not None
+    assert progress.versions[0].applied == 5_000
