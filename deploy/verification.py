@@ -68,7 +68,7 @@ class Devices(NamedTuple):
 
 async def fold_afresh(log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim]) -> Fresh:
     """Fold the log up to its present ends, and hold each claim about it against the fold."""
-    claims = list(claims)
+    claims = [claim for claim in claims if claim.position]  # a replica that has saved nothing yet claims nothing
     wanted: dict[Partition, set[int]] = {}
     for claim in claims:
         wanted.setdefault(claim.partition, set()).add(claim.position)

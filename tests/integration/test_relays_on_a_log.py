@@ -193,7 +193,7 @@ async def test_every_device_holds_what_the_log_says_through_joins_leaves_and_pol
 async def test_a_zone_goes_to_the_other_relay_by_deltas_and_the_log_hears_when_it_is_done(tmp_path: Path) -> None:
     async with plane(tmp_path / "log") as made:
         await made.join("east", ["a", "b"], [0x0A000001, 0x0A000002])
-        await until(made.all_hold)
+        await until(lambda: made.allowed("east") == made.expected() and made.all_hold())
         for victim in ("r0", "r1"):
             snapshots = sum(rules.snapshots for rules in made.rules.values())
             made.kill(victim)
