@@ -72,6 +72,7 @@ class Plan:
         bits = {key: bit for bit, key in enumerate(self.keys)}
         self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
         self._judges = self.judges(Traffic(key.rule for key in self.keys))
+        self._everybody, self._wanting = _by_pair(self.keys)
         self._verdicts: tuple[dict[int, int], ...] = tuple({} for _ in self.lists)
         self._names: dict[Selector, tuple[str, ...]] = {}
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -98,11 +99,12 @@ class Plan:
         return self._bits[number]
 
     def bits_of(self, labels: Mapping[str, str]) -> int:
-        """The sets, a bit each, that a node with these labels is in."""
-        bits = 0
-        for bit, key in enumerate(self.keys):
-            if any(matches(wanted, labels) for wanted in key.sources):
-                bits |= 1 << bit
+        """The sets, a bit each, that a node with these labels is in. What it costs grows with its labels alone."""
+        bits = self._everybody
+        for pair in labels.items():
+            for mask, others in self._wanting.get(pair, ()):
+                if matches(others, labels):
+                    bits |= mask
         return bits
 
     def allows(self, number: int, bits: int) -> int:
@@ -127,6 +129,23 @@ class Plan:
             tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
             for bits, keys in zip(self._bits, self.lists, strict=True)
         )
+
+
+def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
+    """The sets that everybody is in; and per label that a selector wants, the sets it leads to, and what else it wants.
+
+    A fleet may have as many label sets as nodes, and each is matched with every policy, at every edit of one.
+    """
+    everybody = 0
+    wanting: dict[tuple[str, str], dict[Selector, int]] = {}
+    for bit, key in enumerate(keys):
+        for wanted in key.sources:
+            if not wanted:
+                everybody |= 1 << bit
+                continue
+            masks = wanting.setdefault(wanted[-1], {})
+            masks[wanted[:-1]] = masks.get(wanted[:-1], 0) | 1 << bit
+    return everybody, {pair: tuple((mask, rest) for rest, mask in masks.items()) for pair, masks in wanting.items()}
 
 
 def _verdict(judge: Judge, bits: int) -> int:

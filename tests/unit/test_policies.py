@@ -140,3 +140,29 @@ def test_what_turns_is_counted_per_move_between_lists() -> None:
     held = {(old.bits_of(found), new.bits_of(found)): count for found, count in zip(labels, (30, 4), strict=True)}
     assert turned(old, new, [(0, 0)], held) == {(0, 0): 30}
     assert turned(old, old, [(0, 0)], held) == {}
+
+
+some_labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"))
+
+
+@given(st.lists(some_labels, min_size=1, max_size=6), some_labels)
+def test_the_sets_of_a_node_are_those_whose_selectors_match(
+    sources: list[dict[str, str]], labels: dict[str, str]
+) -> None:
+    plan = Plan([policy(f"p{i}", i % 4, sources=found) for i, found in enumerate(sources)], [])
+    expected = [any(matches(wanted, labels) for wanted in key.sources) for key in plan.keys]
+    assert [bool(plan.bits_of(labels) >> bit & 1) for bit in range(len(plan.keys))] == expected
+
+
+def test_matching_a_node_costs_the_same_for_any_number_of_policies() -> None:
+    class Counted(dict[str, str]):
+        asked = 0
+
+        def get(self, key: str, default: object = None) -> str:
+            self.asked += 1
+            return self[key]
+
+    plan = Plan([policy(f"p{i}", sources={"a": "1", "b": str(i)}) for i in range(500)], [])
+    labels = Counted(a="1", b="77")
+    assert plan.bits_of(labels)
+    assert labels.asked <= 2
