@@ -18,6 +18,8 @@ SMALL_BYTES = 4_096
 
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 PREFIX_BYTES = 5
+ENTRY_BYTES = 512
+"""What a frame takes in the cache beside its bytes. DPUs choose the versions that they claim to have."""
 
 
 class Frame(NamedTuple):
@@ -44,9 +46,9 @@ class Frames:
         if frame is None:
             frame = self._encode(zone, current, since)
             self._frames[key] = frame
-            self._bytes += len(frame.data)
+            self._bytes += _cost(frame)
             while self._bytes > CACHE_BYTES_MAX and len(self._frames) > 1:
-                self._bytes -= len(self._frames.popitem(last=False)[1].data)
+                self._bytes -= _cost(self._frames.popitem(last=False)[1])
         return frame
 
     def _encode(self, zone: str, current: Current, since: int) -> Frame:
@@ -57,3 +59,7 @@ class Frames:
         self.encoded += 1
         data = protocol_down.encode_frame(self._source.epoch, delta)
         return Frame(data, delta.to_version, delta.from_version == 0)
+
+
+def _cost(frame: Frame) -> int:
+    return len(frame.data) + ENTRY_BYTES

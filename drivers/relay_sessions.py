@@ -53,6 +53,7 @@ class Session:
         self.zone = zone
         self.heard_at = around.now()
         self.messages = 0
+        """Heard since the last tick."""
         self.sent = 0
         self._around = around
         self._names: list[str] = []
@@ -65,7 +66,6 @@ class Session:
     def handle(self, message: FromAgent) -> None:
         """One message of the agent's. Raises ProtocolError, LinkClosed."""
         self.heard_at = self._around.now()
-        self.messages += 1
         match message:
             case Hello():
                 self.greet(message)

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from drivers import protocol_up
 from drivers.links import LinkClosed
 from drivers.protocol import Holding
 from drivers.protocol_down import Refused, Welcome
 from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
+from drivers.relay import PIECE_BYTES, TURN_PIECES
 from drivers.reports import Level
 from projections.device_table import Code
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
@@ -77,6 +79,28 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
             assert refused.reason == "hello.zone: 'other' is not served here, only z"
             later.hello("d", zone="y")
             assert isinstance(await later.hear(), Refused)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("dpus", [1, 2_000])
+def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int) -> None:
+    async def scenario() -> None:
+        names = [f"d{number}" for number in range(dpus)]
+        async with house(Tables(names)) as made:
+            loud = Peer(await made.dial("r0"))
+            loud.hello(*names)
+            await loud.hear()
+            (session,) = made.relay.zones["z"].sessions
+            for _ in range(100):
+                loud.hello(*names)
+            size = 1 + len(protocol_up.encode(Hello("z", names, ["b"] * dpus, []))) // PIECE_BYTES
+            heard = []
+            while session.messages < 100 * size:
+                before = session.messages
+                await asyncio.sleep(0)
+                heard.append(session.messages - before)
+            assert max(heard) < TURN_PIECES + size
 
     run_virtual(scenario())
 

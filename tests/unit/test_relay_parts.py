@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -105,6 +106,17 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
     assert unknown.is_snapshot
     tables.put(7, {ALLOW: packed("11.0.0.0/8", "12.0.0.0/8")})
     assert not frames.frame("a", tables.current("a", 0), 6).is_snapshot
+
+
+def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drivers.frames.CACHE_BYTES_MAX", 100_000)
+    tables = Tables()
+    for version in range(1, 2_000):
+        tables.put(version, {ALLOW: packed("11.0.0.0/8")})
+    frames = Frames(tables)
+    for version in range(1, 2_000):
+        assert not frames.frame("a", tables.current("a", 0), version).is_snapshot
+    assert len(frames._frames) < 200
 
 
 def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:
