@@ -74,6 +74,18 @@ async def until_equal(roles: Roles, dpus: int) -> None:
     raise AssertionError(ran)
 
 
+async def until_saved(api: Process) -> None:
+    """Until a replica has saved every partition that decides, which it does within a second of a change."""
+    async with asyncio.timeout(60):
+        while True:
+            status = (await run("status", "--output", "json", server=api.address("api"))).json()
+            (replica,) = (found for found in status["replicas"] if found["name"] == "api-1")
+            deciding = [part for part in replica["partitions"] if not part["partition"].startswith("installs")]
+            if all(part["digest_position"] for part in deciding):
+                return
+            await asyncio.sleep(0.2)
+
+
 async def test_killing_any_role_or_broker_loses_nothing(kafka_brokers: Brokers, tmp_path: Path) -> None:
     async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=3) as roles:
         done: list[int] = []
@@ -139,11 +151,14 @@ async def test_a_replica_killed_over_and_over_comes_back_to_the_same_state(kafka
             roles = Roles([api], [], [])
             for _ in range(3):
                 assert (await join(roles, next(number))).status == 0
+            await until_saved(api)
+            assert (await join(roles, next(number))).status == 0
             api.kill()
             await api.ended()
     async with serving(*on, "--role", "api", "--state", str(tmp_path / "state"), "--name", "api-1") as api:
+        await until_saved(api)
         verified = await run("verify", "--output", "json", server=api.address("api"))
         assert verified.status == 0, verified
         assert verified.json()["states_compared"] >= 7
         listed = await run("nodes", "list", "--output", "json", server=api.address("api"))
-        assert len(listed.json()["nodes"]) == 15
+        assert len(listed.json()["nodes"]) == 20
