@@ -130,7 +130,7 @@ class FoldedPartition:
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""
-        return sum(len(table.dirty) for table in self.state.tables)
+        return sum(table.changes() for table in self.state.tables)
 
     def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
         if value[:HEADER_BYTES] not in self._admitted:

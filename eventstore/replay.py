@@ -97,7 +97,7 @@ async def _started(empty: FoldedPartition, start: Saved | None, latest: int) -> 
     if folded is None:
         return FoldedPartition(empty.partition, empty.rules, empty.log_id)
     for table in folded.state.tables:  # so that the first digest counts all rows
-        table.dirty.update(table.rows)
+        table.touch([*table.rows])
     folded.digest = 0
     return folded
 

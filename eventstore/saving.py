@@ -104,7 +104,7 @@ async def save(folded: FoldedPartition, store: Store) -> None:
         batch.commit(head_of(folded, digest))
     except BaseException:
         for table, changes in drained:
-            table.dirty.update(key for key, _ in changes)
+            table.touch([key for key, _ in changes])
         raise
     folded.ledger.mark_saved()
     folded.digest = digest

@@ -1,0 +1,59 @@
+"""Tables know what changed, whether it changed row by row or thousands at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.table import Table
+
+Step = tuple[str, int, int]
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("put", "remove", "put_all", "touch", "drain")), st.integers(0, 200), st.integers(1, 200)
+    ),
+    max_size=30,
+)
+
+
+@given(_STEPS)
+def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step]) -> None:
+    table: Table[int] = Table("numbers", int)
+    rows: dict[str, int] = {}
+    changed: set[str] = set()
+    for turn, (step, first, count) in enumerate(steps):
+        keys = [str(number) for number in range(first, first + count)]
+        match step:
+            case "put":
+                table.put(keys[0], turn)
+                rows[keys[0]] = turn
+                changed.add(keys[0])
+            case "remove":
+                table.remove(keys[0])
+                if rows.pop(keys[0], None) is not None:
+                    changed.add(keys[0])
+            case "put_all":
+                table.put_all(dict.fromkeys(keys, turn))
+                rows |= dict.fromkeys(keys, turn)
+                changed.update(keys)
+            case "touch":
+                table.touch(keys)
+                changed.update(keys)
+            case _:
+                assert table.changes() >= len(changed)
+                assert table.drain() == [(key, rows.get(key)) for key in sorted(changed)]
+                changed.clear()
+        assert table.rows == rows
+    assert table.changes() >= len(changed)
+    assert {key for key, _ in table.drain()} == changed
+    assert table.changes() == 0
+
+
+def test_rows_that_change_again_and_again_are_remembered_once() -> None:
+    table: Table[int] = Table("numbers", int)
+    rows = dict.fromkeys(map(str, range(1_000)), 0)
+    for _ in range(100):
+        table.put_all(rows)
+        assert table.changes() <= 2 * len(rows)
+    assert len(table.drain()) == len(rows)
