@@ -52,7 +52,14 @@ rows_of_texts = st.lists(texts, max_size=5) | st.builds(
     lambda groups: [text for text, count in groups for _ in range(count)],
     st.lists(st.tuples(texts, st.integers(1, 150)), max_size=4),
 )
-columns = st.lists(longs, max_size=5) | st.lists(longs, min_size=60, max_size=300)
+columns = (
+    st.lists(longs, max_size=5)
+    | st.lists(longs, min_size=60, max_size=300)
+    | st.lists(st.integers(-64, 64), min_size=60, max_size=300)
+)
+of_one_length = st.sampled_from(["ab", "ab\0", "éü"]).flatmap(
+    lambda letters: st.lists(st.text(letters, min_size=3, max_size=3), min_size=60, max_size=200)
+)
 everything = st.fixed_dictionaries(
     {
         "text": texts,
@@ -60,7 +67,7 @@ everything = st.fixed_dictionaries(
         "flag": st.booleans(),
         "raw": st.binary(max_size=300),
         "numbers": columns,
-        "names": rows_of_texts | st.lists(st.text("ab", min_size=3, max_size=3), min_size=60, max_size=200),
+        "names": rows_of_texts | of_one_length,
         "raws": st.lists(st.binary(max_size=5), max_size=70),
         "maps": st.lists(st.dictionaries(texts, texts, max_size=3), max_size=3),
         "counts": st.dictionaries(texts, longs, max_size=3),
@@ -126,6 +133,15 @@ def test_long_columns_are_read_as_short_ones_are(numbers: list[int], count: int)
     column = (numbers * count)[:count]
     value = NOTHING | {"numbers": column}
     assert ours(written(value)) == value
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 511, 513, 2_000])
+@pytest.mark.parametrize("text", ["n{}", "n{:04}", "{:04}\0", "é{:04}", "{:080}", ""])
+def test_long_columns_of_texts_are_read_as_short_ones_are(text: str, count: int) -> None:
+    value = NOTHING | {"names": [text.format(number) for number in range(count)]}
+    body = written(value)
+    assert ours(body) == value
+    assert all(ours(body[:end]) is None for end in range(len(body) - 90, len(body)))
 
 
 def test_blocks_with_their_sizes_are_read() -> None:
