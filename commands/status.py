@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from eventstore.beacons import Beacon
-from eventstore.log import ZONES
+from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
 from eventstore.status import PartitionStatus
 from projections.rules import Holdings
@@ -26,7 +26,8 @@ class LogLocation(NamedTuple):
 
 
 class StatusBoard:
-    """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons."""
+    """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
+    `stalled` knows which partitions are not forwarded, and why."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class StatusBoard:
         addresses: Mapping[str, str],
         version: str,
         alive: Callable[[], Sequence[Beacon]],
+        stalled: Callable[[], Mapping[Partition, str]],
     ) -> None:
         self._replica = replica
         self._location = location
@@ -44,6 +46,7 @@ class StatusBoard:
         self._addresses = addresses
         self._version = version
         self._alive = alive
+        self._stalled = stalled
 
     def status(self) -> pb.Status:
         """All but what the fleet fold knows."""
@@ -71,6 +74,7 @@ class StatusBoard:
                 if part.halted
             ],
             replica=replica.name,
+            stalled=[pb.Stalled(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())],
         )
 
     def _own(self) -> pb.Replica:

@@ -35,6 +35,7 @@ from drivers.provisioner import Provisioner
 from drivers.relay import Relay, RelaySettings
 from drivers.replica_rules import ReplicaRules
 from drivers.simulator import Simulator
+from drivers.stalls import Stalls
 from drivers.timers import Timers
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
@@ -175,6 +176,8 @@ class Plane:
         self.addresses["agents"] = str(Address(host, listener.port))
 
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
+        stalls = Stalls(self.replica, now_ms=self._now_ms)
+        running.start(stalls.run())
         board = StatusBoard(
             self.replica,
             location=self._location(),
@@ -182,6 +185,7 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             alive=self._alive,
+            stalled=lambda: stalls.reasons,
         )
         server = CommandServer(
             self.replica,

@@ -119,7 +119,9 @@ class Forwarder:
 
     async def _prune(self, partition: Partition) -> None:
         while True:
-            if self._states.zones_at(partition).has_outgoing_before(self._mark(partition)):
+            mark = self._mark(partition)
+            is_possible = mark <= self._replica.position(partition)  # else see drivers/stalls.py
+            if is_possible and self._states.zones_at(partition).has_outgoing_before(mark):
                 await asyncio.sleep(PRUNE_S)
                 await self._prune_to(partition, self._mark(partition))
             else:

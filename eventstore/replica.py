@@ -102,6 +102,10 @@ class Replica:
         """The next offset to fold."""
         return self.folded(partition).position
 
+    def end(self, partition: Partition) -> int:
+        """Where the partition ended when that was last asked, at `ends_seen_ms`."""
+        return self._ends[partition]
+
     def folded(self, partition: Partition) -> FoldedPartition:
         """All that is known of a partition. Raises PermanentError if it is not folded here."""
         found = self._folded.get(partition)

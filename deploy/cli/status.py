@@ -13,7 +13,7 @@ from schemas.api import dpuplane_pb2 as pb
 @click.command()
 @queries
 def status(*, client: Client, output: str) -> None:
-    """Show replicas with role, position, lag and fold version; halted partitions; holds.
+    """Show replicas with role, position, lag and fold version; halted partitions and those not forwarded; holds.
 
     Example: dpuplane status --output json
     """
@@ -21,14 +21,7 @@ def status(*, client: Client, output: str) -> None:
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return
-    out.print_fields(
-        (
-            ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
-            ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
-            ("frozen", ", ".join("all zones" if zone == "*" else zone for zone in found.frozen) or "nothing"),
-            *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
-        )
-    )
+    out.print_fields(summary(found))
     for replica in found.replicas:
         addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
         click.echo(f"\n{replica.name}: {', '.join(replica.roles)}; {addresses}")
@@ -39,6 +32,17 @@ def status(*, client: Client, output: str) -> None:
                 for p in replica.partitions
             ),
         )
+
+
+def summary(found: pb.Status) -> list[tuple[str, str]]:
+    """What needs no table: the log, and whatever waits for a human."""
+    return [
+        ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
+        ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
+        ("frozen", ", ".join("all zones" if zone == "*" else zone for zone in found.frozen) or "nothing"),
+        *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
+        *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
+    ]
 
 
 def _location(log: pb.LogLocation) -> str:

@@ -1013,7 +1013,7 @@ class ShowStatusRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica")
+    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled")
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -1023,6 +1023,7 @@ class Status(_message.Message):
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    STALLED_FIELD_NUMBER: _ClassVar[int]
     log_id: str
     generation: int
     log: LogLocation
@@ -1032,7 +1033,8 @@ class Status(_message.Message):
     frozen: _containers.RepeatedScalarFieldContainer[str]
     position: str
     replica: str
-    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ...) -> None: ...
+    stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
+    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ...) -> None: ...
 
 class LogLocation(_message.Message):
     __slots__ = ("engine", "data", "bootstrap", "topic_prefix", "partition_count")
@@ -1100,3 +1102,11 @@ class Halted(_message.Message):
     partition: str
     reason: str
     def __init__(self, replica: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Stalled(_message.Message):
+    __slots__ = ("partition", "reason")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    partition: str
+    reason: str
+    def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...

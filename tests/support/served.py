@@ -16,6 +16,7 @@ from commands.limits import DEFAULTS, Limits
 from commands.server import CommandServer
 from commands.status import LogLocation, StatusBoard
 from drivers.forwarder import Forwarder
+from drivers.stalls import Stalls
 from eventstore.beacons import Solo
 from eventstore.embedded import EmbeddedLog
 from eventstore.errors import AppendUnknown
@@ -107,6 +108,8 @@ async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True
             forwarder = Forwarder(replica, Solo("replica-1"), now_ms=now_ms, rng=rng)
             running.append(tasks.create_task(forwarder.run()))
         await replica.ready()
+        stalls = Stalls(replica, now_ms=now_ms)
+        running.append(tasks.create_task(stalls.run()))
         board = StatusBoard(
             replica,
             location=LogLocation("embedded", data=str(path)),
@@ -114,6 +117,7 @@ async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True
             addresses={"api": "127.0.0.1:1"},
             version="1.2.3",
             alive=lambda: [],
+            stalled=lambda: stalls.reasons,
         )
         plane: Served
 

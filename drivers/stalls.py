@@ -1,0 +1,76 @@
+"""What keeps a zones partition from being forwarded for ever, told instead of waited out.
+
+Nothing is forwarded while fleet's mark lies ahead of what is folded of the zone, or behind what the zone has pruned:
+in a sound log either is this replica's own lag, and passes. In one where a mark was forged, or whose other half was
+lost, it never does. Which of them it is shows in the log's ends: if the lagging side has folded all that was there
+when its end was asked after the contradiction was seen, nothing that could mend it is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.replica import Replica
+from projections.states import States
+
+LOOK_S = 5.0
+"""Seconds between looks."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Contradiction(NamedTuple):
+    """`lagging` would have to be folded further for the reason to pass."""
+
+    lagging: Partition
+    reason: str
+
+
+class Stalls:
+    """Looks until `run` is cancelled. `reasons` has the partitions that are not forwarded, with why."""
+
+    def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
+        self.reasons: dict[Partition, str] = {}
+        self._replica = replica
+        self._states = States(replica)
+        self._now_ms = now_ms
+        self._seen_ms: dict[_Contradiction, int] = {}
+
+    async def run(self) -> None:
+        await self._replica.ready()
+        while True:
+            self._look()
+            await asyncio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        found = {p: one for p in self._replica.partitions(ZONES) if (one := self._contradiction(p)) is not None}
+        now_ms = self._now_ms()
+        self._seen_ms = {one: self._seen_ms.get(one, now_ms) for one in found.values()}
+        reasons = {partition: one.reason for partition, one in found.items() if self._lasts(one)}
+        for partition, reason in reasons.items():
+            if partition not in self.reasons:
+                logger.error("not forwarded partition=%s: %s", partition, reason)
+        for partition in self.reasons.keys() - reasons.keys():
+            logger.warning("forwarded again partition=%s", partition)
+        self.reasons = reasons
+
+    def _contradiction(self, partition: Partition) -> _Contradiction | None:
+        mark = self._states.fleet.marks.get(partition.number, 0)
+        position, pruned = self._replica.position(partition), self._states.zones_at(partition).forwarded
+        if mark > position:
+            reason = f"mark: fleet has it at {mark}, ahead of the partition, which ends before that"
+            return _Contradiction(partition, reason)
+        if mark < pruned:
+            reason = f"mark: fleet has it at {mark}, behind {pruned}, up to where the zone was told that fleet has all"
+            return _Contradiction(FLEET_0, reason)
+        return None
+
+    def _lasts(self, contradiction: _Contradiction) -> bool:
+        replica, lagging = self._replica, contradiction.lagging
+        if replica.ends_seen_ms <= self._seen_ms[contradiction]:
+            return False
+        return replica.position(lagging) >= replica.end(lagging)

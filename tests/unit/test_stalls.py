@@ -1,0 +1,116 @@
+"""A zones partition that can never be forwarded is told, once, and by name; one that merely lags is not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from commands.status import LogLocation, StatusBoard
+from deploy.cli.status import summary
+from drivers.forwarder import Forwarder
+from drivers.stalls import LOOK_S, Stalls
+from eventstore.codec import encode
+from eventstore.log import FLEET_0
+from eventstore.pace import Pace
+from schemas.events import PRESENT, Envelope, Event, Forwarded, MembershipChanged
+from tests.support.driven import Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+LONG_S = 2 * (LOOK_S + Pace().ends_s) + 1
+"""Until a contradiction has certainly been seen, the ends been asked anew, and been looked at again."""
+
+
+def forged(to_offset: int, number: int) -> MembershipChanged:
+    """A forward of a node that no zone ever had."""
+    cause = Envelope("", f"zones/{number}", "forger", 0)
+    return MembershipChanged(cause, number, 0, to_offset, 0, ["z1"], ["ghost"], [PRESENT], [1], ["u"], b"", b"", [], [])
+
+
+def state(made: Plane, zone: str, event: Event) -> None:
+    """Put a record into the log, whoever may."""
+    partition = FLEET_0 if isinstance(event, MembershipChanged) else made.partition(zone)
+    made.log.contents.add(partition, made.now_ms(), zone.encode(), encode(event))
+
+
+async def started(made: Plane) -> Stalls:
+    replica = await made.add("r1")
+    stalls = Stalls(replica, now_ms=made.now_ms)
+    made.spawn("r1", Forwarder(replica, made.ranks("r1"), now_ms=made.now_ms, rng=made.rng()).run())
+    made.spawn("r1", stalls.run())
+    return stalls
+
+
+def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            stalls = await started(made)
+            partition = made.partition("z1")
+            state(made, "z1", forged(999, partition.number))
+            await made.join("z1", "a")
+            with caplog.at_level(logging.ERROR, logger="drivers.stalls"):
+                await asyncio.sleep(5 * LONG_S)
+            assert "a" not in made.fleet().members.rows
+            assert list(stalls.reasons) == [partition]
+            assert [r.getMessage() for r in caplog.records] == [
+                f"not forwarded partition={partition}: {stalls.reasons[partition]}"
+            ]
+            assert made.count(partition, Forwarded) == 0, "said again and again what the zone cannot take"
+            board = StatusBoard(
+                made.replicas["r1"],
+                location=LogLocation("embedded"),
+                roles=["api"],
+                addresses={},
+                version="1",
+                alive=lambda: [],
+                stalled=lambda: stalls.reasons,
+            )
+            assert (f"not forwarded {partition}", stalls.reasons[partition]) in summary(board.status())
+            assert "999" in stalls.reasons[partition]
+
+    run_virtual(scenario())
+
+
+def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            stalls = await started(made)
+            partition = made.partition("z1")
+            state(made, "z1", Forwarded(made.command("z1"), 1))
+            await asyncio.sleep(LONG_S)
+            assert "behind 1" in stalls.reasons[partition]
+            await made.join("z1", "a")
+            await asyncio.sleep(LONG_S)
+            assert "a" not in made.fleet().members.rows
+
+    run_virtual(scenario())
+
+
+def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            stalls = await started(made)
+            partition = made.partition("z1")
+            state(made, "z1", forged(4, partition.number))
+            await asyncio.sleep(LONG_S)
+            assert stalls.reasons
+            for i in range(6):
+                await made.join("z1", f"n{i}")
+            await asyncio.sleep(LONG_S)
+            assert not stalls.reasons and "n5" in made.fleet().members.rows
+            assert "forwarded again" in caplog.records[-1].getMessage()
+
+    run_virtual(scenario())
+
+
+def test_what_is_seen_before_the_ends_are_asked_again_may_only_lag() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            stalls = await started(made)
+            await asyncio.sleep(LOOK_S - 0.5)
+            state(made, "z1", forged(999, made.partition("z1").number))
+            await asyncio.sleep(1.0)
+            assert not stalls.reasons
+
+    run_virtual(scenario())
