@@ -1,7 +1,8 @@
 """One process of the plane, put together: the log, a replica that folds what its roles need, and the parts that act.
 
 Everything else in the tree takes what it needs as parameters; here is where all of it is made. A part that fails ends
-the process, and the end closes the parts in the order in which nothing acknowledged is lost: API first, log last.
+the process, and the end closes the parts in the order in which nothing acknowledged is lost: API first, log last. What
+was folded is saved in between, so that a restart folds none of it again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any
@@ -51,6 +52,9 @@ from projections.zone import ZoneFold
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
+
+SAVE_GRACE_S = 2.0
+"""How long the last save may take at the end."""
 
 BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 """The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
@@ -116,6 +120,7 @@ class Plane:
                 creates="api" in plane.roles,
             )
             plane.states = States(plane.replica)
+            stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())
             running.start(plane.replica.run())
             await plane._serve(stack, running, expected_zones)
@@ -128,6 +133,12 @@ class Plane:
     def addresses_text(self) -> str:
         """`api=HOST:PORT http=HOST:PORT agents=HOST:PORT`, of the listeners that this process has."""
         return " ".join(f"{name}={address}" for name, address in self.addresses.items())
+
+    async def _save(self) -> None:
+        """What is not saved in time is folded again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SAVE_GRACE_S):
+                await self.replica.save()
 
     async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
         if "relay" in self.roles:

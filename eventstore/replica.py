@@ -185,6 +185,11 @@ class Replica:
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
 
+    async def save(self) -> None:
+        """Save what is folded, once `run` has ended: a restart then folds none of it again."""
+        if self._ready.is_set():
+            await self._saver.save_all(self._folded.values(), asyncio.get_running_loop().time())
+
     async def _open(self) -> None:
         """Find or make the log, and be where the saved state was."""
         backoff = Backoff(self._rng)

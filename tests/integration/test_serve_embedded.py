@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 
 import aiohttp
 import grpc
 import pytest
 
+from deploy.opening import STATE_FOLDER
+from deploy.plane import Plane
+from deploy.process import now_ms
+from deploy.settings import load_settings
+from eventstore.ids import envelope, uuid7
+from eventstore.log import ZONES
+from eventstore.rocks_store import RocksStore
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.events import NodesJoined
 from tests.support.planes import Ran, run, serving
+
+LISTENERS = ("listen", "http", "agents")
 
 
 async def until_zone_has_dpus(server: str, zone: str, count: int) -> None:
@@ -68,6 +79,20 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
             await plane.ended()
 
 
+async def test_a_clean_end_saves_what_was_folded(tmp_path: Path) -> None:
+    settings = load_settings({"data": tmp_path, "partitions": "2", **dict.fromkeys(LISTENERS, "127.0.0.1:0")}, None, {})
+    rng = random.Random(1)
+    async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
+        partition = plane.replica.partition_for(ZONES, "a")
+        said = envelope("a", "?test", uuid7(now_ms(), rng))
+        joined = NodesJoined(said, "a", ["n1"], [], [], b"", b"", [], [])
+        answer = await plane.replica.submit(partition, b"a", joined, timeout_s=5.0)
+    store = RocksStore(tmp_path / STATE_FOLDER)
+    head = store.head(partition)
+    assert head is not None and head.position > answer.offset
+    store.close()
+
+
 async def test_http_says_how_it_is(tmp_path: Path) -> None:
     async with serving("--data", str(tmp_path / "plane")) as plane, aiohttp.ClientSession() as session:
         base = f"http://{plane.address('http')}"
@@ -117,7 +142,7 @@ async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) 
 
 
 async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Path) -> None:
-    listeners = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "agents": "127.0.0.1:0"}
+    listeners = dict.fromkeys(LISTENERS, "127.0.0.1:0")
 
     async def started(data: Path, **other: str) -> Ran:
         flags = [part for name, address in {**listeners, **other}.items() for part in (f"--{name}", address)]

@@ -14,6 +14,7 @@ from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Partition, Re
 from eventstore.pace import Pace
 from eventstore.replica import Answer, Replica
 from eventstore.rocks_store import RocksStore
+from eventstore.snapshots import MemoryStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
@@ -353,6 +354,23 @@ def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
         async with running(afresh := toy_replica(log)):
             await asyncio.sleep(1.5)
             assert [s.digest for s in afresh.partitions_status()] == [s.digest for s in second.partitions_status()]
+
+    run_virtual(run())
+
+
+def test_a_restart_after_a_last_save_folds_nothing_again() -> None:
+    async def run() -> None:
+        log, issue, store = FlakyLog(), Issuer(), MemoryStore()
+        await toy_replica(log, store=store).save()
+        assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
+        async with running(first := toy_replica(log, store=store)):
+            await submit(first, issue.set("a"))
+        await first.save()
+        async with running(second := toy_replica(log, store=store)):
+            assert {status.partition: status.saved_position for status in second.partitions_status()} == {
+                status.partition: status.position for status in first.partitions_status()
+            }
+            assert second.position(FLEET_0) == 2
 
     run_virtual(run())
 
