@@ -14,7 +14,6 @@ from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Partition, Re
 from eventstore.pace import Pace
 from eventstore.replica import Answer, Replica
 from eventstore.rocks_store import RocksStore
-from eventstore.snapshots import MemoryStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
@@ -358,9 +357,9 @@ def test_a_restart_folds_only_what_was_not_saved(tmp_path: Path) -> None:
     run_virtual(run())
 
 
-def test_a_restart_after_a_last_save_folds_nothing_again() -> None:
+def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None:
     async def run() -> None:
-        log, issue, store = FlakyLog(), Issuer(), MemoryStore()
+        log, issue, store = FlakyLog(), Issuer(), RocksStore(tmp_path)
         await toy_replica(log, store=store).save()
         assert store.head(FLEET_0) is None, "nothing was folded, so there is nothing to save"
         async with running(first := toy_replica(log, store=store)):
@@ -371,6 +370,7 @@ def test_a_restart_after_a_last_save_folds_nothing_again() -> None:
                 status.partition: status.position for status in first.partitions_status()
             }
             assert second.position(FLEET_0) == 2
+        store.close()
 
     run_virtual(run())
 
