@@ -27,6 +27,7 @@ SUBCOMMANDS = {
     "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, with a fleet that joins it."),
     "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
     "simulator": Subcommand("deploy.cli.simulate", "simulator", "Run simulated DPUs against relays."),
+    "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
     "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the settings we advise."),
     "import": Subcommand("deploy.cli.inventory", "import_file", "Join the nodes of an inventory file."),
     "nodes": Subcommand("deploy.cli.nodes", "nodes", "List, show, join and remove nodes."),

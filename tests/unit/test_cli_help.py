@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from deploy.cli import SUBCOMMANDS, cli
 
-CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "kafka"})
+CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "kafka"})
 
 
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -1,0 +1,77 @@
+"""`dpuplane agent`: the agent of one DPU in a process of its own, against relays over WebSocket."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import click
+
+from deploy.cli.values import addresses
+from drivers.agent_store import FileStore, MemoryStore, TableStore
+from projections import names
+
+
+def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    return _named(names.check_zone("zone", given), given)
+
+
+def _dpu(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    return _named(names.check_name("dpu", given), given)
+
+
+def _named(fault: str | None, given: str) -> str:
+    if fault is not None:
+        raise click.BadParameter(fault)
+    return given
+
+
+@click.command(
+    epilog="\b\nExample: dpuplane agent --relay 127.0.0.1:7082,127.0.0.1:8082 --zone rack-1 --dpu dpu-1 --state state"
+)
+@click.option(
+    "--relay", "relays", required=True, callback=addresses, metavar="HOST:PORT,...", help="Relays; others take over."
+)
+@click.option("--zone", required=True, callback=_zone, metavar="ZONE", help="The DPU's zone.")
+@click.option("--dpu", required=True, callback=_dpu, metavar="NAME", help="The DPU's name.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the last good table here over restarts.  [it is lost with the process]",
+)
+@click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
+def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: int | None) -> None:
+    """Run the agent of one DPU that is registered in this zone, until SIGTERM or SIGINT.
+
+    It follows a relay, checks every frame, keeps the last good table, and says what it holds. The data plane under it
+    is a simulated table in this process: no packet is forwarded or dropped by it as yet. Prints one line that begins
+    with `ready`.
+    """
+    from deploy.logs import configure_logs
+    from deploy.process import run_until_signal
+
+    configure_logs()
+    sys.exit(run_until_signal(_serve(relays, zone, dpu, state, random.Random(seed))))
+
+
+async def _serve(relays: list[str], zone: str, dpu: str, state: Path | None, rng: random.Random) -> None:
+    from drivers.agent import Agent, Identity
+    from drivers.backends.simulated import SimulatedDevice
+    from drivers.websocket import Dialer
+
+    identity = Identity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
+    async with Dialer() as dialer:
+        device = SimulatedDevice(rng=rng)
+        serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu), rng=rng)
+        sys.stdout.write(f"ready dpu={dpu} zone={zone} relays={','.join(relays)}\n")
+        sys.stdout.flush()
+        await serving.run()
+
+
+def _store(state: Path | None, dpu: str) -> TableStore:
+    if state is None:
+        return MemoryStore()
+    state.mkdir(parents=True, exist_ok=True)
+    return FileStore(state / f"{dpu.replace('/', '@')}.table", dpu)

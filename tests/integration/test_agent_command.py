@@ -1,0 +1,40 @@
+"""`dpuplane agent`: one DPU's agent as a process, against a plane that serves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from drivers.agent_store import FileStore
+from tests.support.planes import run, serving, started
+
+
+async def until_kept(file: Path, prefixes: int) -> None:
+    """Until the DPU's last good table, on disk, allows so many prefixes."""
+    async with asyncio.timeout(30):
+        while [len(kept) for kept in FileStore(file, "src/d1").load().rules.values()] != [prefixes]:
+            await asyncio.sleep(0.1)
+
+
+async def test_a_dpu_follows_its_relay_and_keeps_its_table_over_a_restart(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        server = plane.address("api")
+        joined = await run("nodes", "join", "n1", "--zone", "a", "--address", "10.0.0.1", server=server)
+        assert joined.status == 0
+        assert (await run("dpus", "register", "src/d1", "--zone", "a", server=server)).status == 0
+        flags = ("--relay", plane.address("agents"), "--zone", "a", "--dpu", "src/d1", "--state", str(state))
+        async with started("agent", *flags) as agent:
+            assert agent.ready.startswith("ready dpu=src/d1 zone=a")
+            await until_kept(state / "src@d1.table", 1)
+            assert (await run("verify", server=server)).status == 0
+            assert await agent.stop() == 0
+        await run("nodes", "join", "n2", "--zone", "a", "--address", "10.0.1.1", server=server)
+        async with started("agent", *flags) as agent:
+            await until_kept(state / "src@d1.table", 2)
+            assert (await run("verify", server=server)).status == 0
+
+
+async def test_a_name_no_dpu_can_have_is_wrong_usage() -> None:
+    ran = await run("agent", "--relay", "127.0.0.1:9", "--zone", "a b", "--dpu", "d1")
+    assert (ran.status, "zone: 'a b' must be" in ran.stderr) == (2, True)
