@@ -11,7 +11,7 @@ around it, so a fold sees each command once and only events of its topic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -111,3 +111,38 @@ class Fold(Protocol[S]):
     def decide(self, state: S, event: Event, at: At) -> Decision: ...
 
     def evolve(self, state: S, change: Any, at: At) -> None: ...
+
+
+class Commands(Protocol):
+    """A run of commands, read side by side: the ids, all well formed, and the times inside them."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def issued_ms(self) -> Sequence[int]: ...
+
+
+@runtime_checkable
+class RunFold(Protocol):
+    """Rules that can also take many plain commands of one type together, to the effect of one by one.
+
+    The fold time of a run's first record stands for all of them: what is decided may not depend on the difference.
+    """
+
+    @property
+    def run_of(self) -> str:
+        """The event type whose runs it takes."""
+        ...
+
+    def read_run(self, values: Sequence[bytes]) -> Any | None:
+        """The Commands of these record values; None if any of them is not plain."""
+        ...
+
+    def decide_run(
+        self, state: Any, commands: Any, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    ) -> Any | None:
+        """The change that all of them make, if all of them are done; else None."""
+        ...
+
+    def evolve_run(self, state: Any, change: Any) -> None: ...

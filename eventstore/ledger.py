@@ -12,12 +12,12 @@ ahead of their append are not remembered, or they would lift the floor over hone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from eventstore.fold import At, Outcome, refused
+from eventstore.fold import At, Commands, Outcome, refused
 from eventstore.ids import BadCommandId, issued_at_ms
 from schemas.events import Envelope
 
@@ -33,7 +33,9 @@ KEEP_MS = 600_000
 IDS_MAX = 500_000
 """Ids remembered at most, about 200 bytes each; the oldest bucket goes early."""
 
-_MINUTE_MS = 60_000
+MINUTE_MS = 60_000
+"""Ids are remembered, and forgotten, by minutes of fold time."""
+
 _BUCKET_IDS = 50_000
 """A minute with more ids has several buckets, or one busy minute could only be forgotten whole."""
 
@@ -71,7 +73,7 @@ class Ledger:
 
     def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
         """None if the command is to be decided now; else what was decided of it, now or before."""
-        minute = at.time_ms // _MINUTE_MS
+        minute = at.time_ms // MINUTE_MS
         if minute > self._minute:
             self._advance(minute)
         command_id = envelope.command_id
@@ -102,7 +104,7 @@ class Ledger:
         issued_ms = envelope.issued_at_ms
         if issued_ms > time_ms + KEEP_MS:
             return
-        bucket = max(time_ms, issued_ms) // _MINUTE_MS * _BUCKETS_PER_MINUTE
+        bucket = max(time_ms, issued_ms) // MINUTE_MS * _BUCKETS_PER_MINUTE
         ids = self._buckets.get(bucket)
         while ids is None or len(ids) >= _BUCKET_IDS:
             if ids is not None:
@@ -112,6 +114,33 @@ class Ledger:
         self.entries[envelope.command_id] = entry
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
+
+    def admits_all(self, commands: Commands, append_ms: Sequence[int], time_ms: int) -> bool:
+        """Whether each of these well-formed commands would be decided now, were they admitted one by one.
+
+        `time_ms` is the fold time at the first of them, and lies in the same minute as that at the last.
+        """
+        ids, issued_ms = commands.ids, commands.issued_ms
+        minute = time_ms // MINUTE_MS
+        if minute > self._minute:
+            self._advance(minute)
+        lateness = list(map(int.__sub__, append_ms, issued_ms))
+        return (
+            min(lateness) >= -AHEAD_MS
+            and max(lateness) <= LATE_MS
+            and max(issued_ms) // MINUTE_MS <= minute
+            and min(ids) > self.floor
+            and len(set(ids)) == len(ids)
+            and self.entries.keys().isdisjoint(ids)
+            and len(self.entries) + len(ids) <= self._ids_max
+            and len(self._buckets.get(minute * _BUCKETS_PER_MINUTE, ())) + len(ids) <= _BUCKET_IDS
+        )
+
+    def remember_all(self, commands: Commands, entries: Sequence[Entry], time_ms: int) -> None:
+        """This was decided of commands that `admits_all` has found good."""
+        bucket = time_ms // MINUTE_MS * _BUCKETS_PER_MINUTE
+        self._buckets.setdefault(bucket, []).extend(commands.ids)
+        self.entries.update(zip(commands.ids, entries, strict=True))
 
     def unsaved(self) -> Unsaved:
         """What changed since `mark_saved`."""
@@ -135,8 +164,8 @@ class Ledger:
 
     def _advance(self, minute: int) -> None:
         self._minute = minute
-        oldest_kept = minute * _MINUTE_MS - KEEP_MS
-        for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * _MINUTE_MS < oldest_kept]:
+        oldest_kept = minute * MINUTE_MS - KEEP_MS
+        for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * MINUTE_MS < oldest_kept]:
             self._forget(bucket)
 
     def _forget(self, bucket: int) -> None:

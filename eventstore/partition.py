@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventstore.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
-from eventstore.fold import DONE, At, Fold, Outcome, refused
+from eventstore.fold import DONE, At, Fold, Outcome, RunFold, refused
 from eventstore.hashes import chained, content_of, record_hash
 from eventstore.ledger import Entry, Ledger
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
+from eventstore.runs import MARK_RECORDS, RUN_RECORDS_MIN, fold_run, run_end
 from schemas.events import Event, FoldVersionRaised, LogCreated
 
 FIRST_VERSION = 1
 """The fold version of every partition until a FoldVersionRaised."""
-
-MARK_RECORDS = 1_024
-"""Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
 
 _PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionRaised"})
 _QUARANTINE_SHOWN = 16
@@ -68,6 +66,7 @@ class FoldedPartition:
         self.quarantined = 0
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
         self.halted = ""
+        self._no_run_before = 0
         self.use_version(FIRST_VERSION)
 
     def use_version(self, version: int) -> None:
@@ -79,6 +78,8 @@ class FoldedPartition:
             return
         self._fold = fold
         self._admitted = accepting(fold.accepts | _PLANE_EVENTS)
+        self._run_fold = fold if isinstance(fold, RunFold) else None
+        (self._run_header,) = accepting({self._run_fold.run_of}) if self._run_fold else (b"",)
 
     def halt(self, reason: str) -> None:
         """Fold nothing more of this partition."""
@@ -104,14 +105,49 @@ class FoldedPartition:
             logger.exception("fold failed partition=%s offset=%d", self.partition, offset)
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
+        self.first = self.first or record_hash(record)
+        self._go_on(offset, record, chained(self.running, record, content), time_ms)
+        return entry
+
+    def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[Entry]]:
+        """Take one record or a run of them, of those from `start` to before `end`.
+
+        Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
+        """
+        first = records[start]
+        if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._no_run_before and self.first:
+            stop = run_end(self, self._run_header, records, start, end)
+            entries = self._fold_run(records[start:stop])
+            if entries is not None:
+                return stop, entries
+            self._no_run_before = records[max(start, stop - 1)].offset + 1
+        entry = self.fold(first)
+        return start + 1, [] if entry is None else [entry]
+
+    def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
+        """What was decided of all of these; None if they are to be folded one by one."""
+        if self.halted or self._run_fold is None or len(records) < RUN_RECORDS_MIN:
+            return None
+        assert records[0].offset >= self.position, "the log went backwards"
+        try:
+            run = fold_run(self, self._run_fold, records)
+        except Exception as error:
+            logger.exception("fold failed partition=%s run=%d", self.partition, records[0].offset)
+            self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
+            return []
+        if run is None:
+            return None
+        self._go_on(records[0].offset, records[-1], run.running, run.time_ms)
+        return run.entries
+
+    def _go_on(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
+        """What began at `offset`, and crosses no mark, is folded up to this last record."""
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
             self.marks.append((self.position, self.running))
-        self.running = chained(self.running, record, content)
-        self.first = self.first or record_hash(record)
-        self._last = record
-        self.position = offset + 1
+        self.running = running
+        self._last = last
+        self.position = last.offset + 1
         self.time_ms = time_ms
-        return entry
 
     def last(self) -> tuple[int, bytes]:
         """Offset and digest of the last record that was folded; -1 and nothing if none was."""

@@ -259,13 +259,12 @@ class Replica:
         clock = asyncio.get_running_loop().time
         until_s = clock() + self._pace.slice_s
         end = min(len(records), start + self._pace.slice_records)
-        for index in range(start, end):
-            entry = folded.fold(records[index])
-            if entry is not None:
-                self._answers.resolve(folded.partition, entry)
+        while start < end:
+            start, entries = folded.fold_some(records, start, end)
+            self._answers.resolve(folded.partition, entries)
             if clock() >= until_s:
-                return index + 1
-        return end
+                break
+        return start
 
     def _see_progress(self) -> None:
         """Say how far catching up has come, until it is done."""

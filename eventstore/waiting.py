@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -41,11 +41,14 @@ class Answers:
             if not waiting:
                 self._waiting.pop(content, None)
 
-    def resolve(self, partition: Partition, entry: Entry) -> None:
+    def resolve(self, partition: Partition, entries: Iterable[Entry]) -> None:
         """The first answer holds; a later copy of the record has the same one."""
-        for future in self._waiting.get(entry.content, ()):
-            if not future.done():
-                future.set_result(Answer(entry.outcome, partition, entry.offset))
+        if not self._waiting:
+            return
+        for entry in entries:
+            for future in self._waiting.get(entry.content, ()):
+                if not future.done():
+                    future.set_result(Answer(entry.outcome, partition, entry.offset))
 
 
 class Positions:

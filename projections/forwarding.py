@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from projections.columns import size_of_labels
 from projections.zone_rows import Gone, Node
-from projections.zone_state import ZoneState, outbox_key
+from projections.zone_state import ZoneState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
@@ -37,9 +37,9 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     parcel = _Parcel()
     for position in range(bisect_left(state.outgoing, mark), len(state.outgoing)):
         offset = state.outgoing[position]
-        row = state.outbox.rows[outbox_key(offset)]
-        items = [(name, item) for name in row.names if (item := state.last_change(name, offset)) is not None]
-        if not parcel.add(items, offset, row.append_ms):
+        names = sorted(state.outbox[offset])
+        items = [(name, item) for name in names if (item := state.last_change(name, offset)) is not None]
+        if not parcel.add(items, offset, items[0][1].changed_ms):
             break
     return parcel.sealed(partition, mark) if parcel.items else None
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import repeat
 
+from msgspec import structs
+
 from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
 from projections.columns import fault_of, incarnations, single, spread
 from projections.names import check_zone, shown
@@ -67,7 +69,7 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
         elif meant not in (None, (old.created_ms, old.uid)):
             items.append(_refused(name, f"node: {name!r} has another incarnation here, of {old.created_ms}"))
         elif (row.address4, row.address6, row.labels) != (old.address4, old.address6, old.labels):
-            put[name] = Node(old.zone, old.created_ms, old.uid, row.address4, row.address6, row.labels, at.offset)
+            put[name] = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
     return _decision(rows, items, Change(nodes=put))
 
 
@@ -124,14 +126,14 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
 
 def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
     if len(event.names) == 1:
-        return {event.names[0]: Node(event.zone, *single(event), at.offset)}
+        return {event.names[0]: Node(event.zone, *single(event), at.offset, at.append_ms)}
     columns = spread(event)
-    rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset))
+    rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset), repeat(at.append_ms))
     return dict(zip(event.names, rows, strict=True))
 
 
 def _gone(old: Node, state: int, at: At) -> Gone:
-    return Gone(old.zone, old.created_ms, old.uid, state, at.offset)
+    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms)
 
 
 def _same(old: Node, row: Node) -> bool:

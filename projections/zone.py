@@ -7,11 +7,14 @@ in the outbox (zone_state) until a forwarder has brought it there (forwarding).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import ZONES, Partition
-from projections import dpus, nodes
+from projections import dpus, nodes, single_joins
 from projections.names import check_zone
 from projections.rollout import Changed, admit, limits_of
+from projections.single_joins import Joined, SingleJoins
 from projections.zone_rows import Marks, Zone
 from projections.zone_state import Change, ZoneState
 from schemas.events import (
@@ -40,6 +43,7 @@ class ZoneFold:
 
     topic = ZONES
     version = 1
+    run_of = single_joins.RUN_OF
     accepts = frozenset(
         event.__name__
         for event in (
@@ -90,6 +94,17 @@ class ZoneFold:
 
     def evolve(self, state: ZoneState, change: Change, at: At) -> None:
         state.apply(change, at)
+
+    def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
+        return single_joins.read(values)
+
+    def decide_run(
+        self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    ) -> Joined | None:
+        return single_joins.decide(state, commands, offsets, append_ms, time_ms)
+
+    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+        single_joins.evolve(state, change)
 
 
 def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> Decision:

@@ -12,7 +12,9 @@ import msgspec
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node that is there. `created_ms` and `uid` are its incarnation, `changed` the offset of its last change.
+    """A node that is there. `created_ms` and `uid` are its incarnation.
+
+    `changed` and `changed_ms` are the offset and the append time of the record that changed it last.
 
     `address4` is 0 for none, `address6` is 16 bytes, or none of them.
     """
@@ -24,23 +26,21 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     address6: bytes
     labels: dict[str, str]
     changed: int
+    changed_ms: int
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node that left at offset `changed`, kept until fleet has heard of it. `state` is one of MembershipChanged."""
+    """A node that left, kept until fleet has heard of it: `changed` and `changed_ms` are as those of a node.
+
+    `state` is one of MembershipChanged.
+    """
 
     zone: str
     created_ms: int
     uid: str
     state: int
     changed: int
-
-
-class Outgoing(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The nodes that one record changed, and its append time. One that changed again since is in a later row too."""
-
-    append_ms: int
-    names: list[str]
+    changed_ms: int
 
 
 class CompleteList(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -2,8 +2,9 @@
 
 What fleet has not heard of yet is the outbox. It lists, per record that changed nodes, their names, while each node
 (or its tombstone) has the offset of its last change; so a change that another one overtook is found stale by one
-comparison, a node is forwarded as it is now, and a thousand joins cost one row. A row whose last node was overtaken is
-dropped, so the outbox never has more rows than nodes, however long fleet is away.
+comparison, and a node is forwarded as it is now. A record whose last node was overtaken is dropped, so the outbox never
+has more records than nodes, however long fleet is away. As the nodes say all of it, it is not saved: a second row for
+each join would double what saving costs.
 
 Of DPUs it derives who has an open step, who stands in line, and what the limits of a zone count.
 """
@@ -11,13 +12,14 @@ Of DPUs it derives who has an open step, who stands in line, and what the limits
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from eventstore.fold import At
 from eventstore.table import Table
 from projections.dpu_index import DpuIndex
-from projections.zone_rows import CompleteList, Dpu, Gone, Marks, Node, Outgoing, Zone
+from projections.zone_rows import CompleteList, Dpu, Gone, Marks, Node, Zone
 
 _MARKS = "marks"
 _NOTHING: Mapping[str, Any] = {}
@@ -36,12 +38,11 @@ class Change(NamedTuple):
 
 
 class ZoneState:
-    """Nodes and DPUs by name, zones by name, lists by `zone/source`, the outbox by offset (20 digits)."""
+    """Nodes and DPUs by name, zones by name, lists by `zone/source`; derived, the outbox by offset."""
 
     def __init__(self) -> None:
         self.nodes: Table[Node] = Table("nodes", Node)
         self.gone: Table[Gone] = Table("gone", Gone)
-        self.outbox: Table[Outgoing] = Table("outbox", Outgoing)
         self.zone_rows: Table[Zone] = Table("zones", Zone)
         self.lists: Table[CompleteList] = Table("lists", CompleteList)
         self.dpus: Table[Dpu] = Table("dpus", Dpu)
@@ -50,13 +51,14 @@ class ZoneState:
 
     def _clear(self) -> None:
         self.node_counts: dict[str, int] = {}
+        self.outbox: dict[int, Iterable[str]] = {}
         self.outgoing: list[int] = []
         self._fresh_in: dict[int, int] = {}
         self.dpu_index = DpuIndex()
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
-        return (self.nodes, self.gone, self.outbox, self.zone_rows, self.lists, self.dpus, self.marks)
+        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks)
 
     @property
     def fleet_mark(self) -> int:
@@ -90,10 +92,14 @@ class ZoneState:
         self._clear()
         for node in self.nodes.rows.values():
             self._count(node.zone, 1)
-        for key, row in sorted(self.outbox.rows.items()):
-            offset = int(key)
-            self.outgoing.append(offset)
-            self._fresh_in[offset] = sum(1 for name in row.names if self.last_change(name, offset))
+        forwarded = self.forwarded
+        waiting: dict[int, list[str]] = {}
+        rows: Iterable[tuple[str, Node | Gone]] = chain(self.nodes.rows.items(), self.gone.rows.items())
+        for name, row in rows:
+            if row.changed >= forwarded:
+                waiting.setdefault(row.changed, []).append(name)
+        for offset, names in sorted(waiting.items()):
+            self._send(offset, names)
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
 
@@ -120,6 +126,17 @@ class ZoneState:
                 self._prune(change.marks.forwarded)
             self.marks.put(_MARKS, change.marks)
 
+    def join_all(self, nodes: Mapping[str, Node], node_counts: Mapping[str, int], offsets: Sequence[int]) -> None:
+        """Nodes that are not known here joined, each by the record at its offset."""
+        for zone, count in node_counts.items():
+            if zone not in self.zone_rows.rows:
+                self.zone_rows.put(zone, Zone())
+            self._count(zone, count)
+        self.nodes.put_all(nodes)
+        self.outbox.update(zip(offsets, zip(nodes, strict=True), strict=True))
+        self.outgoing += offsets
+        self._fresh_in.update(zip(offsets, repeat(1), strict=False))
+
     def _mark(self) -> Marks:
         return self.marks.rows.get(_MARKS) or Marks()
 
@@ -131,10 +148,12 @@ class ZoneState:
         self.nodes.put_all(change.nodes)
         if change.gone:
             self.gone.put_all(change.gone)
-        names = [*change.nodes, *change.gone]
-        self.outbox.put(outbox_key(at.offset), Outgoing(at.append_ms, names))
-        self.outgoing.append(at.offset)
-        self._fresh_in[at.offset] = len(names)
+        self._send(at.offset, [*change.nodes, *change.gone])
+
+    def _send(self, offset: int, names: Sequence[str]) -> None:
+        self.outbox[offset] = names
+        self.outgoing.append(offset)
+        self._fresh_in[offset] = len(names)
 
     def _overtake(self, change: Change) -> None:
         """Take leave of what these nodes were before."""
@@ -167,7 +186,7 @@ class ZoneState:
     def _prune(self, forwarded: int) -> None:
         count = bisect_left(self.outgoing, forwarded)
         for offset in self.outgoing[:count]:
-            for name in self.outbox.rows[outbox_key(offset)].names:
+            for name in self.outbox[offset]:
                 gone = self.gone.rows.get(name)
                 if gone is not None and gone.changed == offset:
                     self.gone.remove(name)
@@ -175,13 +194,8 @@ class ZoneState:
         del self.outgoing[:count]
 
     def _drop(self, offset: int) -> None:
-        self.outbox.remove(outbox_key(offset))
+        del self.outbox[offset]
         del self._fresh_in[offset]
 
     def _count(self, zone: str, by: int) -> None:
         self.node_counts[zone] = self.node_counts.get(zone, 0) + by
-
-
-def outbox_key(offset: int) -> str:
-    """The outbox's key of a record, so that text sorts as offsets do."""
-    return f"{offset:020d}"

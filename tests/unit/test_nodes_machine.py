@@ -177,7 +177,7 @@ class NodesMachine(RuleBasedStateMachine):
     @invariant()
     def the_outbox_has_no_more_rows_than_nodes(self) -> None:
         state = self.log.state
-        assert state.outgoing == sorted(state.outgoing) == [int(key) for key in sorted(state.outbox.rows)]
+        assert state.outgoing == sorted(state.outgoing) == list(state.outbox)
         assert len(state.outgoing) <= len(state.nodes.rows) + len(state.gone.rows) <= 8
 
     @invariant()
@@ -195,7 +195,7 @@ class NodesMachine(RuleBasedStateMachine):
         there = {n: Known(m.zone, m.created_ms, m.uid, m.address4) for n, m in members if not m.held}
         assert there == self.model
         self.log.forwarded(self.mark)
-        assert not self.log.state.outbox.rows and not self.log.state.gone.rows
+        assert not self.log.state.outbox and not self.log.state.gone.rows
 
 
 TestNodesMachine = NodesMachine.TestCase

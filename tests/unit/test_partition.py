@@ -12,7 +12,8 @@ from eventstore.errors import LogMismatch
 from eventstore.fold import DONE
 from eventstore.ledger import Entry
 from eventstore.log import FLEET_0, INSTALLS, Partition, Record
-from eventstore.partition import MARK_RECORDS, FoldedPartition
+from eventstore.partition import FoldedPartition
+from eventstore.runs import MARK_RECORDS
 from schemas.events import Event, StepSucceeded
 from tests.support.samples import ENVELOPE, sample
 from tests.support.toy_fold import ToyFold

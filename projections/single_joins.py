@@ -1,0 +1,114 @@
+"""Joins of one node each, many records together: what a fleet without batches writes, and most of what a fold reads.
+
+A run of them is read side by side and then looked at as if it were one record of many nodes, as the checks of columns
+cost next to nothing for each. What passes them whole, names nodes that nobody knows, and names each once, is what
+`nodes.join` would have done one by one; any doubt sends the run there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from eventstore.codec import HEADER_BYTES, decode
+from eventstore.errors import Undecodable
+from eventstore.scan import Irregular, Scan
+from projections.columns import fault_of, spread
+from projections.names import check_zone
+from projections.zone_rows import Node
+from projections.zone_state import ZoneState
+from schemas.events import Envelope, NodesJoined
+
+RUN_OF = "NodesJoined"
+
+_Labels = dict[str, str]
+
+
+class SingleJoins(NamedTuple):
+    """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone."""
+
+    ids: list[str]
+    issued_ms: list[int]
+    zones: list[str]
+    as_one: NodesJoined
+
+
+class Joined(NamedTuple):
+    """What a run of joins changes: nodes that are new here, each by the record at its offset."""
+
+    nodes: Mapping[str, Node]
+    node_counts: Mapping[str, int]
+    offsets: Sequence[int]
+
+
+def read(values: Sequence[bytes]) -> SingleJoins | None:
+    """The joins in these record values, if each is of one node and plain."""
+    try:
+        return _read(values)
+    except (Irregular, Undecodable):
+        return None
+
+
+def decide(
+    state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+) -> Joined | None:
+    """The change that all of these make, if every one is done and none of its nodes is known here."""
+    event, counts = joins.as_one, Counter(joins.zones)
+    if (
+        any(check_zone("zone", zone) for zone in counts)
+        or fault_of(event, time_ms)
+        or not state.knows_none(event.names)
+    ):
+        return None
+    nodes = dict(zip(event.names, map(Node, joins.zones, *spread(event), offsets, append_ms), strict=True))
+    return Joined(nodes, counts, offsets)
+
+
+def evolve(state: ZoneState, change: Joined) -> None:
+    state.join_all(change.nodes, change.node_counts, change.offsets)
+
+
+def _read(values: Sequence[bytes]) -> SingleJoins:
+    """The fields in the order of the schema, up to the labels."""
+    scan = Scan(values, HEADER_BYTES)
+    ids, inside_ms = scan.ids()
+    scan.skip_text()
+    scan.skip_text()
+    issued_ms = scan.numbers()
+    zones = scan.texts()
+    if not scan.has_item() or (issued_ms != inside_ms).any():
+        raise Irregular
+    names = scan.texts()
+    scan.end_of_array()
+    times_ms = created_ms = issued_ms.tolist()
+    if scan.has_item():
+        created_ms = scan.numbers().tolist()
+        scan.end_of_array()
+    uids = ids
+    if scan.has_item():
+        uids = scan.texts()
+        scan.end_of_array()
+    if (created_ms is times_ms) != (uids is ids):
+        raise Irregular
+    addresses = scan.packed(4), scan.packed(16)
+    said = Envelope(ids[0], "", "", times_ms[0])
+    as_one = NodesJoined(said, zones[0], names, created_ms, uids, *addresses, *_labels(values, scan.rest()))
+    return SingleJoins(ids, times_ms, zones, as_one)
+
+
+def _labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[list[_Labels], list[int]]:
+    """The label sets of all, each once, and the number of each record's. What ends alike has the same labels."""
+    example = dict(zip(rests, values, strict=True))
+    number_of = {rest: number for number, rest in enumerate(example)}
+    return [_labels_of(value) for value in example.values()], [number_of[rest] for rest in rests]
+
+
+def _labels_of(value: bytes) -> _Labels:
+    event = decode(value)
+    assert isinstance(event, NodesJoined)
+    if not event.label_sets and not event.label_index:
+        return {}
+    if len(event.label_sets) != 1 or event.label_index != [0]:
+        raise Irregular
+    return event.label_sets[0]

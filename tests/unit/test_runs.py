@@ -1,0 +1,241 @@
+"""A run of joins folded together ends as one by one: in state, ledger, digests, running hash and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore.codec import encode
+from eventstore.hashes import record_hash
+from eventstore.ids import envelope, statement, uuid7
+from eventstore.ledger import Entry
+from eventstore.log import ZONES, Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
+from eventstore.saving import save
+from eventstore.snapshots import MemoryStore
+from projections.forwarding import forward
+from projections.single_joins import Joined
+from projections.zone import ZoneFold
+from projections.zone_state import ZoneState
+from schemas.events import Event, NodesJoined
+from tests.support.toy_log import LOG_ID, POISON, T0, created
+from tests.support.zones import derived_of
+
+ZONES_0 = Partition(ZONES, 0)
+MINUTE_MS = 60_000
+
+
+def join(number: int, now_ms: int = T0, **fields: Any) -> NodesJoined:
+    rng = random.Random(number)
+    said = envelope("zone/z", "agent", uuid7(now_ms - rng.randrange(100), rng))
+    address = (10 << 24 | number + 1).to_bytes(4, "big")
+    labels: tuple[list[dict[str, str]], list[int]] = ([{"gpu": f"h{number % 3}00"}], [0]) if number % 4 else ([], [])
+    event = NodesJoined(said, f"z{number % 3}", [f"node-{number}"], [], [], address, b"", *labels)
+    return msgspec.structs.replace(event, **fields)
+
+
+def log_of(events: Sequence[Event | bytes], times_ms: Sequence[int] = (), step: int = 1) -> list[Record]:
+    """A partition of these, whose offsets are `step` apart; the last time given stands for all that follow."""
+    values = [encode(created()), *(event if isinstance(event, bytes) else encode(event) for event in events)]
+    times = [T0, *times_ms, *[times_ms[-1] if times_ms else T0] * len(values)]
+    return [Record(number * step, times[number], b"k" * (number % 3), value) for number, value in enumerate(values)]
+
+
+def one_by_one(records: Sequence[Record]) -> tuple[FoldedPartition, list[Entry]]:
+    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID)
+    return folded, [entry for record in records if (entry := folded.fold(record)) is not None]
+
+
+def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPartition, list[Entry], int]:
+    """Folded in the batches that end at these splits; and how many steps that took."""
+    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID)
+    answers: list[Entry] = []
+    start = steps = 0
+    for end in [*sorted(split for split in splits if split < len(records)), len(records)]:
+        while start < end:
+            start, entries = folded.fold_some(records, start, end)
+            answers += entries
+            steps += 1
+    return folded, answers, steps
+
+
+def all_of(folded: FoldedPartition) -> dict[str, object]:
+    """Everything that a partition is, in the order in which it is kept."""
+    ledger, state = folded.ledger, folded.state
+    unsaved = ledger.unsaved()
+    plain = ("position", "time_ms", "version", "running", "first", "quarantined", "halted")
+    found: dict[str, object] = {name: getattr(folded, name) for name in plain}
+    found |= {"last": folded.last(), "marks": [*folded.marks], "quarantine": [*folded.quarantine]}
+    found |= {table.name: [*table.rows.items()] for table in state.tables}
+    found |= {"entries": [*ledger.entries.items()], "floor": ledger.floor}
+    found |= {"added": [*unsaved.added.items()], "forgotten": unsaved.forgotten}
+    found |= {"derived": derived_of(state), "outbox": [(at, [*names]) for at, names in state.outbox.items()]}
+    found |= {"forward": forward(state, 0, 0), "changed": [table.drain() for table in state.tables]}
+    for table in state.tables:
+        table.touch([*table.rows])
+    asyncio.run(save(folded, MemoryStore()))
+    found["digest"] = folded.digest
+    return found
+
+
+def assert_alike(records: Sequence[Record], splits: Sequence[int] = ()) -> int:
+    """How many steps it took together."""
+    alone, answers = one_by_one(records)
+    folded, found, steps = together(records, splits)
+    assert found == answers
+    assert all_of(folded) == all_of(alone)
+    return steps
+
+
+LONG = "n" + "x" * 80
+ODD: Sequence[dict[str, Any]] = (
+    {"names": ["node-1"]},
+    {"names": ["node-1"], "created_ms": [T0 - 5_000], "uids": ["older"]},
+    {"names": [LONG]},
+    {"names": ["no name"]},
+    {"names": ["näme"]},
+    {"names": []},
+    {"names": ["a", "b"], "addresses4": b""},
+    {"zone": ""},
+    {"zone": "zone-of-" + "z" * 70},
+    {"created_ms": [T0 - 1], "uids": ["u"]},
+    {"created_ms": [T0 + 10 * MINUTE_MS], "uids": ["u"]},
+    {"created_ms": [-1], "uids": ["u"]},
+    {"created_ms": [1]},
+    {"uids": ["u"]},
+    {"addresses4": b""},
+    {"addresses4": b"\x7f\0\0\1"},
+    {"addresses4": b"\x0a\0\0\2"},
+    {"addresses4": b"\0\0\0\0"},
+    {"addresses4": b"\x0a\0\0"},
+    {"addresses6": bytes(16)},
+    {"addresses6": b"\xfd" + bytes(14) + b"\1"},
+    {"addresses6": b"\xff" + bytes(15)},
+    {"label_sets": [{}], "label_index": [0]},
+    {"label_sets": [{"a": "b"}, {"c": "d"}], "label_index": [1]},
+    {"label_sets": [{"a": "b"}], "label_index": [1]},
+    {"label_sets": [{"a": "b"}], "label_index": []},
+    {"label_sets": [{"no key": "b"}], "label_index": [0]},
+    {"label_sets": [{"a": "ö"}], "label_index": [0]},
+    {"envelope": statement("z", "p", T0)},
+    {"envelope": envelope("z", "p", uuid7(T0 - 10 * MINUTE_MS, random.Random(1)))},
+    {"envelope": envelope("z", "p", uuid7(T0 + 10 * MINUTE_MS, random.Random(1)))},
+    {"envelope": envelope("z", "p", uuid7(T0 + 50_000, random.Random(1)))},
+    {"envelope": msgspec.structs.replace(envelope("z", "p", uuid7(T0, random.Random(1))), issued_at_ms=T0 - 1)},
+    {"envelope": msgspec.structs.replace(envelope("z", "p", uuid7(T0, random.Random(1))), command_id="f" * 36)},
+    {"envelope": envelope("zöne", "p", uuid7(T0, random.Random(1)))},
+    {"envelope": join(1).envelope},
+)
+
+
+def joins(count: int) -> list[Event | bytes]:
+    return [join(number) for number in range(count)]
+
+
+def test_plain_joins_are_taken_in_as_few_steps_as_marks_allow() -> None:
+    records = log_of(joins(3 * RUN_RECORDS))
+    marks = len(records) // MARK_RECORDS
+    assert assert_alike(records) <= 1 + 3 + 1 + marks
+
+
+@pytest.mark.parametrize("fields", ODD, ids=str)
+def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+    events = joins(3 * RUN_RECORDS_MIN)
+    events.insert(len(events) // 2, join(1_000, **fields))
+    assert_alike(log_of(events))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"addresses4": b""},
+        {"names": ["-"]},
+        {"created_ms": [T0 - 5], "uids": ["u"]},
+        {"created_ms": [-1], "uids": ["u"]},
+        {"addresses6": b"\xfd" + bytes(15)},
+        {"label_sets": [{}], "label_index": [0]},
+        {"uids": ["u"]},
+        {"names": []},
+        {"zone": "-"},
+    ],
+    ids=str,
+)
+def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any]) -> None:
+    named = [join(number, **fields) for number in range(2 * RUN_RECORDS_MIN)]
+    for number, event in enumerate(named):
+        if event.addresses6:
+            named[number] = msgspec.structs.replace(event, addresses6=b"\xfd" + bytes(13) + number.to_bytes(2, "big"))
+    assert_alike(log_of(named))
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
+    events = joins(data.draw(st.integers(1, 90)))
+    odd = st.sampled_from(ODD).map(lambda fields: join(1_000, **fields)) | st.sampled_from([*events, POISON])
+    for place in data.draw(st.lists(st.integers(0, 90), max_size=3)):
+        events.insert(place, data.draw(odd))
+    jumps = st.lists(st.sampled_from([0, 0, 0, 1, 7, -20, 30_000, 70_000]), max_size=100)
+    times_ms, now_ms = [], T0
+    for jump in data.draw(jumps):
+        now_ms += jump
+        times_ms.append(now_ms)
+    splits = data.draw(st.lists(st.integers(1, 90), max_size=4, unique=True))
+    assert_alike(log_of(events, times_ms, step=data.draw(st.sampled_from([1, 2, 50]))), splits)
+
+
+@settings(deadline=None)
+@given(st.integers(20, 60), st.integers(0, 59), st.data())
+def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataObject) -> None:
+    records = log_of(joins(count))
+    at = 1 + place % count
+    value = bytearray(records[at].value)
+    for _ in range(data.draw(st.integers(1, 2))):
+        value[data.draw(st.integers(5, len(value) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.sampled_from([len(value), len(value), data.draw(st.integers(0, len(value)))]))
+    records[at] = records[at]._replace(value=bytes(value[:cut]))
+    assert_alike(records)
+
+
+def test_headers_count_in_the_running_hash() -> None:
+    records = log_of(joins(3 * RUN_RECORDS_MIN))
+    for at in (1, 20):
+        records[at] = records[at]._replace(headers=(("a", b"b"),))
+    assert_alike(records)
+
+
+def test_ids_are_forgotten_at_the_same_record() -> None:
+    apart_ms = 20_000
+    times = [T0 + number * apart_ms for number in range(60)]
+    events = [join(number, now_ms=now_ms) for number, now_ms in enumerate(times)]
+    assert_alike(log_of(events, times))
+    slow = [join(number, now_ms=T0 + number * 1_500) for number in range(900)]
+    records = log_of(slow, [T0 + number * 1_500 for number in range(900)])
+    assert assert_alike(records) < 100
+    folded, _, _ = together(records, ())
+    assert folded.ledger.floor
+
+
+class FailingFold(ZoneFold):
+    """Rules with a bug."""
+
+    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+        raise RuntimeError("a bug")
+
+
+def test_what_raises_in_a_run_halts_the_partition_before_it() -> None:
+    records = log_of(joins(RUN_RECORDS_MIN))
+    folded = FoldedPartition(ZONES_0, {1: FailingFold()}, LOG_ID)
+    folded.fold(records[0])
+    folded.fold_some(records, 1, len(records))
+    assert folded.position == 1
+    assert folded.halted == "run from offset 1: RuntimeError: a bug"
+    assert folded.last() == (0, record_hash(records[0]))
