@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from operator import lt
+from operator import lt, methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventstore.codec import HEADER_BYTES
@@ -25,8 +25,8 @@ from eventstore.log import Record
 if TYPE_CHECKING:
     from eventstore.partition import FoldedPartition
 
-RUN_RECORDS = 512
-"""About 2 ms of folding."""
+RUN_RECORDS = 256
+"""About 1 ms of folding."""
 
 RUN_RECORDS_MIN = 16
 """What is fewer costs less one by one."""
@@ -48,11 +48,16 @@ def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], s
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
     next_minute_ms = (max(folded.time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
-    for index in range(start, min(end, start + RUN_RECORDS)):
+    end = min(end, start + RUN_RECORDS)
+    offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
+    is_whole = offsets[-1] < next_mark and max(appended_ms) < next_minute_ms and not any(headers)
+    if is_whole and all(map(methodcaller("startswith", header), values)):
+        return end
+    for index in range(start, end):
         offset, append_ms, _, value, headers = records[index]
         if offset >= next_mark or append_ms >= next_minute_ms or headers or value[:HEADER_BYTES] != header:
             return index
-    return min(end, start + RUN_RECORDS)
+    return end
 
 
 def fold_run(folded: FoldedPartition, fold: RunFold, records: Sequence[Record]) -> Run | None:

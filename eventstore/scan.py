@@ -50,17 +50,17 @@ class Scan:
         self._joined = joined
         self._text = joined.decode("latin-1")
         self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
-        self._high = np.concatenate(([0], np.cumsum(self._bytes >= 128)))
 
-    def skip_text(self) -> None:
-        """A text that nobody needs, but which has to be one."""
-        self._span()
+    def skip_texts(self, count: int) -> None:
+        """So many texts of each record, which nobody needs, but which have to be texts."""
+        starts = self._at
+        for _ in range(count):
+            self._span()
+        self._cut(starts, self._at)
 
     def texts(self) -> list[str]:
         """A text of each record."""
-        starts, ends = self._span()
-        text = self._text
-        return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return self._cut(*self._span())
 
     def ids(self) -> tuple[list[str], Places]:
         """A command id of each record, every one well formed, and the times inside them."""
@@ -123,8 +123,13 @@ class Scan:
         _require(not (sizes & 129).any())
         starts = self._at + 1
         self._at = ends = starts + (sizes >> 1)
-        _require((self._high[starts] == self._high[ends]).all())
         return starts, ends
+
+    def _cut(self, starts: Places, ends: Places) -> list[str]:
+        text = self._text
+        texts = [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        _require("".join(texts).isascii())
+        return texts
 
 
 def _require(regular: Any) -> None:

@@ -73,8 +73,7 @@ def _read(values: Sequence[bytes]) -> SingleJoins:
     """The fields in the order of the schema, up to the labels."""
     scan = Scan(values, HEADER_BYTES)
     ids, inside_ms = scan.ids()
-    scan.skip_text()
-    scan.skip_text()
+    scan.skip_texts(2)
     issued_ms = scan.numbers()
     zones = scan.texts()
     if not scan.has_item() or (issued_ms != inside_ms).any():
