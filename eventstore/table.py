@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
@@ -27,7 +27,7 @@ class Table(Generic[Row]):
     def __init__(self, name: str, row_type: type[Row]) -> None:
         self.name = name
         self.row_type = row_type
-        self.rows: dict[str, Row] = {}
+        self.rows: MutableMapping[str, Row] = {}
         self._changed: set[str] = set()
         self._together: list[Collection[str]] = []
         self._listed = 0

@@ -14,6 +14,8 @@ from ipaddress import IPv4Address, IPv6Address
 from itertools import repeat
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from projections.names import (
     LONGEST_UID,
     MAX_AHEAD_MS,
@@ -33,6 +35,8 @@ _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <
 """First octets of IPv4 addresses that a host may have, or that begin no address at all (0)."""
 _BROADCAST = 0xFFFFFFFF
 _NONE6 = bytes(16)
+_FEW = 32
+"""Addresses up to which Python is quicker than numpy."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
 
@@ -157,14 +161,23 @@ def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
     packed = event.addresses4
     if not packed:
         return None
-    values = _unpacked4(packed)
-    distinct = set(values)
-    if packed[::4].translate(None, _HOST_OCTETS) or _BROADCAST in distinct:
-        return next(fault for value in values if value and (fault := check_address4("addresses4", value)) is not None)
-    if len(distinct) != len(values) and len(distinct) - (0 in distinct) != len(values) - values.count(0):
-        twice = IPv4Address(int(_first_repeated([value for value in values if value])))
+    octets = packed[::4]
+    if octets.translate(None, _HOST_OCTETS) or (255 in octets and _BROADCAST in _unpacked4(packed)):
+        faults = (check_address4("addresses4", value) for value in _unpacked4(packed) if value)
+        return next(fault for fault in faults if fault is not None)
+    if repeats4(packed):
+        twice = IPv4Address(int(_first_repeated([value for value in _unpacked4(packed) if value])))
         return f"addresses4: {str(twice)!r} is given twice; a record gives an address once"
     return None
+
+
+def repeats4(packed: bytes) -> bool:
+    """Whether packed IPv4 addresses hold one twice, but for 0. Sorting them takes a fifth of hashing them."""
+    if len(packed) <= 4 * _FEW:
+        given = [value for value in _unpacked4(packed) if value]
+        return len(set(given)) != len(given)
+    values = np.sort(np.frombuffer(packed, ">u4").astype(np.uint32))
+    return bool((values[1:] == values[:-1])[values[1:] > 0].any())
 
 
 def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from eventstore.table import Table
 from projections.labels import Labels
 from projections.lists import Plan, SetKey, text_of
-from projections.membership import Kept, Member, Part, held_items
+from projections.members import Members
+from projections.membership import Kept, Part, held_items
 from projections.policies import BUILT_IN, Policy, selector
 from projections.roster import Address, Roster
 from projections.rulesets import RuleSet
@@ -86,7 +86,7 @@ class FleetState:
 
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
-        self.members: Table[Member] = Table("members", Member)
+        self.members = Members()
         self.kept: Table[Kept] = Table("kept", Kept)
         self.policies: Table[Policy] = Table("policies", Policy)
         self.zones: Table[ZoneInfo] = Table("zones", ZoneInfo)
@@ -136,22 +136,22 @@ class FleetState:
             self.queues.setdefault(handed.partition, []).append(handed)
         self._seat()
         self.recount()
-        withheld = (name for name, member in self.members.rows.items() if member.withheld >= 0)
+        withheld = (name for name, member in self.members.rows.whole().items() if member.withheld >= 0)
         for name in sorted({*self.kept.rows, *withheld}):
             for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
                 self.held_names[hold][name] = item
 
     def _seat(self) -> None:
-        """Give every row its slot. Rows with equal labels share them from here on."""
-        seated = [(name, row) for name, row in self.members.rows.items() if row.slot >= 0]
+        """Give every row its slot."""
+        members = dict(self.members.rows)
+        seated = [(name, row) for name, row in members.items() if row.slot >= 0]
         names, rows = [name for name, _ in seated], [row for _, row in seated]
         labels = [self._number_of(row.labels) for row in rows]
-        for row, number in zip(rows, labels, strict=True):
-            force_setattr(row, "labels", self.labels.sets[number])
         kept = [(name, part) for name, row in self.kept.rows.items() for part in row.parts]
         names += (name for name, _ in kept)
         labels += (self._number_of(part.labels) for _, part in kept)
         self.roster.seat(names, [*rows, *(part for _, part in kept)], labels)
+        self.members.reseat(members, self.roster)
 
     def _number_of(self, labels: dict[str, str]) -> int:
         return self.labels.intern(labels, self.plan)

@@ -10,12 +10,16 @@ newest incarnation, or to the one heard of last if they are equal; the other zon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+import numpy as np
+
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import partition_of
+from projections.columns import repeats4
 from projections.effects import note
 from projections.fleet_state import FleetState
 from projections.holds import member_hold
@@ -25,6 +29,9 @@ from projections.names import check_zone
 from projections.roster import Address
 from projections.withdrawals import Hold, Kind
 from schemas.events import LEFT, PRESENT, MembershipChanged
+
+_FEW = 32
+"""Nodes up to which columns cost more than rows."""
 
 
 class Source(NamedTuple):
@@ -90,17 +97,10 @@ def _all_new(state: FleetState, items: Items) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
     if any(items.states) or not state.members.rows.keys().isdisjoint(items.names):
         return False
-    for column in (items.addresses4, items.addresses6):
-        if column.given and (state.roster.holds_any(column.values) or _repeats(column.values)):
-            return False
-    return True
-
-
-def _repeats(values: Sequence[Address]) -> bool:
-    if len(set(values)) == len(values):
+    if any(column.given and state.roster.holds_any(column.values) for column in (items.addresses4, items.addresses6)):
         return False
-    given = [value for value in values if value]
-    return len(set(given)) != len(given)
+    given = [value for value in items.addresses6.values if value]
+    return not repeats4(items.addresses4.packed) and len(set(given)) == len(given)
 
 
 def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move], list[Superseded]]:
@@ -181,37 +181,49 @@ def join(state: FleetState, change: Joined, at: At) -> None:
     if not names:
         return
     numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
-    label = [*map(numbers.__getitem__, items.label_index)] if len(numbers) > 1 else [*numbers.values()] * len(names)
-    slots = state.roster.extend(names, items.addresses4, items.addresses6, label)
-    rows = map(
-        Member,
-        items.zones,
-        items.created_ms,
-        items.uids,
-        items.addresses4.values,
-        items.addresses6.values,
-        map(labels.sets.__getitem__, label),
-        slots,
-        repeat(False),
-        repeat(-1),
-    )
-    state.members.put_all(dict(zip(names, rows, strict=False)))
+    if len(names) > _FEW and state.roster.is_dense():
+        _seat(state, items, numbers)
+    else:
+        _fill(state, items, numbers)
     state.hear_of(items.zones)
-    _note_joined(state, change, label, at.offset + 1)
+    _note_joined(state, change, numbers, at.offset + 1)
 
 
-def _note_joined(state: FleetState, change: Joined, label: list[int], version: int) -> None:
+def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Take new nodes as columns."""
+    index = np.array(items.label_index, np.int32)
+    counts = np.bincount(index).tolist()
+    number_of = np.zeros(len(counts), np.int32)
+    uses: Counter[int] = Counter()
+    for i, number in numbers.items():
+        number_of[i] = number
+        uses[number] += counts[i]
+    slots = state.roster.extend(items.names, items.addresses4, items.addresses6, number_of[index], uses)
+    state.members.seat(items.names, slots, items.zones, items.created_ms, items.uids)
+
+
+def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Take new nodes one by one: few, or while slots are free, as the lowest goes first."""
+    label = [numbers[i] for i in items.label_index]
+    fours, sixes = items.addresses4.values, items.addresses6.values
+    slots = map(state.roster.put, items.names, fours, sixes, label)
+    sets = map(state.labels.sets.__getitem__, label)
+    columns = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots, repeat(False), repeat(-1))
+    state.members.put_all(dict(zip(items.names, map(Member, *columns), strict=False)))
+
+
+def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:
     bits = state.labels.bits
     columns = [column.values for column in (change.items.addresses4, change.items.addresses6) if column.given]
     by_bits: dict[int, list[Address]] = {}
-    distinct = {bits[number] for number in set(label)}
+    distinct = {bits[number] for number in numbers.values()}
     for values in columns:
         if len(distinct) == 1:
             by_bits.setdefault(min(distinct), []).extend(filter(None, values))
             continue
-        for address, number in zip(values, label, strict=True):
+        for address, i in zip(values, change.items.label_index, strict=True):
             if address:
-                by_bits.setdefault(bits[number], []).append(address)
+                by_bits.setdefault(bits[numbers[i]], []).append(address)
     for found, addresses in by_bits.items():
         state.reach[found] += len(addresses)
     note(state, by_bits, {}, version, change.source.earliest_ms)

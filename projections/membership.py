@@ -122,8 +122,9 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
 
 def _label_fault(event: MembershipChanged) -> str | None:
     sets = len(event.label_sets)
-    if event.label_index and not 0 <= min(event.label_index) <= max(event.label_index) < max(sets, 1):
-        return f"label_index: {max(event.label_index)} must be the number of one of the {sets} label sets"
+    used = set(event.label_index)
+    if used and not 0 <= min(used) <= max(used) < max(sets, 1):
+        return f"label_index: {max(used)} must be the number of one of the {sets} label sets"
     if sets > 1 and not event.label_index:
         return f"label_index: 0 entries for {sets} label sets; give each name its set"
     return None

@@ -85,16 +85,23 @@ class Roster:
             bits |= self.labels.bits[self.label[slot]]
         return bits
 
-    def extend(self, names: Sequence[str], fours: Column, sixes: Column, labels: Sequence[int]) -> Sequence[int]:
-        """Slots for new members, none of whose addresses anybody holds."""
-        if self._free:
-            return [
-                self.put(name, four, six, label)
-                for name, four, six, label in zip(names, fours.values, sixes.values, labels, strict=True)
-            ]
-        slots = range(len(self.names), len(self.names) + len(names))
+    def is_dense(self) -> bool:
+        """Whether no slot is free between those that are taken."""
+        return not self._free
+
+    def extend(
+        self,
+        names: Sequence[str],
+        fours: Column,
+        sixes: Column,
+        labels: npt.NDArray[np.int32],
+        uses: Mapping[int, int],
+    ) -> Sequence[int]:
+        """Neighbouring slots for new members, none of whose addresses anybody holds. `uses` counts the labels."""
+        assert self.is_dense(), "the lowest free slot goes first"
+        slots = list(range(len(self.names), len(self.names) + len(names)))
         self.names += names
-        self.label.extend(labels)
+        self.label.frombytes(labels.tobytes())
         self._four.frombytes(np.frombuffer(fours.packed, ">u4").astype(np.uint32).tobytes())
         self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
         for column in (fours, sixes):
@@ -102,10 +109,15 @@ class Roster:
                 self._first.update(zip(column.values, slots, strict=True))
         self._first.pop(0, None)
         self._first.pop(b"", None)
-        alike = labels.count(labels[0]) == len(labels)
-        for label, count in ((labels[0], len(labels)),) if alike else Counter(labels).items():
+        for label, count in uses.items():
             self.labels.use(label, count)
         return slots
+
+    def at(self, slot: int) -> tuple[int, bytes, dict[str, str]]:
+        """The addresses and labels of a slot."""
+        high, low = self._six[2 * slot], self._six[2 * slot + 1]
+        address6 = (high << 64 | low).to_bytes(16, "big") if high or low else b""
+        return self._four[slot], address6, self.labels.sets[self.label[slot]]
 
     def put(self, name: str, address4: Address, address6: Address, label: int) -> int:
         """The lowest free slot, taken by somebody with these addresses and labels."""

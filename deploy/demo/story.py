@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,7 +192,7 @@ class Story:
             count += sum(found == (epoch, now.version, now.digest) for found in held.get(zone, {}).values())
         return count
 
-    def _dpu_rows(self, zone: str) -> dict[str, Dpu]:
+    def _dpu_rows(self, zone: str) -> Mapping[str, Dpu]:
         return self._plane.states.zone(zone).dpus.rows
 
     def _names(self, zone: str) -> list[str]:

@@ -1,0 +1,137 @@
+"""The table of members, most of which are only a slot: columns over slots say the rest, and a row is made when read.
+
+A fleet that joins in batches comes as columns and is kept as columns: a row per member would take four times the memory
+and a tenth of the fold. A member that was decided by itself, or has no slot, stays the row that it was decided as.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, KeysView, Mapping, MutableMapping, Sequence
+
+import numpy as np
+
+from eventstore.table import Table
+from projections.labels import Labels
+from projections.membership import Member
+from projections.roster import Roster
+
+
+class MemberRows(MutableMapping[str, Member]):
+    """Members by name."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._found: dict[str, Member | int] = {}
+        self._zone_numbers: dict[str, int] = {}
+        self._zones: list[str] = []
+        self._zone = array("i")
+        self._created_ms = array("q")
+        self._uids: list[str] = []
+
+    def __getitem__(self, name: str) -> Member:
+        return self._row(self._found[name])
+
+    def get(self, name: str, default: Member | None = None) -> Member | None:  # type: ignore[override]
+        """The row of a member, if it is one. (What a mapping would inherit raises and catches an exception for it.)"""
+        found = self._found.get(name)
+        return default if found is None else self._row(found)
+
+    def __setitem__(self, name: str, row: Member) -> None:
+        self._found[name] = row
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def keys(self) -> KeysView[str]:
+        return self._found.keys()
+
+    def whole(self) -> dict[str, Member]:
+        """The members that are kept as rows, as those without a slot are."""
+        return {name: row for name, row in self._found.items() if isinstance(row, Member)}
+
+    def restored(self, rows: Mapping[str, Member]) -> None:
+        """Fill from saved rows, whose slots have been seated in the roster."""
+        self._grow(1 + max((row.slot for row in rows.values()), default=-1))
+        for name, row in rows.items():
+            slot = row.slot
+            self._found[name] = row if slot < 0 else slot
+            if slot >= 0:
+                self._zone[slot] = self._number_of(row.zone)
+                self._created_ms[slot] = row.created_ms
+                self._uids[slot] = row.uid
+
+    def seat(
+        self,
+        names: Sequence[str],
+        slots: Sequence[int],
+        zones: Sequence[str],
+        created_ms: Sequence[int],
+        uids: Sequence[str],
+    ) -> None:
+        """Effective members, in neighbouring slots behind all that anybody had."""
+        self._grow(slots[0])
+        numbers = {zone: self._number_of(zone) for zone in sorted(set(zones))}
+        self._zone.fromlist([*map(numbers.__getitem__, zones)])
+        self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
+        self._uids += uids
+        assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
+        self._found.update(zip(names, slots, strict=True))
+
+    def _grow(self, count: int) -> None:
+        """Have an entry in each column for all slots below `count`."""
+        missing = count - len(self._uids)
+        if missing > 0:
+            self._zone.frombytes(bytes(missing * self._zone.itemsize))
+            self._created_ms.frombytes(bytes(missing * self._created_ms.itemsize))
+            self._uids += [""] * missing
+
+    def _number_of(self, zone: str) -> int:
+        number = self._zone_numbers.setdefault(zone, len(self._zones))
+        if number == len(self._zones):
+            self._zones.append(zone)
+        return number
+
+    def _row(self, found: Member | int) -> Member:
+        if isinstance(found, Member):
+            return found
+        address4, address6, labels = self._roster.at(found)
+        zone, created_ms, uid = self._zones[self._zone[found]], self._created_ms[found], self._uids[found]
+        return Member(zone, created_ms, uid, address4, address6, labels, found, held=False, withheld=-1)
+
+
+class Members(Table[Member]):
+    """The saved rows of members."""
+
+    __slots__ = ()
+    rows: MemberRows
+
+    def __init__(self) -> None:
+        super().__init__("members", Member)
+        self.rows = MemberRows(Roster(Labels()))
+
+    def reseat(self, rows: Mapping[str, Member], roster: Roster) -> None:
+        """These are the rows, and their slots are in this roster from here on."""
+        self.rows = MemberRows(roster)
+        self.rows.restored(rows)
+
+    def seat(
+        self,
+        names: list[str],
+        slots: Sequence[int],
+        zones: Sequence[str],
+        created_ms: Sequence[int],
+        uids: Sequence[str],
+    ) -> None:
+        """As `MemberRows.seat`; these members changed."""
+        self.rows.seat(names, slots, zones, created_ms, uids)
+        self.touch(names)

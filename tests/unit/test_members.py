@@ -1,0 +1,103 @@
+"""A fleet that joins at once, kept as columns, is the fleet that joins node by node, kept as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.membership import Member
+from projections.tables import table
+from tests.support.fleet import Fleet, Item, membership, saved_bytes
+
+BASE4, BASE6 = int(IPv4Address("10.0.0.0")), int(IPv6Address("2001:db8::"))
+MANY = 40
+"""More than are taken one by one."""
+
+
+def fleet_of(records: Sequence[Sequence[Item]]) -> Fleet:
+    fleet = Fleet()
+    for mark, items in enumerate(records):
+        assert fleet.apply(membership(0, mark, mark + 1, items)).code == "done"
+    return fleet
+
+
+def item_of(number: int, said: tuple[str, str, int, int, str]) -> Item:
+    zone, kind, families, created_ms, uid = said
+    return Item(
+        f"n{number}",
+        zone,
+        str(IPv4Address(BASE4 + number)) if families & 1 else "",
+        str(IPv6Address(BASE6 + (number << 60))) if families & 2 else "",
+        {"kind": kind} if kind else {},
+        created_ms=created_ms,
+        uid=uid,
+    )
+
+
+fleets = st.lists(
+    st.tuples(
+        st.sampled_from(("z0", "z1", "z2")),
+        st.sampled_from(("", "a", "b")),
+        st.integers(0, 3),
+        st.sampled_from((0, 5, (1 << 63) - 1)),
+        st.sampled_from(("", "u", "v")),
+    ),
+    min_size=MANY,
+    max_size=3 * MANY,
+).map(lambda rows: [item_of(number, row) for number, row in enumerate(rows)])
+
+
+@settings(deadline=None)
+@given(items=fleets, first=st.integers(0, 3), dropping=st.booleans())
+def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int, dropping: bool) -> None:
+    """Some come before, one by one, so that columns begin behind rows."""
+    before, batch = items[:first], items[first:]
+    singly, at_once = fleet_of([[item] for item in items]), fleet_of([*([item] for item in before), batch])
+    if dropping:
+        for fleet in (singly, at_once):
+            fleet.policy("p", action="drop", sources={"kind": "a"})
+    rows = at_once.state.members.rows
+    assert len(rows.whole()) == (first if len(batch) > 32 else len(items))
+    assert dict(rows) == dict(singly.state.members.rows)
+    assert all(rows.get(name) == row for name, row in rows.items())
+    assert at_once.state.reach == singly.state.reach
+    loaded = at_once.reload()
+    assert saved_bytes(loaded)["members"] == saved_bytes(singly.state)["members"]
+    assert not loaded.members.rows.whole()
+    for zone in ("z0", "z1", "z2"):
+        digests = {table(state, zone).digest for state in (singly.state, at_once.state, loaded)}
+        assert len(digests) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> None:
+    items = [item_of(number, ("z0", "a", 3, 5, "u")) for number in range(MANY)]
+    fleet = fleet_of([items])
+    if restarted:
+        fleet.state = fleet.reload()
+    other = items[3]._replace(labels={}, created_ms=6)
+    assert fleet.apply(membership(0, 1, 2, [other])).code == "done"
+    fleet.leave("n0", "n1")
+    assert fleet.change(items[1], partition=0).code == "done"
+    more = [item_of(number, ("z1", "b", 1, 5, "v")) for number in range(MANY, 3 * MANY)]
+    assert fleet.change(*more, partition=0).code == "done"
+    rows = fleet.state.members.rows
+    assert rows.keys() == {item.name for item in [*items[1:], *more]}
+    assert rows.get("n0") is None and "n0" not in rows
+    slots = [row.slot for row in rows.values()]
+    assert sorted(slots) == list(range(len(rows)))
+    for item in [items[1], items[2], other, *items[4:], *more]:
+        four = int(IPv4Address(item.address or 0))
+        six = IPv6Address(item.address6).packed if item.address6 else b""
+        found = rows[item.name]
+        expected = Member(
+            item.zone, item.created_ms, item.uid, four, six, dict(item.labels), found.slot, held=False, withheld=-1
+        )
+        assert found == expected
+    changed = dict(fleet.state.members.drain())
+    assert changed["n0"] is None
+    assert changed["n100"] == rows["n100"]
