@@ -107,7 +107,7 @@ def _fold_zone(listed: Iterable[bytes]) -> None:
             check_labels("labels", row["labels"]),
         )
         if not any(faults) and row["name"] not in nodes.rows:
-            node = Node("zone", row["created_ms"], row["uid"], row["address4"], b"", row["labels"], offset)
+            node = Node("zone", row["created_ms"], row["uid"], row["address4"], b"", row["labels"], offset, 0)
             nodes.put(row["name"], node)
 
 
