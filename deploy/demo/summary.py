@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from math import floor, isfinite, log10
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class Summary:
         return self.converged and self.digests_match
 
     def as_json(self) -> dict[str, object]:
-        return dataclasses.asdict(self)
+        """Numbers have the digits that a second run would not change all of."""
+        found: dict[str, object] = _rounded(dataclasses.asdict(self))
+        return found
 
     def as_text(self) -> str:
         latency = self.join_to_applied_ms
@@ -56,3 +60,12 @@ class Summary:
         )
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"  {name:<{width}}   {value}" for name, value in rows)
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to four significant digits, or to whole numbers."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return round(value, max(0, 3 - floor(log10(abs(value))))) if value and isfinite(value) else value
+    return value
