@@ -15,7 +15,7 @@ def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
     if request.node:
         require(names.check_name("node", request.node))
     require(names.check_text("serial", request.serial))
-    require(names.check_text("bmc_address", request.bmc_address))
+    require(names.check_bmc_address("bmc_address", request.bmc_address))
     event = DpuRegistered(
         envelope=envelope(request.dpu),
         zone=request.zone,

@@ -27,6 +27,7 @@ _NAME = re.compile(NAME_PATTERN)
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
+_BMC_ADDRESS = re.compile(rf"(?:{_MORE}+|\[[0-9A-Fa-f:.]+\]):(?://)?[^\s/]\S*")
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
 """How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
@@ -79,6 +80,14 @@ def check_uid(field: str, value: str) -> str | None:
     if len(value) <= LONGEST_UID and value.isascii() and value.isprintable():
         return None
     return f"{field}: {shown(value)} must be at most {LONGEST_UID} printable ASCII characters on one line"
+
+
+def check_bmc_address(field: str, value: str) -> str | None:
+    """Where a BMC is, possibly empty: a URL, HOST:PORT, or SCHEME:NAME, as `simulated:` ones are."""
+    fault = check_text(field, value)
+    if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
+        return f"{field}: {shown(value)} must be a URL as http://HOST:PORT/NAME, or HOST:PORT"
+    return fault
 
 
 def check_label_key(field: str, value: str) -> str | None:

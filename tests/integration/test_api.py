@@ -198,7 +198,7 @@ async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None
 
 
 async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
-    register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="10.9.0.1")
+    register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="http://10.9.0.1")
     assert (await plane.calls.RegisterDpu(register)).outcome == pb.Answer.done
     provision = pb.RequestLifecycleRequest(dpu="d1", request="provision", image="bundle-2")
     answer = await plane.calls.RequestLifecycle(provision)
