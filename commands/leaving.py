@@ -46,6 +46,8 @@ class Leaving:
         def event_of(zone: str) -> NodesLeft:
             return nodes.leaving(request, envelope, zone)
 
+        if request.zone:
+            self._lookup.check_zone_of_leave(event_of(request.zone))
         return nodes.stated(event_of(request.zone or self._lookup.zone_of_leave(event_of)))
 
     def _mark_held(self, answer: pb.Answer, names: list[str]) -> None:

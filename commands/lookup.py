@@ -18,6 +18,7 @@ from eventstore.replica import Replica
 from projections.dpu_views import zones_of_dpu
 from projections.names import shown
 from projections.node_views import zone_of_node
+from projections.zone_views import is_known
 from schemas.events import Event, NodesLeft
 
 EventOf = Callable[[str], Event]
@@ -48,6 +49,24 @@ class Lookup:
         if zone is None:
             raise Unplaced(f"names: {shown(names[0]) if names else ''} is in no zone")
         return zone
+
+    def check_zone_of_leave(self, event: NodesLeft) -> None:
+        """Raises Unplaced if a node is in another zone than the one it is to leave, or that zone is not known.
+
+        Who is in no zone at all may have left this one before, so the fold finds nothing left to do. A repeat of what
+        was decided already is the fold's too, wherever the nodes have gone since.
+        """
+        if self._replica.outcome(event.envelope.command_id) is not None:
+            return
+        here = self._reader.zones(self._reader.number_of(event.zone))
+        if not is_known(event.zone, here, self._reader.fleet):
+            raise Unplaced(f"zone: {shown(event.zone)} is not known; a zone exists from its first node or DPU on")
+        for name in event.names:
+            node = here.nodes.rows.get(name)
+            if node is None or node.zone != event.zone:
+                zone = zone_of_node(name, self._reader.all_zones())
+                if zone is not None:
+                    raise Unplaced(f"names: {shown(name)} is in zone {zone!r}, and not in {shown(event.zone)}")
 
     def zone_of_lifecycle(self, dpu: str, event_of: EventOf) -> str:
         """The one zone that has this DPU. Raises Unplaced."""

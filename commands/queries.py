@@ -40,7 +40,7 @@ class QueriesService:
 
     async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.NodeList:
         await self._reader.settle(request.min_position, (ZONES, FLEET), call)
-        numbers, fleet = self._reader.numbers(request.zone), self._reader.fleet
+        numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
 
         def keys(number: int) -> Iterable[str]:
@@ -117,7 +117,7 @@ class QueriesService:
 
     async def list_cliques(self, request: pb.ListCliquesRequest, call: Call) -> pb.CliqueList:
         await self._reader.settle(request.min_position, (CLIQUES,), call)
-        numbers = self._reader.numbers(request.domain)
+        numbers = self._numbers_of_domain(request.domain)
 
         def keys(number: int) -> Iterable[str]:
             state = self._reader.cliques(number)
@@ -150,6 +150,15 @@ class QueriesService:
             position=position,
         )
 
+    def _numbers_of_domain(self, domain: str) -> list[int]:
+        """The partition of a domain that is known, or all of them if none is named. Raises NotFound."""
+        if not domain:
+            return list(self._reader.partition_numbers)
+        number = self._reader.number_of(domain)
+        if domain not in self._reader.cliques(number).domains:
+            raise NotFound(f"domain: {names.shown(domain)} has no clique that anybody claimed in or sized")
+        return [number]
+
     def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
         number = self._reader.number_of(domain)
         view = clique_views.show(self._reader.cliques(number), domain, clique)
@@ -162,8 +171,8 @@ class QueriesService:
     async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.DpuList:
         if request.phase:
             require_one_of("phase", request.phase, PHASES)
-        await self._reader.settle(request.min_position, (ZONES,), call)
-        numbers = self._reader.numbers(request.zone)
+        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        numbers = self._numbers(request.zone)
         rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
 
         def keys(number: int) -> Iterable[str]:
@@ -245,6 +254,10 @@ class QueriesService:
         if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
             raise NotFound(f"zone: {names.shown(zone)} is not known; a zone exists from its first node or DPU on")
         return number
+
+    def _numbers(self, zone: str) -> list[int]:
+        """The partition of a zone that is known, or all of them if none is named. Raises NotFound."""
+        return [self._zone(zone)] if zone else list(self._reader.partition_numbers)
 
     def _everywhere(self) -> str:
         return self._reader.token(ZONES, FLEET, numbers=self._reader.partition_numbers)

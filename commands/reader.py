@@ -53,10 +53,6 @@ class Reader:
         """The partition of a zone or domain."""
         return self._replica.partition_for(ZONES, key).number
 
-    def numbers(self, key: str) -> list[int]:
-        """The partition of a zone or domain, or all of them if there is none."""
-        return [self.number_of(key)] if key else list(self.partition_numbers)
-
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:
         """The position of what was read: these partitions of these topics, fleet's only one if it is among them."""
         read = [Partition(topic, number) for topic in topics if topic != FLEET for number in numbers]

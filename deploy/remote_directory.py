@@ -45,6 +45,8 @@ class RemoteDirectory:
         self._rng = rng
         self._wanted = zones
         self._told: frozenset[str] | None = None
+        self._position = ""
+        """Where the zones were last listed: whoever is asked about one of them must have come as far."""
 
     async def close(self) -> None:
         await self._channel.close(grace=None)
@@ -62,7 +64,7 @@ class RemoteDirectory:
         names: list[str] = []
         token = ""
         while True:
-            request = pb.ListDpusRequest(zone=zone, page_size=PAGE, page_token=token)
+            request = pb.ListDpusRequest(zone=zone, page_size=PAGE, page_token=token, min_position=self._position)
             page = await self._call(self._queries.ListDpus, request)
             names.extend(dpu.dpu for dpu in page.dpus)
             token = page.next_page_token
@@ -103,6 +105,7 @@ class RemoteDirectory:
                 if not self._is_answered:
                     logger.info("%s answers", self._servers)
                 self._is_answered = True
+                self._position = page.position
                 return frozenset(found & self._wanted if self._wanted else found)
 
     async def _call(self, method: Any, request: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Subcommands are imported when they are used, so that `dpuplane --help` and a script's hundredth `nodes show` do not pay
 for a Kafka client. Exit status: 0 done (waiting and held too, which the output says), 1 refused, 2 wrong usage, 3
-unknown or unreachable.
+unknown (what became of a command, or a name that was asked for) or unreachable.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Event-sourced control plane for fleets of DPUs.
 
-    Exit status: 0 done, waiting or held; 1 refused; 2 wrong usage; 3 unknown or unreachable.
+    Exit status: 0 done, waiting or held; 1 refused; 2 wrong usage; 3 unknown (what became of a command, or a name that
+    was asked for) or unreachable.
     """
 
 

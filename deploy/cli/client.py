@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.failures import NotKnown, Refused, Unreachable
 from eventstore.ids import issued_at_ms, uuid7
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
 
@@ -140,7 +140,9 @@ class Client:
             self._channels[server] = grpc.insecure_channel(server, options=_OPTIONS)
         return self._channels[server]
 
-    def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> Refused | Unreachable:
+    def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> NotKnown | Refused | Unreachable:
+        if error.code() is grpc.StatusCode.NOT_FOUND:
+            return NotKnown(error.details() or "")
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
         if command_id:

@@ -14,6 +14,12 @@ class Refused(click.ClickException):
     exit_code = REFUSED
 
 
+class NotKnown(click.ClickException):
+    """The plane has nothing of the name that was asked for."""
+
+    exit_code = UNKNOWN
+
+
 class Unreachable(click.ClickException):
     """Nobody answered, or what was done is not known; the sentence says what to try next."""
 

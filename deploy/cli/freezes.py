@@ -6,7 +6,7 @@ import click
 
 from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
-from deploy.cli.failures import Refused
+from deploy.cli.failures import NotKnown
 from deploy.cli.options import commands
 from schemas.api import dpuplane_pb2 as pb
 
@@ -49,6 +49,6 @@ def thaw(*, client: Client, output: str, zone: str) -> None:
 def _is_inhabited(client: Client, zone: str) -> bool:
     try:
         found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
-    except Refused:
+    except NotKnown:
         return False
     return found.nodes + found.dpus > 0

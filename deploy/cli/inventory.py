@@ -18,10 +18,11 @@ from commands.inventory import CliquePlan, InventoryError, NodeBatch, Options, P
 from deploy.cli import output as out
 from deploy.cli.answers import merged_position
 from deploy.cli.client import Client
-from deploy.cli.failures import REFUSED, UNKNOWN, Refused
+from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused
 from deploy.cli.inventory_options import inventory_options, read_inventory
-from deploy.cli.options import commands
+from deploy.cli.options import commands, paged
 from deploy.cli.values import INT32
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 _STREAM_TIMEOUT_S = 3_600.0
@@ -47,6 +48,7 @@ def import_file(*, client: Client, output: str, file: Path, reading: Callable[..
     they may be skipped.
     """
     plan = _read(file, reading(clique_size=clique_size))
+    _refuse_foreign_cliques(client, plan)
     summary = _start(plan)
     _join(client, plan, summary)
     _claim(client, plan, summary)
@@ -64,6 +66,28 @@ def _read(file: Path, options: Options) -> Plan:
             count = refused.__cause__.count
             raise Refused(f"{file}: {count} rows are bad, so nothing was applied; see --skip-bad-rows") from refused
         raise
+
+
+def _refuse_foreign_cliques(client: Client, plan: Plan) -> None:
+    """Raises Refused if a clique of the plan is another fleet's already: theirs and ours would share its indices."""
+    if not plan.cliques:
+        return
+    domain = plan.cliques[0].domain
+    try:
+        found = paged(
+            client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques", by=("clique",)
+        )
+    except NotKnown:
+        return
+    planned = {clique.clique: {node for node, _ in clique.members} for clique in plan.cliques}
+    for clique in found.cliques:
+        there = {member.node for member in clique.members} | {waiter.node for waiter in clique.waiting}
+        theirs = there - planned.get(clique.clique, there)
+        if theirs:
+            raise Refused(
+                f"clique_domain: {domain!r} has {clique.clique} already, with {shown(min(theirs))}, which this file"
+                " does not put there; nothing was applied, name another with --clique-domain"
+            )
 
 
 def _start(plan: Plan) -> pb.ImportSummary:

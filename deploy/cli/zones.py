@@ -7,6 +7,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Refused
 from deploy.cli.options import commands, paged, queries
 from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
@@ -92,7 +93,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
 
     Example: dpuplane zones label rack7 tier=gpu old-tier-
     """
-    wanted = {} if replace else dict(client.query("ShowZone", pb.ShowZoneRequest(zone=zone)).labels)
+    wanted = {} if replace else dict(_described(client, zone).labels)
     for text in labels:
         key, equals, value = text.partition("=")
         if equals and key:
@@ -119,8 +120,17 @@ def limit(
     """
     if parallel_installs is None and unavailable_nodes is None:
         raise click.UsageError("give --parallel-installs, --unavailable-nodes or both")
-    client.query("ShowZone", pb.ShowZoneRequest(zone=zone))  # no limit on what nobody knows: a name mistyped
+    _described(client, zone)
     request = pb.DescribeZoneRequest(
         zone=zone, parallel_installs=parallel_installs, unavailable_nodes=unavailable_nodes
     )
     finish(client.command("DescribeZone", request), output)
+
+
+def _described(client: Client, zone: str) -> pb.Zone:
+    """A zone that somebody is about to describe anew. Raises Refused if nobody knows it: its name is mistyped."""
+    try:
+        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    except NotKnown as error:
+        raise Refused(error.message) from error
+    return found

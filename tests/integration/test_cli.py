@@ -76,10 +76,10 @@ async def test_refusals_exit_with_1_and_one_sentence(run: Run) -> None:
     assert (gone.status, gone.json["outcome"]) == (1, "refused")
     assert "'nobody'" in gone.json["reason"]
     missing = await run("nodes", "show", "nobody")
-    assert (missing.status, missing.stdout) == (1, "")
+    assert (missing.status, missing.stdout) == (3, "")
     assert "'nobody'" in missing.stderr
     unknown_zone = await run("rules", "show", "nowhere")
-    assert (unknown_zone.status, "'nowhere'" in unknown_zone.stderr) == (1, True)
+    assert (unknown_zone.status, "'nowhere'" in unknown_zone.stderr) == (3, True)
 
 
 async def test_cliques_are_claimed_shown_and_released(run: Run) -> None:
@@ -226,7 +226,9 @@ async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
 
 
 async def test_dpus_are_registered_and_driven(run: Run) -> None:
-    assert (await run("dpus", "register", "d1", "--zone", "z1", "--serial", "S1", "--bmc-address", "b1")).status == 0
+    assert (
+        await run("dpus", "register", "d1", "--zone", "z1", "--serial", "S1", "--bmc-address", "simulated:b1")
+    ).status == 0
     assert (await run("dpus", "provision", "d1", "--image", "bundle")).status == 0
     assert (await run("dpus", "pause", "d1")).status == 0
     shown = (await run("dpus", "show", "d1")).json
@@ -259,6 +261,52 @@ async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_
     assert [len(clique["members"]) for clique in cliques] == [18, 18, 14]
     table = await run("import", str(file), *options, "--output", "table")
     assert "100 joined, 0 refused, 0 unknown" in table.stdout
+
+
+async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, tmp_path: Path, plane: Served) -> None:
+    options = ("--zone-size", "4", "--address-pool", "10.1.0.0/16", "--clique-size", "4")
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text("name\n" + "\n".join(f"a{i}" for i in range(6)))
+    other.write_text("name\n" + "\n".join(f"b{i}" for i in range(6)))
+    assert (await run("import", str(one), *options)).status == 0
+    ends = await plane.ends()
+    refused = await run("import", str(other), *options)
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "clique_domain: 'inventory' has clique-0000 already, with 'a0'" in refused.stderr
+    assert await plane.ends() == ends
+    apart = ("--clique-domain", "other", "--address-pool", "10.2.0.0/16")
+    assert (await run("import", str(other), *options, *apart)).json["claims"] == 6
+
+
+async def test_a_leave_from_the_wrong_zone_is_refused(run: Run, plane: Served) -> None:
+    await run("nodes", "join", "n1", "--zone", "z1")
+    await run("nodes", "join", "n2", "--zone", "z2")
+    wrong = await run("nodes", "leave", "n1", "--zone", "z2")
+    assert (wrong.status, wrong.json["reason"]) == (1, "names: 'n1' is in zone 'z1', and not in 'z2'")
+    unknown = await run("nodes", "leave", "n1", "--zone", "z9")
+    assert (unknown.status, "zone: 'z9' is not known" in unknown.json["reason"]) == (1, True)
+    first = ("nodes", "leave", "n1", "--zone", "z1", "--command-id", plane.command_id())
+    assert (await run(*first)).status == 0
+    assert (await run("nodes", "leave", "n1", "--zone", "z1")).status == 0, "it has left already"
+    assert (await run("nodes", "join", "n1", "--zone", "z2")).status == 0
+    assert (await run(*first)).status == 0, "a repeat is answered as before"
+
+
+async def test_a_list_of_what_is_not_known_is_not_just_empty(run: Run) -> None:
+    await run("nodes", "join", "n1", "--zone", "z1")
+    for arguments in (("nodes", "list", "--zone"), ("dpus", "list", "--zone"), ("cliques", "list", "--domain")):
+        ran = await run(*arguments, "nowhere")
+        assert (ran.status, ran.stdout, "'nowhere'" in ran.stderr) == (3, "", True)
+    assert (await run("dpus", "list", "--zone", "z1")).json["dpus"] == []
+
+
+async def test_a_bmc_address_that_is_none_is_refused_at_once(run: Run) -> None:
+    for address in ("b1", "http://", "http://b 1", ":80"):
+        ran = await run("dpus", "register", "d1", "--zone", "z1", "--bmc-address", address)
+        assert (ran.status, f"bmc_address: {address!r} must be a URL" in ran.stderr) == (1, True)
+    for name, address in enumerate(("10.0.0.1:443", "[fd00::1]:443", "https://b1/redfish", "simulated:z-dpu-1")):
+        ran = await run("dpus", "register", f"d{name}", "--zone", "z1", "--bmc-address", address)
+        assert ran.status == 0, ran.stderr
 
 
 async def test_a_bad_inventory_applies_nothing(run: Run, tmp_path: Path, plane: Served) -> None:
