@@ -4,9 +4,11 @@ Per zones partition three things go on, each as long as the log shows a need for
 to fleet, what fleet caused is handed down to the zone, and the zone is told what fleet has folded, so that its outbox
 may forget. All three are functions of the states; two forwarders do no harm, as the folds take what fits their marks.
 
-Forwards are batched by the partition's own pace. The first change after a quiet time goes at once; while fleet is busy
-the next one gathers for as long as the last took, at most half a second. One is outstanding at a time. After an error,
-or an append of which nobody knows, the marks are read again, and what they still lack is said again.
+Forwards are batched by the pace of fleet, which takes those of all partitions in one order. The first change after a
+quiet time goes at once. The next one gathers for as long as the last took, times the partitions that forward as well,
+at most half a second: so about one forward is under way at any time, however many partitions are busy, and a steady
+drip of joins is not one forward each. A partition has one outstanding. After an error, or an append of which nobody
+knows, the marks are read again, and what they still lack is said again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from projections.states import States
 from schemas.events import Event, Forwarded, MembershipChanged
 
 WINDOW_MAX_S = 0.5
-"""Longest time for which changes are gathered while fleet is busy."""
+"""Longest time for which the changes after a forward are gathered."""
 LANDING_S = 2.0
 """How long an append, also one of which nothing is known, may take to be folded before its range is said again."""
 PRUNE_S = 5.0
@@ -55,6 +57,7 @@ class Forwarder:
         self.forwards = 0
         self.forwarded_items = 0
         self.handed_down = 0
+        self._busy = 0
         self._replica = replica
         self._states = States(replica)
         self._now_ms = now_ms
@@ -78,7 +81,11 @@ class Forwarder:
             if mark < zone.forwarded or not zone.has_outgoing_from(mark):
                 await self._following.changed(partition, FLEET_0)
             else:
-                await self._forward_from(partition, mark)
+                self._busy += 1
+                try:
+                    await self._forward_from(partition, mark)
+                finally:
+                    self._busy -= 1
 
     async def _forward_from(self, partition: Partition, mark: int) -> None:
         loop = asyncio.get_running_loop()
@@ -97,8 +104,7 @@ class Forwarder:
             return
         self.forwards += 1
         self.forwarded_items += items
-        if self._states.zones_at(partition).has_outgoing_from(self._mark(partition)):
-            await asyncio.sleep(min(loop.time() - began_s, WINDOW_MAX_S))
+        await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
 
     async def _hand_down(self, partition: Partition) -> None:
         while True:

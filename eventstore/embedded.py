@@ -37,8 +37,9 @@ _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
 _GATHER_MAX_S = 0.02
-_QUIET_S = 0.001
-"""A batch that nobody joined for so long is committed."""
+_LOOK_S = 0.001
+_QUIET_LOOKS = 2
+"""A batch that nobody joined for so many looks is committed."""
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
@@ -53,6 +54,7 @@ class _Pending(NamedTuple):
     key: bytes
     value: bytes
     synced: asyncio.Future[None]
+    deadline: asyncio.TimerHandle
 
     @property
     def cost(self) -> int:
@@ -108,20 +110,33 @@ class EmbeddedLog(RocksReader):
         """Read the log in this directory beside its owner, which may be another process, or none."""
         return SecondaryLog.open(path)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        check_append(partition, key, value, self._partition_count)
-        self._raise_if_ended()
-        self._raise_if_failing()
+    def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> asyncio.Future[None]:
+        """See EventLog.append. A plain future: a task for each append would cost more than the rest of it."""
         try:
-            async with asyncio.timeout(timeout_s):
+            check_append(partition, key, value, self._partition_count)
+            self._raise_if_ended()
+            self._raise_if_failing()
+            if timeout_s <= 0:
+                raise _not_synced(partition, timeout_s)
+        except PlaneError as error:
+            return _failed(error)
+        if not self._room.is_set():
+            return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s))
+        loop = asyncio.get_running_loop()
+        synced: asyncio.Future[None] = loop.create_future()
+        deadline = loop.call_later(timeout_s, _give_up, synced, partition, timeout_s)
+        self._enqueue(_Pending(partition, key, value, synced, deadline))
+        return synced
+
+    async def _append_when_room(self, partition: Partition, key: bytes, value: bytes, timeout_s: float) -> None:
+        until_s = asyncio.get_running_loop().time() + timeout_s
+        try:
+            async with asyncio.timeout_at(until_s):
                 while not self._room.is_set():
                     await self._room.wait()
-                self._raise_if_ended()
-                pending = _Pending(partition, key, value, asyncio.get_running_loop().create_future())
-                self._enqueue(pending)
-                await pending.synced
         except TimeoutError:
-            raise AppendUnknown(f"append to {partition}: not synced within {timeout_s} s") from None
+            raise _not_synced(partition, timeout_s) from None
+        await self.append(partition, key, value, timeout_s=until_s - asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         self._end(LogUnavailable(f"log directory {self._path} is closed"))
@@ -177,13 +192,15 @@ class EmbeddedLog(RocksReader):
         """Wait for others to join the next batch, unless whoever appends is alone, as long as they keep coming.
 
         Many callers, each waiting for its answer, come back one by one, as fast as the loop serves them. Syncing the
-        first of them at once would stop the loop for a sync per two or three.
+        first of them at once would stop the loop for a sync per two or three, and fold them two or three at a time.
+        One look at which nobody had come says little: the loop may have been busy with something else.
         """
         clock = asyncio.get_running_loop().time
-        until_s, seen = clock() + _GATHER_MAX_S, int(committed <= 1)
-        while seen < len(self._queue) < _BATCH_RECORDS and clock() < until_s:
+        until_s, seen, quiet = clock() + _GATHER_MAX_S, len(self._queue), 0
+        while committed > 1 and quiet < _QUIET_LOOKS and len(self._queue) < _BATCH_RECORDS and clock() < until_s:
+            await asyncio.sleep(_LOOK_S)
+            quiet = 0 if len(self._queue) > seen else quiet + 1
             seen = len(self._queue)
-            await asyncio.sleep(_QUIET_S)
 
     def _take(self) -> list[_Pending]:
         batch: list[_Pending] = []
@@ -194,6 +211,7 @@ class EmbeddedLog(RocksReader):
             if not pending.synced.done():
                 batch.append(pending)
                 size += pending.cost
+            pending.deadline.cancel()
         if not self._queue:
             self._work.clear()
         if self.queued_bytes < _QUEUED_BYTES:
@@ -205,7 +223,7 @@ class EmbeddedLog(RocksReader):
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[Row] = []
-        for partition, key, value, _ in batch:
+        for partition, key, value, *_ in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms)
             rows.append(Row(partition, offset, append_ms, key, value))
@@ -228,6 +246,7 @@ class EmbeddedLog(RocksReader):
 
     def _answer(self, batch: Sequence[_Pending], error: PlaneError | None) -> None:
         for pending in batch:
+            pending.deadline.cancel()
             if pending.synced.done():
                 continue
             if error is None:
@@ -305,6 +324,21 @@ class EmbeddedLog(RocksReader):
         except Exception as error:
             self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
             logger.exception("log directory %s: stopped by a bug", self._path)
+
+
+def _failed(error: PlaneError) -> asyncio.Future[None]:
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failed.set_exception(error)
+    return failed
+
+
+def _give_up(synced: asyncio.Future[None], partition: Partition, timeout_s: float) -> None:
+    if not synced.done():
+        synced.set_exception(_not_synced(partition, timeout_s))
+
+
+def _not_synced(partition: Partition, timeout_s: float) -> AppendUnknown:
+    return AppendUnknown(f"append to {partition}: not synced within {timeout_s} s")
 
 
 def _reserve(path: Path, size: int) -> None:

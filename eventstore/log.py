@@ -9,7 +9,8 @@ Who wants to know where a record landed reads the log back, by the record's comm
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from eventstore.errors import AppendRefused
@@ -75,10 +76,11 @@ class EventLog(Protocol):
         """All partitions of a topic, in order."""
         ...
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        """Append one record; it is durable when this returns.
+    def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> Awaitable[None]:
+        """Append one record; it is durable when this was awaited.
 
-        Raises AppendUnknown if it may have landed (and may still land later), AppendRefused if it certainly did not.
+        Awaiting it raises AppendUnknown if it may have landed (and may still land later), AppendRefused if it certainly
+        did not.
         """
         ...
 
@@ -107,6 +109,7 @@ class EventLog(Protocol):
         ...
 
 
+@lru_cache(64)
 def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
     """All partitions of a topic in a log with this partition count."""
     count = partition_count if topic in KEYED_TOPICS else 1

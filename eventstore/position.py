@@ -27,7 +27,7 @@ class Position(NamedTuple):
 
 def to_token(position: Position) -> str:
     """`LOGID:zones/3=15,fleet/0=9`, sorted."""
-    parts = ",".join(f"{partition}={offset}" for partition, offset in sorted(position.offsets.items()))
+    parts = ",".join([f"{topic}/{number}={offset}" for (topic, number), offset in sorted(position.offsets.items())])
     return f"{position.log_id}:{parts}"
 
 

@@ -31,18 +31,23 @@ async def submit(
         return Answer(known.outcome, folded.partition, known.offset)
     if folded.halted:
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
-    with answers.expect(content) as answer:
-        append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s))
-        append.add_done_callback(partial(_end_if_not_appended, answer))
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        except TimeoutError:
-            raise AppendUnknown(
-                f"command {command_id}: unknown after {timeout_s:g} s; the same command under this id can be repeated"
-            ) from None
-        finally:
-            append.cancel()
+    answer = answers.expect(content)
+    deadline = asyncio.get_running_loop().call_later(timeout_s, _give_up, answer, command_id, timeout_s)
+    append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s))
+    append.add_done_callback(partial(_end_if_not_appended, answer))
+    try:
+        return await answer
+    finally:
+        append.cancel()
+        deadline.cancel()
+        answers.forget(content, answer)
+
+
+def _give_up(answer: asyncio.Future[Answer], command_id: str, timeout_s: float) -> None:
+    """The deadline came first. A timer costs a fraction of asyncio.timeout, and every command has one."""
+    if not answer.done():
+        reason = f"unknown after {timeout_s:g} s; the same command under this id can be repeated"
+        answer.set_exception(AppendUnknown(f"command {command_id}: {reason}"))
 
 
 def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple, Self
@@ -28,18 +27,18 @@ class Answers:
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
 
-    @contextmanager
-    def expect(self, content: bytes) -> Iterator[asyncio.Future[Answer]]:
-        """A future of the answer to the record with this content, as long as the context lasts."""
-        future = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(content, [])
-        waiting.append(future)
-        try:
-            yield future
-        finally:
-            waiting.remove(future)
-            if not waiting:
-                self._waiting.pop(content, None)
+    def expect(self, content: bytes) -> asyncio.Future[Answer]:
+        """A future of the answer to the record with this content. Give it to `forget` when done."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(content, []).append(future)
+        return future
+
+    def forget(self, content: bytes, future: asyncio.Future[Answer]) -> None:
+        """Nobody waits for this any more."""
+        waiting = self._waiting[content]
+        waiting.remove(future)
+        if not waiting:
+            del self._waiting[content]
 
     def resolve(self, partition: Partition, entries: Iterable[Entry]) -> None:
         """The first answer holds; a later copy of the record has the same one."""

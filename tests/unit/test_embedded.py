@@ -85,19 +85,15 @@ async def test_appends_to_a_removed_directory_are_not_acknowledged(log: Embedded
 
 
 async def test_appends_that_wait_share_one_sync(log: EmbeddedLog) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        for i in range(400):
-            tasks.create_task(log.append(ZONES_0, b"zone", b"%d" % i))
+    await asyncio.gather(*[log.append(ZONES_0, b"zone", b"%d" % i) for i in range(400)])
     assert 1 <= log.batches <= 4
     assert log.record_count() == 400
 
 
 async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        for i in range(80):
-            tasks.create_task(log.append(ZONES_0, b"zone", b"%02d" % i + bytes(900_000), timeout_s=60))
-        await asyncio.sleep(0)
-        assert log.queued_bytes < 34 << 20
+    appends = [log.append(ZONES_0, b"zone", b"%02d" % i + bytes(900_000), timeout_s=60) for i in range(80)]
+    assert log.queued_bytes < 34 << 20
+    await asyncio.gather(*appends)
     assert log.record_count() == 80
     assert log.queued_bytes == 0
 
@@ -136,10 +132,8 @@ async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_pa
 
 
 async def test_a_long_partition_starves_no_short_one(log: EmbeddedLog) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        for i in range(3_000):
-            tasks.create_task(log.append(ZONES_0, b"zone", b"%d" % i))
-        tasks.create_task(log.append(ZONES_1, b"zone", b"short"))
+    appends = [log.append(ZONES_0, b"zone", b"%d" % i) for i in range(3_000)]
+    await asyncio.gather(*appends, log.append(ZONES_1, b"zone", b"short"))
     async with aclosing(log.read({ZONES_0: 0, ZONES_1: 0})) as batches:
         first, second = await anext(batches), await anext(batches)
     assert {first[0], second[0]} == {ZONES_0, ZONES_1}

@@ -56,6 +56,22 @@ def test_a_burst_is_gathered_and_nothing_of_it_is_lost() -> None:
     run_virtual(scenario())
 
 
+def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> None:
+    async def scenario() -> None:
+        async with plane(12) as made, asyncio.TaskGroup() as joins:
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await asyncio.sleep(1)
+            made.log.latency_s = 0.02
+            for i in range(300):
+                await asyncio.sleep(0.005)
+                joins.create_task(made.join(f"z{i % 40}", f"n{i}"))
+            assert await made.until(lambda: len(made.fleet().members.rows) == 300) < 0.6
+            assert found.forwards < 150
+
+    run_virtual(scenario())
+
+
 def test_the_outbox_forgets_what_fleet_has() -> None:
     async def scenario() -> None:
         async with plane() as made:
