@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.lifecycle import REQUESTS, RETRIES, Trigger, follow
-from projections.names import check_name, check_text, check_zone, shown
+from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, shown
 from projections.phases import INITIALIZING, PENDING
 from projections.rollout import Admitted, Changed, admit, limits_of, place_of
 from projections.zone_rows import Dpu, Zone
@@ -98,7 +98,8 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
         return refusal(reason)
     message = f"{row.provisioner!r} had no result by the deadline"
-    trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message)
+    failed_ms = _said_ms(event, at)
+    trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
     return _decide(state, name, row, follow(name, row, trigger), at)
 
 
@@ -177,7 +178,22 @@ def _trigger(event: StepStatement, at: At) -> Trigger | str:
             if event.kind not in (*RETRIES, LOST):
                 return f"kind: {shown(event.kind)} must be one of {', '.join((*RETRIES, LOST))}"
             trigger = LOST if event.kind == LOST else "failed"
-            return Trigger(trigger, at, attempt=event.attempt, kind=event.kind, message=_one_line(event.message))
+            return Trigger(
+                trigger,
+                at,
+                attempt=event.attempt,
+                kind=event.kind,
+                message=_one_line(event.message),
+                failed_ms=_said_ms(event, at),
+            )
+
+
+def _said_ms(event: StepFailed | DeadlinePassed, at: At) -> int:
+    """When a failure was: by fold time, but for a broker whose clock ran far ahead of who said so.
+
+    Fold time never goes back. A wait that is counted from it would last as long as that clock was ahead.
+    """
+    return min(at.time_ms, event.envelope.issued_at_ms + MAX_AHEAD_MS)
 
 
 def _fault_of_facts(facts: Mapping[str, str]) -> str | None:

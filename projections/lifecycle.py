@@ -66,6 +66,7 @@ class Trigger(NamedTuple):
     kind: str = ""
     message: str = ""
     serial: str = ""
+    failed_ms: int = 0
 
 
 Result: TypeAlias = Dpu | str | None
@@ -201,7 +202,7 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
         _without_attempt(row, trigger),
         failures=failures,
         disowned=row.attempt if trigger.kind == "device" else row.disowned,
-        not_before_ms=trigger.at.time_ms + backoff_ms(name, row.attempt, failures),
+        not_before_ms=trigger.failed_ms + backoff_ms(name, row.attempt, failures),
     )
 
 

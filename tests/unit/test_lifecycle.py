@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from eventstore.fold import At
+from eventstore.ids import statement
 from projections.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
@@ -18,6 +19,7 @@ from projections.lifecycle import (
     backoff_ms,
     follow,
 )
+from projections.names import MAX_AHEAD_MS
 from projections.phases import (
     CONFIG_FIRMWARE,
     DELETING,
@@ -37,6 +39,7 @@ from projections.phases import (
     STEPS,
 )
 from projections.zone_rows import Dpu
+from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
 
 AT = At(PARTITION, 9, START_MS, START_MS)
@@ -196,6 +199,17 @@ def test_a_failed_attempt_waits_before_the_next() -> None:
     log.now_ms = not_before_ms - 2
     assert "must not start before" in log.start("d").reason
     assert log.start("d").code == "done"
+
+
+def test_a_clock_of_a_broker_that_ran_ahead_makes_the_wait_a_minute_longer_at_most() -> None:
+    log = provisioned()
+    log.start("d")
+    row, said_ms = log.row("d"), log.now_ms
+    failed = StepFailed(statement("d", "p1", said_ms), row.zone, "d", row.phase, row.attempt, "transient", "no")
+    log.now_ms += 600_000
+    assert log.append(failed).code == "done"
+    assert log.row("d").not_before_ms <= said_ms + MAX_AHEAD_MS + BACKOFF_MS
+    assert log.start("d").code == "done", "fold time stays ahead, and is no reason to wait"
 
 
 def test_the_wait_has_full_jitter_and_a_ceiling() -> None:
