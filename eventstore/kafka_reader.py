@@ -170,5 +170,5 @@ class _Pulse:
 
 
 def _record(found: ConsumerRecord) -> Record:
-    headers = tuple((name, value or b"") for name, value in found.headers)
+    headers = tuple((name, value or b"") for name, value in found.headers) if found.headers else ()
     return Record(found.offset, found.timestamp, found.key or b"", found.value or b"", headers)

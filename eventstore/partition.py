@@ -22,7 +22,7 @@ from eventstore.hashes import chained, content_of, record_hash
 from eventstore.ledger import Entry, Ledger
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
-from eventstore.runs import MARK_RECORDS, RUN_RECORDS_MIN, fold_run, run_end
+from eventstore.runs import MARK_RECORDS, PAUSE_RECORDS_MAX, PAUSE_RECORDS_MIN, RUN_RECORDS_MIN, fold_run, run_end
 from schemas.events import Event, FoldVersionRaised, LogCreated
 
 FIRST_VERSION = 1
@@ -67,6 +67,7 @@ class FoldedPartition:
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
         self.halted = ""
         self._no_run_before = 0
+        self._pause_records = PAUSE_RECORDS_MIN
         self.use_version(FIRST_VERSION)
 
     def use_version(self, version: int) -> None:
@@ -117,16 +118,21 @@ class FoldedPartition:
         first = records[start]
         if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._no_run_before and self.first:
             stop = run_end(self, self._run_header, records, start, end)
-            entries = self._fold_run(records[start:stop])
-            if entries is not None:
-                return stop, entries
-            self._no_run_before = records[max(start, stop - 1)].offset + 1
+            if stop - start >= RUN_RECORDS_MIN:
+                entries = self._fold_run(records[start:stop])
+                if entries is not None:
+                    self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
+                    return stop, entries
+                self._no_run_before = first.offset + self._pause_records
+                self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
+            else:
+                self._no_run_before = records[max(start, stop - 1)].offset + 1
         entry = self.fold(first)
         return start + 1, [] if entry is None else [entry]
 
     def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
         """What was decided of all of these; None if they are to be folded one by one."""
-        if self.halted or self._run_fold is None or len(records) < RUN_RECORDS_MIN:
+        if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
         try:

@@ -8,8 +8,10 @@ the record before it, so the whole is as it stood then.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eventstore.errors import PermanentError
@@ -146,23 +148,26 @@ class _Run:
         async with aclosing(self._log.read({folded.partition: folded.position})) as batches:
             async for _, records in batches:
                 until_s = self._loop.time() + _SLICE_S
-                for record in records:
-                    if record.offset >= stop or folded.halted:
-                        return
-                    self._fold_record(folded, record)
+                start, end = 0, bisect_left(records, stop, key=attrgetter("offset"))
+                while start < end and not folded.halted:
+                    start = self._fold_some(folded, records, start, end)
                     if self._loop.time() >= until_s:
                         self._progress.say(self._positions(), self._loop.time())
                         await asyncio.sleep(0)
                         until_s = self._loop.time() + _SLICE_S
-                if folded.position >= stop:
+                if folded.position >= stop or end < len(records) or folded.halted:
                     return
 
-    def _fold_record(self, folded: FoldedPartition, record: Record) -> None:
-        entry = folded.fold(record)
-        self._progress.records += 1
-        self._progress.bytes += len(record.key) + len(record.value)
-        if self._observer is not None:
-            self._observer(folded, record, entry)
+    def _fold_some(self, folded: FoldedPartition, records: Sequence[Record], start: int, end: int) -> int:
+        """Fold some of these records, one if there is an observer; where the next one is."""
+        if self._observer is None:
+            after, _ = folded.fold_some(records, start, end)
+        else:
+            after = start + 1
+            self._observer(folded, records[start], folded.fold(records[start]))
+        self._progress.records += after - start
+        self._progress.bytes += sum(len(record.key) + len(record.value) for record in records[start:after])
+        return after
 
     def _positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self.partitions.items()}

@@ -31,6 +31,11 @@ RUN_RECORDS = 256
 RUN_RECORDS_MIN = 16
 """What is fewer costs less one by one."""
 
+PAUSE_RECORDS_MIN = 64
+PAUSE_RECORDS_MAX = 1_024
+"""After a run that was not plain so many are folded one by one, twice as many each time: in a log whose runs never are,
+trying costs a twentieth."""
+
 MARK_RECORDS = 1_024
 """Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
 
@@ -47,8 +52,8 @@ def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], s
     """Where the run ends that begins at `start`: behind the last record in a row that looks plain."""
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
-    next_minute_ms = (max(folded.time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
     end = min(end, start + RUN_RECORDS)
+    next_minute_ms = (max(folded.time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
     offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
     is_whole = offsets[-1] < next_mark and max(appended_ms) < next_minute_ms and not any(headers)
     if is_whole and all(map(methodcaller("startswith", header), values)):
