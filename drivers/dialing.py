@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from drivers.links import Busy, Dial, Link, LinkClosed
 from drivers.protocol_down import Refused
+from eventstore.backoff import ceiling
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,6 @@ class Relays:
         if isinstance(error, Busy | SentAway):
             self._wait_s = error.retry_after_s * self._rng.uniform(1.0, 1.2)
         else:
-            self._wait_s = self._rng.uniform(0.0, min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 10)))
+            self._wait_s = self._rng.uniform(0.0, ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
         self._failures += 1
         logger.info("%s has no relay: %s; next try in %.1f s", self._who, error, self._wait_s)

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from drivers.backends.simulated import NO_FAULTS, Faults
@@ -19,6 +20,7 @@ from drivers.backends.simulated_fleet import Fleet
 from drivers.dialing import Relays
 from drivers.links import Dial
 from drivers.simulated_zone import SimulatedZone
+from eventstore.backoff import ceiling
 from eventstore.errors import TransientError
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.01
 IDLE_TICK_S = 0.25
 REGISTRATIONS_AT_ONCE = 64
+BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
 
 
 class Directory(Protocol):
@@ -117,15 +120,13 @@ class Simulator:
     async def _register(self, zone: str, number: int, dpu: str) -> None:
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
-            wait_s = 0.25
-            while True:
+            for failures in count():
                 try:
                     await self._directory.register(zone, dpu, node, serial, bmc)
                     return
                 except TransientError as error:
                     logger.info("dpu %s is not registered yet: %s", dpu, error)
-                await asyncio.sleep(self._rng.uniform(0.0, wait_s))
-                wait_s = min(8.0, 2 * wait_s)
+                await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
 
     async def _tick(self) -> None:
         """What time does to all devices: one loop, however many there are."""

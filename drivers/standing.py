@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from drivers.protocol import Holding
 from drivers.protocol_up import Refusal
+from eventstore.backoff import ceiling
 from projections.device_table import Code
 
 WINDOW = 2
@@ -121,7 +122,7 @@ def after_refusal(standing: Standing, refusal: Refusal, now: float, jitter: floa
     failures = standing.failures + 1
     first = failures == 1
     at_once = first and refusal.code in (Code.BASE, Code.DIGEST)
-    wait_s = 0.0 if at_once else jitter * min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(failures, 10))
+    wait_s = 0.0 if at_once else jitter * ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)
     repair = refusal.code not in (Code.FULL, Code.DEVICE) and not (first and refusal.code is Code.BASE)
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from random import Random
 
+from eventstore.backoff import ceiling
 from eventstore.errors import LogMismatch, LogUnavailable
 from eventstore.hashes import record_hash
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition
@@ -31,15 +32,15 @@ class Backoff:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        self._limit_s = _BACKOFF_S
+        self._failures = 0
 
     async def wait(self) -> None:
-        await asyncio.sleep(self._rng.uniform(0, self._limit_s))
-        self._limit_s = min(self._limit_s * 2, _BACKOFF_MAX_S)
+        await asyncio.sleep(self._rng.uniform(0, ceiling(self._failures, _BACKOFF_S, _BACKOFF_MAX_S)))
+        self._failures += 1
 
     def reset(self) -> None:
         """What was tried has worked."""
-        self._limit_s = _BACKOFF_S
+        self._failures = 0
 
 
 async def follow(

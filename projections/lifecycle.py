@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from eventstore.backoff import ceiling
 from eventstore.fold import At
 from projections.names import shown
 from projections.phases import (
@@ -85,9 +86,8 @@ def follow(name: str, row: Dpu, trigger: Trigger) -> Result:
 
 def backoff_ms(name: str, attempt: int, failures: int) -> int:
     """Full jitter: anything up to a ceiling that doubles with each failure."""
-    ceiling = min(LONGEST_BACKOFF_MS, BACKOFF_MS << min(failures - 1, 20))
     drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
-    return drawn % ceiling + 1
+    return drawn % ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS) + 1
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,18 @@
+"""How long to wait before trying again: the ceiling doubles with each failure, up to a limit.
+
+Whoever waits draws from below the ceiling (jitter), by a generator or, in a fold, by a hash: many that failed together
+must not come back together.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+
+_DOUBLINGS_MAX = 20
+
+
+def ceiling(failures: int, first: T, longest: T) -> T:
+    """`first` after no failure, and twice as long after each, until `longest`."""
+    return min(longest, first * (1 << min(failures, _DOUBLINGS_MAX)))
