@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
-from typing import NamedTuple
 
 from eventstore.codec import decode, encode
 from eventstore.errors import LogMismatch, LogUnavailable, Undecodable
@@ -21,15 +20,10 @@ from eventstore.log import DECIDING_TOPICS, FLEET_0, Batch, EventLog, Partition,
 from schemas.events import LogCreated
 
 _READ_TIMEOUT_S = 10.0
+FIRST_GENERATION = 1
+"""Of a log that was restored from no other."""
 
 logger = logging.getLogger(__name__)
-
-
-class Parentage(NamedTuple):
-    """What a new log says of where it comes from: a restored one names its parent, one generation on."""
-
-    generation: int = 1
-    parent: str = ""
 
 
 def check_origin(partition: Partition, record: Record, log_id: str) -> None:
@@ -51,7 +45,7 @@ async def await_origin(log: EventLog) -> LogCreated:
     return _checked(log, first[FLEET_0])
 
 
-async def establish(log: EventLog, actor: str, now_ms: int, rng: Random, parentage: Parentage) -> LogCreated:
+async def establish(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogCreated:
     """The LogCreated of this log, made if it is new, and then at the head of every partition that decides.
 
     Raises LogUnavailable and AppendUnknown; trying again goes on where it ended.
@@ -59,7 +53,7 @@ async def establish(log: EventLog, actor: str, now_ms: int, rng: Random, parenta
     origin = await find_origin(log)
     while origin is None:
         said = statement("log", actor, now_ms)
-        fresh = LogCreated(said, uuid7(now_ms, rng), parentage.generation, log.partition_count, parentage.parent)
+        fresh = LogCreated(said, uuid7(now_ms, rng), FIRST_GENERATION, log.partition_count, parent="")
         await log.append(FLEET_0, b"log", encode(fresh))
         origin = await find_origin(log)
         logger.info("log created id=%s", origin and origin.log_id)

@@ -23,7 +23,7 @@ from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, PermanentError, TransientError
 from eventstore.fold import Fold, Outcome
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record, partition_for
-from eventstore.origin import Parentage, await_origin, establish
+from eventstore.origin import await_origin, establish
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
 from eventstore.progress import Progress
@@ -39,7 +39,6 @@ __all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
 
 logger = logging.getLogger(__name__)
 
-_NEW_LOG = Parentage()
 _PACE = Pace()
 _KEYS_REMEMBERED = 100_000
 
@@ -60,7 +59,6 @@ class Replica:
         now_ms: Callable[[], int],
         rng: Random,
         creates: bool = True,
-        parentage: Parentage = _NEW_LOG,
         pace: Pace = _PACE,
     ) -> None:
         self.name = name
@@ -71,7 +69,6 @@ class Replica:
         self._now_ms = now_ms
         self._rng = rng
         self._creates = creates
-        self._parentage = parentage
         self._pace = pace
         self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
@@ -219,7 +216,7 @@ class Replica:
 
     async def _find_origin(self) -> LogCreated:
         if self._creates:
-            return await establish(self._log, self.name, self._now_ms(), self._rng, self._parentage)
+            return await establish(self._log, self.name, self._now_ms(), self._rng)
         return await await_origin(self._log)
 
     async def _read(self) -> None:

@@ -25,7 +25,7 @@ from deploy.kafka_jars import cache_folder
 from eventstore.codec import decode, encode
 from eventstore.kafka import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES, Partition, partition_of
-from eventstore.origin import Parentage, establish
+from eventstore.origin import establish
 from eventstore.replica import Replica
 from eventstore.rocks_store import RocksStore
 from projections.zone import ZoneFold
@@ -83,7 +83,7 @@ def _append_all(bootstrap: str, prefix: str) -> None:
 async def _append(bootstrap: str, prefix: str) -> None:
     rng = random.Random(1)
     async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng) as log:
-        await establish(log, "bench", now_ms(), rng, Parentage())
+        await establish(log, "bench", now_ms(), rng)
 
         async def append(event: NodesJoined) -> None:
             key = event.zone.encode()

@@ -6,7 +6,7 @@ import random
 
 from deploy.verification import Claim, fold_afresh
 from eventstore.log import FLEET_0
-from eventstore.origin import Parentage, establish
+from eventstore.origin import establish
 from projections.fleet import FleetFold
 from tests.support.memory_log import Contents, MemoryLog
 
@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 
 async def new_log() -> MemoryLog:
     log = MemoryLog(Contents(3), lambda: NOW_MS)
-    await establish(log, "test", NOW_MS, random.Random(7), Parentage())
+    await establish(log, "test", NOW_MS, random.Random(7))
     return log
 
 
