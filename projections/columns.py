@@ -139,8 +139,9 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     fault = _fault_of_length("label_index", len(index), len(event.names))
     if fault is not None:
         return fault
-    if min(index) < 0 or max(index) >= len(sets):
-        wrong = min(index) if min(index) < 0 else max(index)
+    used = set(index)
+    if min(used) < 0 or max(used) >= len(sets):
+        wrong = min(used) if min(used) < 0 else max(used)
         return f"label_index: {wrong} must be the number of one of the {len(sets)} label sets"
     for labels in sets:
         fault = check_labels("labels", labels)

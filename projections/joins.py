@@ -26,7 +26,7 @@ from projections.holds import member_hold
 from projections.membership import Items, Member, Part, read_items
 from projections.moves import Move, Weighed, weigh
 from projections.names import check_zone
-from projections.roster import Address
+from projections.roster import Address, Labelled
 from projections.withdrawals import Hold, Kind
 from schemas.events import LEFT, PRESENT, MembershipChanged
 
@@ -191,14 +191,21 @@ def join(state: FleetState, change: Joined, at: At) -> None:
 
 def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
     """Take new nodes as columns."""
+    fours = np.frombuffer(items.addresses4.packed, np.uint32)
+    sixes = np.frombuffer(items.addresses6.packed, np.uint64).reshape(-1, 2)
     index = np.array(items.label_index, np.int32)
-    counts = np.bincount(index).tolist()
-    number_of = np.zeros(len(counts), np.int32)
+    members = np.bincount(index).tolist()
+    addresses4 = np.bincount(index[fours != 0], minlength=len(members)).tolist()
+    addresses6 = np.bincount(index[sixes.any(axis=1)], minlength=len(members)).tolist()
+    number_of = np.zeros(len(members), np.int32)
     uses: Counter[int] = Counter()
+    held: Counter[int] = Counter()
     for i, number in numbers.items():
         number_of[i] = number
-        uses[number] += counts[i]
-    slots = state.roster.extend(items.names, items.addresses4, items.addresses6, number_of[index], uses)
+        uses[number] += members[i]
+        held[number] += addresses4[i] + addresses6[i]
+    labels = Labelled(number_of[index], uses, held)
+    slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
     state.members.seat(items.names, slots, items.zones, items.created_ms, items.uids)
 
 

@@ -5,7 +5,8 @@ the lowest free one goes first, and they never leave the fold. Columns over slot
 arrays, which numpy reads in place, so a set's addresses are picked whole in milliseconds.
 
 An address is counted per holder and leaves with its last one. Nearly always it has one, so `_first` maps addresses to
-slots and `shared` lists all holders of the few that have several.
+slots and `shared` lists all holders of the few that have several. What the members of each label set hold is counted
+along, so that an edit of a policy looks at label sets and not at a million members.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ class Column(NamedTuple):
     given: bool
 
 
+class Labelled(NamedTuple):
+    """The label sets of new members: each one's number, and per label set its members and their addresses."""
+
+    numbers: npt.NDArray[np.int32]
+    uses: Mapping[int, int]
+    held: Mapping[int, int]
+
+
 class Roster:
     """Slots, columns and holders."""
 
@@ -65,6 +74,7 @@ class Roster:
         self._six = array("Q")
         self._first: dict[Address, int] = {}
         self._free = BitMap()
+        self._held: Counter[int] = Counter()
 
     def holds_any(self, addresses: Collection[Address]) -> bool:
         """Whether anybody holds any of these."""
@@ -94,14 +104,13 @@ class Roster:
         names: Sequence[str],
         fours: Column,
         sixes: Column,
-        labels: npt.NDArray[np.int32],
-        uses: Mapping[int, int],
+        labels: Labelled,
     ) -> Sequence[int]:
-        """Neighbouring slots for new members, none of whose addresses anybody holds. `uses` counts the labels."""
+        """Neighbouring slots for new members, none of whose addresses anybody holds."""
         assert self.is_dense(), "the lowest free slot goes first"
         slots = list(range(len(self.names), len(self.names) + len(names)))
         self.names += names
-        self.label.frombytes(labels.tobytes())
+        self.label.frombytes(labels.numbers.tobytes())
         self._four.frombytes(np.frombuffer(fours.packed, ">u4").astype(np.uint32).tobytes())
         self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
         for column in (fours, sixes):
@@ -109,8 +118,9 @@ class Roster:
                 self._first.update(zip(column.values, slots, strict=True))
         self._first.pop(0, None)
         self._first.pop(b"", None)
-        for label, count in uses.items():
+        for label, count in labels.uses.items():
             self.labels.use(label, count)
+        self._held.update(labels.held)
         return slots
 
     def at(self, slot: int) -> tuple[int, bytes, dict[str, str]]:
@@ -134,6 +144,7 @@ class Roster:
         for address in (address4, address6):
             if address:
                 self._hold(address, slot)
+                self._held[label] += 1
         return slot
 
     def drop(self, slot: int, address4: int, address6: bytes) -> None:
@@ -141,6 +152,7 @@ class Roster:
         for address in (address4, address6):
             if address:
                 self._release(address, slot)
+                self._held[self.label[slot]] -= 1
         self.labels.use(self.label[slot], -1)
         self.label[slot], self._four[slot] = -1, 0
         self._six[2 * slot] = self._six[2 * slot + 1] = 0
@@ -163,6 +175,9 @@ class Roster:
             self.names[slot] = name
         for number, uses in Counter(labels).items():
             self.labels.use(number, uses)
+        taken = label >= 0
+        each = (four[taken] != 0).astype(np.int64) + six[taken].any(axis=1)
+        self._held = Counter(dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist())))
         columns: tuple[Sequence[Address], ...] = (fours, sixes)
         for addresses in columns:
             self._hold_all([(address, slot) for address, slot in zip(addresses, slots, strict=True) if address])
@@ -198,38 +213,25 @@ class Roster:
 
     def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
         """How many addresses the holders of each combination of label sets hold; mostly one set, alone."""
-        label, each = self._used()
-        totals = np.bincount(label, weights=each).astype(np.int64)
-        counts: dict[tuple[int, ...], int] = {
-            (number,): int(totals[number]) for number in np.flatnonzero(totals).tolist()
-        }
+        counts: Counter[tuple[int, ...]] = Counter(
+            {(number,): held for number, held in sorted(self._held.items()) if held}
+        )
         for slots in self.shared.values():
             numbers = tuple(sorted(self.label[slot] for slot in slots))
             for number in numbers:
                 counts[number,] -= 1
-            counts[numbers] = counts.get(numbers, 0) + 1
+            counts[numbers] += 1
         return counts
 
     def count_by_bits(self) -> Mapping[int, int]:
         """How many addresses are in each combination of sets."""
-        label, each = self._used()
-        totals = np.bincount(self.labels.groups_of(label), weights=each, minlength=len(self.labels.group_bits))
-        counts = dict(zip(self.labels.group_bits, totals.astype(np.int64).tolist(), strict=True))
-        for address, slots in self.shared.items():
-            for slot in slots:
-                counts[self.labels.bits[self.label[slot]]] -= 1
-            bits = self.bits(address)
-            counts[bits] = counts.get(bits, 0) + 1
+        counts: Counter[int] = Counter()
+        for numbers, held in self.count_by_labels().items():
+            bits = 0
+            for number in numbers:
+                bits |= self.labels.bits[number]
+            counts[bits] += held
         return counts
-
-    def _used(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """The label sets of all taken slots, and how many addresses each slot has."""
-        label = np.asarray(self.label, np.int32)
-        four = np.asarray(self._four, np.uint32) != 0
-        six = np.asarray(self._six, np.uint64)
-        each = four.astype(np.int64) + ((six[::2] | six[1::2]) != 0)
-        taken = label >= 0
-        return label[taken], each[taken]
 
     def _grow(self) -> int:
         self.names.append("")

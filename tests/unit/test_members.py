@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 
@@ -66,6 +67,7 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
     assert all(rows.get(name) == row for name, row in rows.items())
     assert at_once.state.reach == singly.state.reach
     loaded = at_once.reload()
+    assert at_once.state.reach == at_once.state.roster.count_by_bits() == loaded.roster.count_by_bits()
     assert saved_bytes(loaded)["members"] == saved_bytes(singly.state)["members"]
     assert not loaded.members.rows.whole()
     for zone in ("z0", "z1", "z2"):
@@ -98,6 +100,8 @@ def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> No
             item.zone, item.created_ms, item.uid, four, six, dict(item.labels), found.slot, held=False, withheld=-1
         )
         assert found == expected
+    counted = fleet.reload().roster.count_by_bits()
+    assert +Counter(fleet.state.roster.count_by_bits()) == +Counter(counted)
     changed = dict(fleet.state.members.drain())
     assert changed["n0"] is None
     assert changed["n100"] == rows["n100"]
