@@ -1,8 +1,11 @@
-"""HTTP of a process: /metrics for Prometheus, /healthz (it lives) and /readyz (it has caught up and can serve)."""
+"""HTTP of a process: /metrics for Prometheus, /healthz (it lives), /readyz (it has caught up), and what it is given.
+
+What others have to show over HTTP they bring as routes, so that this file knows nothing of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -14,7 +17,13 @@ from deploy.settings import Address
 class HttpServer:
     """Serves until its context ends. `unready` says why the process cannot serve yet, or nothing once it can."""
 
-    def __init__(self, listen: Address, registry: CollectorRegistry, unready: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        listen: Address,
+        registry: CollectorRegistry,
+        unready: Callable[[], str],
+        routes: Iterable[web.AbstractRouteDef] = (),
+    ) -> None:
         self._listen = listen
         self._registry = registry
         self._unready = unready
@@ -24,6 +33,7 @@ class HttpServer:
                 web.get("/metrics", self._metrics),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
+                *routes,
             ]
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
