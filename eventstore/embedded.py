@@ -38,8 +38,10 @@ _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
 _GATHER_MAX_S = 0.02
 _LOOK_S = 0.001
-_QUIET_LOOKS = 2
-"""A batch that nobody joined for so many looks is committed."""
+_QUIET_EACH_S = 0.0002
+_QUIET_MAX_S = 0.005
+"""A batch that nobody joined for so long is committed: as long as each of a crowd takes, and no longer than this."""
+_CROWD_S = 1.0
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
@@ -61,6 +63,31 @@ class _Pending(NamedTuple):
         return len(self.key) + len(self.value) + _QUEUED_RECORD_BYTES
 
 
+class _Crowd:
+    """How many append at once: as many as the largest batch of the last second had.
+
+    Many callers, each waiting for its answer, come back one by one, as fast as the loop serves them. If the first of
+    them is synced at once, each sync and fold is for two or three, and costs so much that no more than that have come
+    when it is done: 200 callers were stuck there. So the size of the last batch alone says nothing.
+    """
+
+    __slots__ = ("_size", "_until_s")
+
+    def __init__(self) -> None:
+        self._size = 1
+        self._until_s = 0.0
+
+    def see(self, size: int, now_s: float) -> None:
+        """A batch of this size was written."""
+        if size >= self._size or now_s >= self._until_s:
+            self._size, self._until_s = size, now_s + _CROWD_S
+
+    @property
+    def quiet_s(self) -> float:
+        """How long the next batch waits for one more."""
+        return min(self._size * _QUIET_EACH_S, _QUIET_MAX_S) if self._size > 1 else 0.0
+
+
 class EmbeddedLog(RocksReader):
     """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
     wait for the next."""
@@ -74,6 +101,7 @@ class EmbeddedLog(RocksReader):
         self._room = asyncio.Event()
         self._room.set()
         self._write_error = ""
+        self._crowd = _Crowd()
         self.batches = 0
         self.failed_batches = 0
         self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]
@@ -173,10 +201,9 @@ class EmbeddedLog(RocksReader):
             self._room.clear()
 
     async def _commit_forever(self) -> None:
-        committed = 0
         while True:
             await self._work.wait()
-            await self._gather(committed)
+            await self._gather()
             batch = self._take()
             try:
                 if batch:
@@ -184,23 +211,20 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            committed = len(batch)
+            self._crowd.see(len(batch), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
-    async def _gather(self, committed: int) -> None:
-        """Wait for others to join the next batch, unless whoever appends is alone, as long as they keep coming.
-
-        Many callers, each waiting for its answer, come back one by one, as fast as the loop serves them. Syncing the
-        first of them at once would stop the loop for a sync per two or three, and fold them two or three at a time.
-        One look at which nobody had come says little: the loop may have been busy with something else.
-        """
+    async def _gather(self) -> None:
+        """Wait for others to join the next batch, as long as they keep coming, unless whoever appends is alone."""
+        quiet_s = self._crowd.quiet_s
         clock = asyncio.get_running_loop().time
-        until_s, seen, quiet = clock() + _GATHER_MAX_S, len(self._queue), 0
-        while committed > 1 and quiet < _QUIET_LOOKS and len(self._queue) < _BATCH_RECORDS and clock() < until_s:
+        began_s = grown_s = clock()
+        seen = len(self._queue)
+        while seen < _BATCH_RECORDS and clock() < min(grown_s + quiet_s, began_s + _GATHER_MAX_S):
             await asyncio.sleep(_LOOK_S)
-            quiet = 0 if len(self._queue) > seen else quiet + 1
-            seen = len(self._queue)
+            if len(self._queue) > seen:
+                seen, grown_s = len(self._queue), clock()
 
     def _take(self) -> list[_Pending]:
         batch: list[_Pending] = []
