@@ -26,29 +26,21 @@ from deploy.directory import LocalDirectory
 from deploy.http import HttpServer
 from deploy.metrics import PlaneCollector
 from deploy.opening import open_log, open_store
+from deploy.roles import ROLES, actors_of, relay_of, replica_of
 from deploy.settings import Address, Settings
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
-from drivers.forwarder import Forwarder
 from drivers.links import Link, pair
-from drivers.provisioner import Provisioner
-from drivers.relay import Relay, RelaySettings
-from drivers.replica_rules import ReplicaRules
+from drivers.relay import Relay
 from drivers.simulator import Simulator
 from drivers.stalls import Stalls
-from drivers.timers import Timers
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
 from eventstore.errors import FatalError
-from eventstore.fold import Fold
 from eventstore.log import EventLog
 from eventstore.replica import Replica
-from projections.cliques import CliqueFold
-from projections.fleet import FleetFold
-from projections.installs import InstallsFold
 from projections.states import States
-from projections.zone import ZoneFold
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
@@ -59,31 +51,13 @@ SAVE_GRACE_S = 2.0
 BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 """The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
 
-_FOLDED: dict[str, tuple[str, ...]] = {
-    "all": ("zones", "fleet", "cliques", "installs"),
-    "api": ("zones", "fleet", "cliques", "installs"),
-    "relay": ("zones", "fleet"),
-    "provisioner": ("zones",),
-}
-
-
-def folds_of(role: str, partition_count: int) -> list[Fold[Any]]:
-    """The folds that a role reads."""
-    every: dict[str, Fold[Any]] = {
-        "zones": ZoneFold(),
-        "fleet": FleetFold(partition_count),
-        "cliques": CliqueFold(),
-        "installs": InstallsFold(),
-    }
-    return [every[topic] for topic in _FOLDED[role]]
-
 
 class Plane:
     """The parts of a process that others look at; made and run by `start`."""
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> None:
         self.settings = settings
-        self.roles = ("api", "relay", "provisioner") if settings.role == "all" else (settings.role,)
+        self.roles = ROLES if settings.role == "all" else (settings.role,)
         self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
         self.addresses: dict[str, str] = {}
         self.log: EventLog
@@ -110,15 +84,8 @@ class Plane:
         plane = cls(settings, now_ms=now_ms, rng=rng)
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
-            plane.replica = Replica(
-                plane.log,
-                folds_of(settings.role, plane.log.partition_count),
-                store=stack.enter_context(open_store(settings)),
-                name=plane.name,
-                now_ms=now_ms,
-                rng=rng,
-                creates="api" in plane.roles,
-            )
+            store = stack.enter_context(open_store(settings))
+            plane.replica = replica_of(plane.roles, plane.log, store, plane.name, now_ms=now_ms, rng=rng)
             plane.states = States(plane.replica)
             stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())
@@ -142,7 +109,8 @@ class Plane:
 
     async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
         if "relay" in self.roles:
-            self._make_relay()
+            zones = self.settings.zone_names
+            self.relay = relay_of(self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones)
         await self._open_http(stack)
         await self.replica.ready()
         if self.relay is not None:
@@ -151,24 +119,13 @@ class Plane:
         if "api" in self.roles:
             await self._open_api(stack, running)
         ranks = self._ranks(running)
-        if "api" in self.roles:
-            running.start(Forwarder(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
-            running.start(Timers(self.replica, ranks, now_ms=self._now_ms, rng=self._rng).run())
-        if "provisioner" in self.roles:
-            connect = by_scheme(await self._backends(stack))
-            running.start(Provisioner(self.replica, ranks, connect, now_ms=self._now_ms, rng=self._rng).run())
+        connect = by_scheme(await self._backends(stack))
+        actors = actors_of(self.roles, self.replica, ranks, connect, now_ms=self._now_ms, rng=lambda: self._rng)
+        for actor in actors.values():
+            running.start(actor)
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         self._unready = ""
-
-    def _make_relay(self) -> None:
-        self.relay = Relay(
-            ReplicaRules(self.replica),
-            name=self.name,
-            now_ms=self._now_ms,
-            rng=self._rng,
-            settings=RelaySettings(zones=self.settings.zone_names),
-        )
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
         registry = CollectorRegistry(auto_describe=False)

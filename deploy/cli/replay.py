@@ -16,7 +16,7 @@ from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.values import parse_time
 from deploy.logs import configure_logs
 from deploy.opening import LogPlace, open_to_read
-from deploy.plane import folds_of
+from deploy.roles import folds_of
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
 from eventstore.origin import await_origin
 from eventstore.position import from_token
@@ -65,7 +65,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: str 
 async def _replay(place: LogPlace, at: str | int | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if at is None else await _cut(log, at)
-        return await replay(log, folds_of("api", log.partition_count), until=until)
+        return await replay(log, folds_of(log.partition_count), until=until)
 
 
 async def _cut(log: EventLog, at: str | int) -> dict[Partition, int]:

@@ -15,7 +15,7 @@ from deploy.cli.failures import Unreachable
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.opening import LogPlace, open_to_read
-from deploy.plane import folds_of
+from deploy.roles import folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from eventstore.log import DECIDING_TOPICS, Partition
 from projections.rules import Held, Holdings
@@ -76,7 +76,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     for left in reversed(range(TRIES)):
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
-            fresh = await fold_afresh(log, folds_of("api", log.partition_count), live.claims)
+            fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims)
         devices = compare_devices(fresh, live.epoch, live.holdings)
         if fresh.differences or not devices.differences or not left:
             break

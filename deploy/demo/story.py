@@ -13,7 +13,8 @@ from deploy.demo import fleet
 from deploy.demo.load import Api, DemoFailed, run_all
 from deploy.demo.progress import Display, Step
 from deploy.demo.summary import Latency, Summary
-from deploy.plane import Plane, folds_of
+from deploy.plane import Plane
+from deploy.roles import folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from drivers.relay import Relay
 from drivers.reports import Level
@@ -140,7 +141,7 @@ class Story:
         deciding = [status for status in replica.partitions_status() if status.partition.topic in DECIDING_TOPICS]
         claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in deciding]
         with self._display.step("folding the log afresh", 1):
-            fresh = await fold_afresh(log, folds_of("api", log.partition_count), claims)
+            fresh = await fold_afresh(log, folds_of(log.partition_count), claims)
         compared = compare_devices(fresh, replica.generation, self._relay.devices())
         return self._summary(fresh, compared, latency, joins_per_second)
 

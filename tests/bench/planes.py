@@ -10,7 +10,8 @@ from pathlib import Path
 
 import uvloop
 
-from deploy.plane import Plane, folds_of
+from deploy.plane import Plane
+from deploy.roles import folds_of
 from deploy.settings import load_settings
 from deploy.verification import compare_devices, fold_afresh
 from drivers.simulator import NAMING
@@ -102,6 +103,6 @@ def _up_to_date(plane: Plane, zones: int) -> int:
 async def differences(plane: Plane) -> int:
     """DPUs that differ from the log, folded afresh."""
     assert plane.relay is not None
-    fresh = await fold_afresh(plane.log, folds_of("api", plane.log.partition_count), ())
+    fresh = await fold_afresh(plane.log, folds_of(plane.log.partition_count), ())
     compared = compare_devices(fresh, plane.replica.generation, plane.relay.devices())
     return len(compared.differences) + len(compared.absent)

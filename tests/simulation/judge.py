@@ -7,6 +7,7 @@ from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from deploy.roles import folds_of
 from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
 from projections import device_table, tables
@@ -15,7 +16,6 @@ from projections.rules import Delta, Rule
 from tests.contract.engine import read_to_end
 from tests.simulation import checkers, model
 from tests.simulation.fresh import After, Step, refold
-from tests.simulation.roles import folds
 from tests.support.fleet import Net, expected_table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Reference:
         self._world = world
         self._frozen: dict[str, int] = {}
         log_id = next(life.replica.log_id for p in world.processes if (life := p.life))
-        by_topic = {fold.topic: fold for fold in folds(world.log.partition_count)}
+        by_topic = {fold.topic: fold for fold in folds_of(world.log.partition_count)}
         for partition, found in records.items():
             after = self._observers(partition)
             fold = by_topic[partition.topic]

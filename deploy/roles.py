@@ -1,0 +1,82 @@
+"""What a process with some roles consists of: the folds it reads, the replica, and the parts that act on what they say.
+
+The one place where they are put together. `plane.py` gives them real listeners, a real log and a real clock; the
+simulation gives them simulated ones, so that what runs there is what runs in production.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any
+
+from drivers.backends.bmc import Connect
+from drivers.forwarder import Forwarder
+from drivers.provisioner import Provisioner
+from drivers.relay import Relay, RelaySettings
+from drivers.replica_rules import ReplicaRules
+from drivers.timers import Timers
+from eventstore.beacons import Ranks
+from eventstore.fold import Fold
+from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog
+from eventstore.replica import Replica
+from eventstore.snapshots import Store
+from projections.cliques import CliqueFold
+from projections.fleet import FleetFold
+from projections.installs import InstallsFold
+from projections.zone import ZoneFold
+
+ROLES = ("api", "relay", "provisioner")
+
+_FOLDED: dict[str, frozenset[str]] = {
+    "api": frozenset({ZONES, FLEET, CLIQUES, INSTALLS}),
+    "relay": frozenset({ZONES, FLEET}),
+    "provisioner": frozenset({ZONES}),
+}
+
+
+def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
+    """The folds that a process with these roles reads."""
+    every: list[Fold[Any]] = [ZoneFold(), FleetFold(partition_count), CliqueFold(), InstallsFold()]
+    return [fold for fold in every if any(fold.topic in _FOLDED[role] for role in roles)]
+
+
+def replica_of(
+    roles: Collection[str],
+    log: EventLog,
+    store: Store,
+    name: str,
+    *,
+    now_ms: Callable[[], int],
+    rng: random.Random,
+) -> Replica:
+    """The replica of a process. Only one that takes commands may make a new log."""
+    folds = folds_of(log.partition_count, roles)
+    return Replica(log, folds, store=store, name=name, now_ms=now_ms, rng=rng, creates="api" in roles)
+
+
+def relay_of(
+    replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, zones: frozenset[str] = frozenset()
+) -> Relay:
+    """The relay of a process, for every zone unless some are named."""
+    settings = RelaySettings(zones=zones)
+    return Relay(ReplicaRules(replica), name=replica.name, now_ms=now_ms, rng=rng, settings=settings)
+
+
+def actors_of(
+    roles: Collection[str],
+    replica: Replica,
+    ranks: Ranks,
+    connect: Connect,
+    *,
+    now_ms: Callable[[], int],
+    rng: Callable[[], random.Random],
+) -> dict[str, Coroutine[Any, Any, None]]:
+    """What a process does by rank, by name: to be run until it ends. `connect` reaches BMCs."""
+    actors: dict[str, Coroutine[Any, Any, None]] = {}
+    if "api" in roles:
+        actors["forwarder"] = Forwarder(replica, ranks, now_ms=now_ms, rng=rng()).run()
+        actors["timers"] = Timers(replica, ranks, now_ms=now_ms, rng=rng()).run()
+    if "provisioner" in roles:
+        actors["provisioner"] = Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng()).run()
+    return actors
