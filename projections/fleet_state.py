@@ -143,7 +143,7 @@ class FleetState:
 
     def _seat(self) -> None:
         """Give every row its slot."""
-        members = dict(self.members.rows)
+        members = self.members.rows.rows()
         seated = [(name, row) for name, row in members.items() if row.slot >= 0]
         names, rows = [name for name, _ in seated], [row for _, row in seated]
         labels = [self._number_of(row.labels) for row in rows]

@@ -30,12 +30,15 @@ class MemberRows(MutableMapping[str, Member]):
         self._uids: list[str] = []
 
     def __getitem__(self, name: str) -> Member:
-        return self._row(self._found[name])
+        found = self._found[name]
+        return found if isinstance(found, Member) else self._row(found)
 
     def get(self, name: str, default: Member | None = None) -> Member | None:  # type: ignore[override]
         """The row of a member, if it is one. (What a mapping would inherit raises and catches an exception for it.)"""
         found = self._found.get(name)
-        return default if found is None else self._row(found)
+        if type(found) is int:
+            return self._row(found)
+        return default if found is None else found  # type: ignore[return-value]
 
     def __setitem__(self, name: str, row: Member) -> None:
         self._found[name] = row
@@ -55,20 +58,27 @@ class MemberRows(MutableMapping[str, Member]):
     def keys(self) -> KeysView[str]:
         return self._found.keys()
 
+    def rows(self) -> dict[str, Member]:
+        """All of them, as rows."""
+        return {name: row if isinstance(row, Member) else self._row(row) for name, row in self._found.items()}
+
     def whole(self) -> dict[str, Member]:
         """The members that are kept as rows, as those without a slot are."""
         return {name: row for name, row in self._found.items() if isinstance(row, Member)}
 
     def restored(self, rows: Mapping[str, Member]) -> None:
         """Fill from saved rows, whose slots have been seated in the roster."""
-        self._grow(1 + max((row.slot for row in rows.values()), default=-1))
-        for name, row in rows.items():
-            slot = row.slot
-            self._found[name] = row if slot < 0 else slot
-            if slot >= 0:
-                self._zone[slot] = self._number_of(row.zone)
-                self._created_ms[slot] = row.created_ms
-                self._uids[slot] = row.uid
+        self._found = {name: row if row.slot < 0 else row.slot for name, row in rows.items()}
+        seated = [row for row in rows.values() if row.slot >= 0]
+        slots = [row.slot for row in seated]
+        count = max(slots, default=-1) + 1
+        zone, created_ms = np.zeros(count, np.int32), np.zeros(count, np.int64)
+        zone[slots] = [self._number_of(row.zone) for row in seated]
+        created_ms[slots] = [row.created_ms for row in seated]
+        self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
+        self._uids = [""] * count
+        for slot, row in zip(slots, seated, strict=True):
+            self._uids[slot] = row.uid
 
     def seat(
         self,
@@ -96,17 +106,15 @@ class MemberRows(MutableMapping[str, Member]):
             self._uids += [""] * missing
 
     def _number_of(self, zone: str) -> int:
-        number = self._zone_numbers.setdefault(zone, len(self._zones))
-        if number == len(self._zones):
+        number = self._zone_numbers.get(zone)
+        if number is None:
+            number = self._zone_numbers[zone] = len(self._zones)
             self._zones.append(zone)
         return number
 
-    def _row(self, found: Member | int) -> Member:
-        if isinstance(found, Member):
-            return found
-        address4, address6, labels = self._roster.at(found)
-        zone, created_ms, uid = self._zones[self._zone[found]], self._created_ms[found], self._uids[found]
-        return Member(zone, created_ms, uid, address4, address6, labels, found, held=False, withheld=-1)
+    def _row(self, slot: int) -> Member:
+        zone, created_ms, uid = self._zones[self._zone[slot]], self._created_ms[slot], self._uids[slot]
+        return Member(zone, created_ms, uid, *self._roster.at(slot), slot, held=False, withheld=-1)
 
 
 class Members(Table[Member]):
