@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TextIO
+
 import click
 
 from deploy.cli import output as out
@@ -9,6 +11,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, paged, queries
 from deploy.cli.values import INT32, INT64
+from projections.clique_files import merge_hosts
 from schemas.api import dpuplane_pb2 as pb
 
 _DOMAIN = click.argument("domain")
@@ -71,8 +74,14 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
 @_DOMAIN
 @_CLIQUE
 @click.option("--file", "part", type=click.Choice(["both", "peers", "hosts"]), default="both", show_default=True)
+@click.option(
+    "--merge",
+    type=click.File(encoding="utf-8"),
+    metavar="HOSTS",
+    help="Print this hosts file with the mapping in place of the one in it.",
+)
 @queries
-def config(*, client: Client, output: str, domain: str, clique: str, part: str) -> None:
+def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: TextIO | None) -> None:
     """Print the peers file and the hosts mapping of a clique.
 
     Example: dpuplane cliques config domain-1 clique-a --file hosts
@@ -80,6 +89,8 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str) 
     found: pb.CliqueConfig = client.query("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
         out.print_value(out.to_plain(found), output)
+    elif merge is not None:
+        click.echo(merge_hosts(merge.read(), found.hosts), nl=False)
     elif part == "both":
         click.echo(f"# peers file\n{found.peers}\n# hosts mapping\n{found.hosts}", nl=not found.hosts.endswith("\n"))
     else:

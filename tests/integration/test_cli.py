@@ -82,7 +82,7 @@ async def test_refusals_exit_with_1_and_one_sentence(run: Run) -> None:
     assert (unknown_zone.status, "'nowhere'" in unknown_zone.stderr) == (3, True)
 
 
-async def test_cliques_are_claimed_shown_and_released(run: Run) -> None:
+async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) -> None:
     assert (await run("cliques", "capacity", "d", "c", "2")).status == 0
     first = await run("cliques", "claim", "d", "c", "n1", "--address", "10.0.0.1")
     assert (first.json["outcome"], first.json["index"]) == ("done", 0)
@@ -104,6 +104,13 @@ async def test_cliques_are_claimed_shown_and_released(run: Run) -> None:
     assert [(member["index"], member["node"]) for member in after["members"]] == [(0, "n3"), (1, "n2")]
     config = await run("cliques", "config", "d", "c", "--file", "hosts", "--output", "table")
     assert len(config.stdout.splitlines()) == 2
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.9.9.9\tmine\n")
+    for _ in range(2):
+        merged = await run("cliques", "config", "d", "c", "--merge", str(hosts), "--output", "table")
+        assert merged.stdout.startswith("10.9.9.9\tmine\n") and merged.stdout.endswith(config.stdout)
+        assert len(merged.stdout.splitlines()) == 4, "a line of one's own, a heading, and one a slot"
+        hosts.write_text(merged.stdout)
     assert (await run("cliques", "list")).json["cliques"][0]["clique"] == "c"
 
 
