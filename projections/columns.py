@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -79,8 +80,18 @@ def single(event: NodesJoined | NodesChanged) -> tuple[int, str, int, bytes, dic
         event.uids[0] if event.uids else envelope.command_id,
         int.from_bytes(event.addresses4, "big"),
         b"" if address6 == _NONE6 else address6,
-        event.label_sets[event.label_index[0]] if event.label_index else {},
+        shared(event.label_sets[event.label_index[0]]) if event.label_index else {},
     )
+
+
+def shared(labels: dict[str, str]) -> dict[str, str]:
+    """The one set of labels with these, as nodes that join one by one have few different ones, and keep them."""
+    return _shared(tuple(labels.items()))
+
+
+@lru_cache(4_096)
+def _shared(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(labels)
 
 
 def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import repeat
+from sys import intern
 
 from msgspec import structs
 
@@ -126,7 +127,7 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
 
 def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
     if len(event.names) == 1:
-        return {event.names[0]: Node(event.zone, *single(event), at.offset, at.append_ms)}
+        return {event.names[0]: Node(intern(event.zone), *single(event), at.offset, at.append_ms)}
     columns = spread(event)
     rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset), repeat(at.append_ms))
     return dict(zip(event.names, rows, strict=True))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eventstore.codec import HEADER_BYTES, decode
 from eventstore.errors import Undecodable
 from eventstore.scan import Irregular, Scan
-from projections.columns import fault_of, spread
+from projections.columns import fault_of, shared, spread
 from projections.names import check_zone
 from projections.zone_rows import Node
 from projections.zone_state import ZoneState
@@ -110,4 +110,4 @@ def _labels_of(value: bytes) -> _Labels:
         return {}
     if len(event.label_sets) != 1 or event.label_index != [0]:
         raise Irregular
-    return event.label_sets[0]
+    return shared(event.label_sets[0])

@@ -126,6 +126,14 @@ def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
     assert log.leave("k/a", list_hash=b"new").code == "done"
 
 
+def test_nodes_that_join_one_by_one_share_equal_labels() -> None:
+    log = ZoneLog()
+    for name in ("a", "b"):
+        log.join(name, labels={"rack": "r1"})
+    rows = log.state.nodes.rows
+    assert rows["a"].labels is rows["b"].labels
+
+
 def superseded(log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1") -> Outcome:
     event = NodesSuperseded(statement(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid])
     return log.append(event)
