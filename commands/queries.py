@@ -12,6 +12,7 @@ from itertools import islice
 
 from commands.calls import Call, NotFound
 from commands.messages import message, policy, ports
+from commands.progress import ProgressQueries
 from commands.reader import Reader
 from commands.remembering import Remembering
 from commands.shapes import require, require_count, require_one_of
@@ -27,11 +28,11 @@ _DEVICES_PER_MESSAGE = 1_000
 _CLIQUES_PER_PAGE = 50
 
 
-class QueriesService:
+class QueriesService(ProgressQueries):
     """Methods of the service in snake case, called by `commands.calls.Guard`."""
 
     def __init__(self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._remembering = remembering
         self._status = status
         self._devices = devices
@@ -176,11 +177,9 @@ class QueriesService:
         rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
 
         def keys(number: int) -> Iterable[str]:
-            return (
-                name
-                for name, dpu in rows[number].items()
-                if request.zone in ("", dpu.zone) and request.phase in ("", dpu.phase)
-            )
+            names = dpu_views.stuck(self._reader.zones(number)) if request.stuck else rows[number]
+            found = ((name, rows[number][name]) for name in names)
+            return (name for name, dpu in found if request.zone in ("", dpu.zone) and request.phase in ("", dpu.phase))
 
         found = page(numbers, keys, request.page_size, request.page_token)
         views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)

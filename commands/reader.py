@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from commands import answers
 from commands.calls import Call
 from commands.waiting import Waiting
-from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replica import Replica
 from projections.clique_state import CliqueState
 from projections.fleet_state import FleetState
@@ -48,6 +48,9 @@ class Reader:
 
     def installs(self, zone: str) -> InstallsState:
         return self._states.installs(zone)
+
+    def installs_at(self, number: int) -> InstallsState:
+        return self._states.installs_at(Partition(INSTALLS, number))
 
     def number_of(self, key: str) -> int:
         """The partition of a zone or domain."""

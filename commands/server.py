@@ -33,7 +33,7 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class CommandServer:
-    """Serves the API of one replica. `admission` and `desk` carry counters."""
+    """Serves the API of one replica. `admission` and `desk` carry counters; `queries` answers within the process."""
 
     def __init__(
         self,
@@ -55,9 +55,10 @@ class CommandServer:
         lookup = Lookup(replica, reader)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
         leaving = Leaving(self.desk, reader, self._waiting, lookup)
+        self.queries = QueriesService(reader, Remembering(replica, now_ms), status, devices)
         self._served = {
             "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
-            "Queries": QueriesService(reader, Remembering(replica, now_ms), status, devices),
+            "Queries": self.queries,
         }
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None

@@ -6,14 +6,15 @@ that failed and is to be retried) go first. Both keep the order in which their D
 
 from __future__ import annotations
 
-from projections.phases import INSTALLING, PENDING
+from projections.phases import ERROR, INSTALLING, PENDING
 from projections.zone_rows import Dpu
 
 
 class ZoneDpus:
-    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that need it so."""
+    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that need it so; `phases` the DPUs
+    by phase, for display; `stuck` are those that go on only if somebody looks."""
 
-    __slots__ = ("installing", "line", "names", "returning", "unavailable", "used")
+    __slots__ = ("installing", "line", "names", "phases", "returning", "stuck", "unavailable", "used")
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -22,6 +23,8 @@ class ZoneDpus:
         self.unavailable: dict[str, int] = {}
         self.returning: dict[str, None] = {}
         self.line: dict[str, None] = {}
+        self.phases: dict[str, int] = {}
+        self.stuck: dict[str, None] = {}
 
     @property
     def next_ordinal(self) -> int:
@@ -57,6 +60,9 @@ class DpuIndex:
         assert taken == name, f"{name}: ordinal {dpu.ordinal} of {dpu.zone} is that of {taken}"
         zone.used |= 1 << dpu.ordinal
         zone.installing += dpu.phase in INSTALLING
+        zone.phases[dpu.phase] = zone.phases.get(dpu.phase, 0) + 1
+        if is_stuck(dpu):
+            zone.stuck[name] = None
         if dpu.effect:
             host = host_of(name, dpu)
             zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
@@ -72,6 +78,10 @@ class DpuIndex:
         del zone.names[dpu.ordinal]
         zone.used &= ~(1 << dpu.ordinal)
         zone.installing -= dpu.phase in INSTALLING
+        zone.phases[dpu.phase] -= 1
+        if not zone.phases[dpu.phase]:
+            del zone.phases[dpu.phase]
+        zone.stuck.pop(name, None)
         if dpu.effect:
             host = host_of(name, dpu)
             zone.unavailable[host] -= 1
@@ -88,3 +98,8 @@ class DpuIndex:
 def host_of(name: str, dpu: Dpu) -> str:
     """What a limit on unavailable nodes counts: the DPU's node, or the DPU alone if it names none."""
     return dpu.node or f"/{name}"
+
+
+def is_stuck(dpu: Dpu) -> bool:
+    """Whether a DPU needs a look: it failed, is paused, or another card is in its place."""
+    return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped

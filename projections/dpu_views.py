@@ -63,3 +63,8 @@ def zones_of_dpu(name: str, states: Iterable[ZoneState]) -> list[str]:
     """The zones that have a DPU of this name, sorted: one partition has one at most."""
     found = (state.dpus.rows.get(name) for state in states)
     return sorted(dpu.zone for dpu in found if dpu is not None)
+
+
+def stuck(state: ZoneState) -> list[str]:
+    """The DPUs of a partition that need a look."""
+    return [name for zone in state.dpu_index.zones.values() for name in zone.stuck]

@@ -54,5 +54,8 @@ class States:
 
     def installs(self, zone: str) -> InstallsState:
         """The state of the partition that a zone's installs are in."""
-        state: InstallsState = self._folded.state(self._folded.partition_for(INSTALLS, zone))
+        return self.installs_at(self._folded.partition_for(INSTALLS, zone))
+
+    def installs_at(self, partition: Partition) -> InstallsState:
+        state: InstallsState = self._folded.state(partition)
         return state

@@ -34,15 +34,15 @@ def dpus() -> None:
 @dpus.command("list")
 @click.option("--zone", default="", help="Of this zone only.")
 @click.option("--phase", default="", help="In this phase only.")
+@click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
 @queries
-def list_dpus(*, client: Client, output: str, zone: str, phase: str) -> None:
+def list_dpus(*, client: Client, output: str, zone: str, phase: str, stuck: bool) -> None:
     """List DPUs.
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
-    found = paged(
-        client, "ListDpus", pb.ListDpusRequest(zone=zone, phase=phase), pb.DpuList, "dpus", by=("zone", "ordinal")
-    )
+    wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
+    found = paged(client, "ListDpus", wanted, pb.DpuList, "dpus", by=("zone", "ordinal"))
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return

@@ -766,18 +766,20 @@ class CliqueConfig(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., peers: _Optional[str] = ..., hosts: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListDpusRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token")
+    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STUCK_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     phase: str
     page_size: int
     page_token: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    stuck: bool
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ...) -> None: ...
 
 class DpuList(_message.Message):
     __slots__ = ("dpus", "next_page_token", "position")
@@ -1110,3 +1112,96 @@ class Stalled(_message.Message):
     partition: str
     reason: str
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ListProgressRequest(_message.Message):
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+
+class ProgressList(_message.Message):
+    __slots__ = ("zones", "position")
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    zones: _containers.RepeatedCompositeFieldContainer[ZoneProgress]
+    position: str
+    def __init__(self, zones: _Optional[_Iterable[_Union[ZoneProgress, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ZoneProgress(_message.Message):
+    __slots__ = ("zone", "nodes", "dpus", "version", "changed_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases")
+    class PhasesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    IN_HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
+    STUCK_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    zone: str
+    nodes: int
+    dpus: int
+    version: int
+    changed_ms: int
+    reported: int
+    received: int
+    applied: int
+    in_hardware: int
+    frozen: bool
+    exceptions: int
+    stuck: int
+    phases: _containers.ScalarMap[str, int]
+    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., changed_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class ShowLatencyRequest(_message.Message):
+    __slots__ = ("min_position",)
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+
+class Latency(_message.Message):
+    __slots__ = ("changes", "buckets", "position")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[ChangeLatency]
+    buckets: _containers.RepeatedCompositeFieldContainer[LatencyBucket]
+    position: str
+    def __init__(self, changes: _Optional[_Iterable[_Union[ChangeLatency, _Mapping]]] = ..., buckets: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ChangeLatency(_message.Message):
+    __slots__ = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    P50_MS_FIELD_NUMBER: _ClassVar[int]
+    P99_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    appended_ms: int
+    dpus: int
+    p50_ms: int
+    p99_ms: int
+    last_ms: int
+    def __init__(self, version: _Optional[int] = ..., appended_ms: _Optional[int] = ..., dpus: _Optional[int] = ..., p50_ms: _Optional[int] = ..., p99_ms: _Optional[int] = ..., last_ms: _Optional[int] = ...) -> None: ...
+
+class LatencyBucket(_message.Message):
+    __slots__ = ("from_ms", "to_ms", "dpus")
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    from_ms: int
+    to_ms: int
+    dpus: int
+    def __init__(self, from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., dpus: _Optional[int] = ...) -> None: ...

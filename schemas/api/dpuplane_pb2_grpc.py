@@ -966,6 +966,16 @@ class QueriesStub:
                 request_serializer=schemas_dot_api_dot_dpuplane__pb2.ListDevicesRequest.SerializeToString,
                 response_deserializer=schemas_dot_api_dot_dpuplane__pb2.DeviceList.FromString,
                 _registered_method=True)
+        self.ListProgress = channel.unary_stream(
+                '/dpuplane.v1.Queries/ListProgress',
+                request_serializer=schemas_dot_api_dot_dpuplane__pb2.ListProgressRequest.SerializeToString,
+                response_deserializer=schemas_dot_api_dot_dpuplane__pb2.ProgressList.FromString,
+                _registered_method=True)
+        self.ShowLatency = channel.unary_unary(
+                '/dpuplane.v1.Queries/ShowLatency',
+                request_serializer=schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.SerializeToString,
+                response_deserializer=schemas_dot_api_dot_dpuplane__pb2.Latency.FromString,
+                _registered_method=True)
 
 
 class QueriesServicer:
@@ -1075,6 +1085,20 @@ class QueriesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListProgress(self, request, context):
+        """Every zone in short: how many of its DPUs have its newest reported table, and in which phases they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowLatency(self, request, context):
+        """How long the last changes took from the log to the hardware of the DPUs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueriesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1162,6 +1186,16 @@ def add_QueriesServicer_to_server(servicer, server):
                     servicer.ListDevices,
                     request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ListDevicesRequest.FromString,
                     response_serializer=schemas_dot_api_dot_dpuplane__pb2.DeviceList.SerializeToString,
+            ),
+            'ListProgress': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListProgress,
+                    request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ListProgressRequest.FromString,
+                    response_serializer=schemas_dot_api_dot_dpuplane__pb2.ProgressList.SerializeToString,
+            ),
+            'ShowLatency': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowLatency,
+                    request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.FromString,
+                    response_serializer=schemas_dot_api_dot_dpuplane__pb2.Latency.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1623,6 +1657,60 @@ class Queries:
             '/dpuplane.v1.Queries/ListDevices',
             schemas_dot_api_dot_dpuplane__pb2.ListDevicesRequest.SerializeToString,
             schemas_dot_api_dot_dpuplane__pb2.DeviceList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dpuplane.v1.Queries/ListProgress',
+            schemas_dot_api_dot_dpuplane__pb2.ListProgressRequest.SerializeToString,
+            schemas_dot_api_dot_dpuplane__pb2.ProgressList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowLatency(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dpuplane.v1.Queries/ShowLatency',
+            schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.SerializeToString,
+            schemas_dot_api_dot_dpuplane__pb2.Latency.FromString,
             options,
             channel_credentials,
             insecure,

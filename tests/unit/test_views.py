@@ -15,7 +15,7 @@ from commands.messages import message, policy
 from eventstore.fold import At
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Partition
-from projections import dpu_views, fleet_views, node_views, zone_views
+from projections import dpu_views, fleet_views, node_views, progress_views, zone_views
 from projections.clique_views import CliqueView, MemberView, WaiterView
 from projections.fleet_state import FleetState
 from projections.forwarding import is_forwarded
@@ -37,6 +37,10 @@ VIEWS: list[tuple[Any, type[Message]]] = [
     (dpu_views.DpuView, pb.Dpu),
     (fleet_views.HoldView, pb.Hold),
     (fleet_views.BudgetView, pb.Budget),
+    (progress_views.ProgressView, pb.ZoneProgress),
+    (progress_views.LatencyView, pb.Latency),
+    (progress_views.ChangeView, pb.ChangeLatency),
+    (progress_views.BucketView, pb.LatencyBucket),
     (CliqueView, pb.Clique),
     (MemberView, pb.Member),
     (WaiterView, pb.Waiting),
@@ -48,7 +52,11 @@ def test_every_field_of_a_view_is_one_of_its_message(view: Any, kind: type[Messa
     fields = view.__struct_fields__ if issubclass(view, msgspec.Struct) else view._fields
     assert set(fields) <= set(kind.DESCRIPTOR.fields_by_name)
     plural = {name for name, hint in get_type_hints(view).items() if "tuple" in str(hint)}
-    assert plural == {name for name in fields if kind.DESCRIPTOR.fields_by_name[name].is_repeated} - {"labels", "facts"}
+    assert plural == {name for name in fields if kind.DESCRIPTOR.fields_by_name[name].is_repeated} - {
+        "labels",
+        "facts",
+        "phases",
+    }
 
 
 def test_nested_views_become_nested_messages() -> None:

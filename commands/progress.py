@@ -1,0 +1,49 @@
+"""The queries for who watches the whole fleet: every zone in short, and how long the last changes took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from commands.calls import Call
+from commands.messages import message
+from commands.reader import Reader
+from eventstore.log import FLEET, INSTALLS, ZONES
+from projections.progress_views import Latencies, Progress
+from schemas.api import dpuplane_pb2 as pb
+
+_ZONES_PER_MESSAGE = 100
+
+
+class ProgressQueries:
+    """The part of the Queries service that counts. What it counted of rows that stay as they are, it remembers."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._progress = Progress()
+        self._latencies = Latencies()
+
+    async def list_progress(self, request: pb.ListProgressRequest, call: Call) -> AsyncIterator[pb.ProgressList]:
+        """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
+        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        described: dict[int, set[str]] = {}
+        for zone in self._reader.fleet.zones.rows:
+            described.setdefault(self._reader.number_of(zone), set()).add(zone)
+        for number in self._reader.partition_numbers:
+            zones = sorted(self._reader.zones(number).zone_rows.rows.keys() | described.get(number, set()))
+            for start in range(0, len(zones), _ZONES_PER_MESSAGE):
+                yield pb.ProgressList(
+                    zones=[self._zone_progress(zone, number) for zone in zones[start : start + _ZONES_PER_MESSAGE]],
+                    position=self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number]),
+                )
+                await asyncio.sleep(0)
+
+    async def show_latency(self, request: pb.ShowLatencyRequest, call: Call) -> pb.Latency:
+        await self._reader.settle(request.min_position, (INSTALLS,), call)
+        numbers = self._reader.partition_numbers
+        view = self._latencies.view(map(self._reader.installs_at, numbers))
+        return message(pb.Latency, view, position=self._reader.token(INSTALLS, numbers=numbers))
+
+    def _zone_progress(self, zone: str, number: int) -> pb.ZoneProgress:
+        state, installs = self._reader.zones(number), self._reader.installs(zone)
+        return message(pb.ZoneProgress, self._progress.view(zone, state, self._reader.fleet, installs))

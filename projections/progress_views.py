@@ -1,0 +1,177 @@
+"""The fleet at a glance: per zone how many DPUs have its newest reported table, and how long the last changes took.
+
+Whoever watches asks many times a second, and between two looks little has changed. So what is worked out of a row of
+the installs fold is kept with that row: rows are never changed in place, so the same row means the same answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from projections import tables
+from projections.fleet_state import FleetState
+from projections.install_rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsState, VersionInstalls
+from projections.zone_state import ZoneState
+
+SHOWN_CHANGES = 120
+"""Versions of which latencies are shown."""
+
+EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 0)
+"""Where the buckets of latencies begin and end; the last has no end."""
+
+
+class ProgressView(NamedTuple):
+    zone: str
+    nodes: int
+    dpus: int
+    version: int
+    changed_ms: int
+    reported: int
+    received: int
+    applied: int
+    in_hardware: int
+    frozen: bool
+    exceptions: int
+    stuck: int
+    phases: dict[str, int]
+
+
+class ChangeView(NamedTuple):
+    version: int
+    appended_ms: int
+    dpus: int
+    p50_ms: int
+    p99_ms: int
+    last_ms: int
+
+
+class BucketView(NamedTuple):
+    from_ms: int
+    to_ms: int
+    dpus: int
+
+
+class LatencyView(NamedTuple):
+    changes: tuple[ChangeView, ...]
+    buckets: tuple[BucketView, ...]
+
+
+class _Counted(NamedTuple):
+    row: VersionInstalls
+    ordinals: int
+    counts: tuple[int, int, int]
+
+
+class Progress:
+    """Views of zones, with what was counted of their newest version."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, _Counted] = {}
+
+    def view(self, zone: str, state: ZoneState, fleet: FleetState, installs: InstallsState) -> ProgressView:
+        now = tables.table(fleet, zone)
+        dpus = state.dpu_index.zone(zone)
+        told = installs.zones.rows.get(zone)
+        numbers = installs.numbers.get(zone)
+        reported = numbers[-1] if numbers else 0
+        newest = installs.version(zone, reported) if numbers else None
+        received, applied, in_hardware = self._counts(zone, newest, dpus.used) if newest else (0, 0, 0)
+        return ProgressView(
+            zone=zone,
+            nodes=state.node_counts.get(zone, 0),
+            dpus=len(dpus.names),
+            version=now.version,
+            changed_ms=now.earliest_ms,
+            reported=reported,
+            received=received,
+            applied=applied,
+            in_hardware=in_hardware,
+            frozen=fleet.is_frozen(zone),
+            exceptions=len(told.exceptions) if told is not None else 0,
+            stuck=len(dpus.stuck),
+            phases=dict(dpus.phases),
+        )
+
+    def _counts(self, zone: str, row: VersionInstalls, ordinals: int) -> tuple[int, int, int]:
+        known = self._counted.get(zone)
+        if known is None or known.row is not row or known.ordinals != ordinals:
+            known = self._counted[zone] = _Counted(row, ordinals, _counts(row, ordinals))
+        return known.counts
+
+
+class Latencies:
+    """How long the last versions took, with what was counted of each zone's rows."""
+
+    def __init__(self) -> None:
+        self._delays: dict[str, tuple[VersionInstalls, Counter[int]]] = {}
+
+    def view(self, states: Iterable[InstallsState]) -> LatencyView:
+        before, self._delays = self._delays, {}
+        appended: dict[int, int] = {}
+        delays: dict[int, Counter[int]] = {}
+        numbered = [
+            (number, zone, state) for state in states for zone, all_ in state.numbers.items() for number in all_
+        ]
+        shown = set(heapq.nlargest(SHOWN_CHANGES, {number for number, _, _ in numbered}))
+        for number, zone, state in numbered:
+            row = state.version(zone, number)
+            if number not in shown or row is None or row.appended_ms <= 0:
+                continue
+            key = f"{zone}/{number}"
+            found = before.get(key)
+            if found is None or found[0] is not row:
+                found = (row, _delays(row))
+            self._delays[key] = found
+            appended[number] = min(row.appended_ms, appended.get(number, row.appended_ms))
+            delays.setdefault(number, Counter()).update(found[1])
+        changes = (_change(number, appended[number], delays[number]) for number in sorted(delays) if delays[number])
+        return LatencyView(tuple(changes), tuple(_buckets(delays.values())))
+
+
+def _counts(row: VersionInstalls, ordinals: int) -> tuple[int, int, int]:
+    """DPUs at each level: who has it in hardware has it applied, and who has it applied has received it."""
+    there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)
+    reached = BitMap()
+    counts = []
+    for level in reversed(row.levels):
+        for _, packed in level:
+            reached |= BitMap.deserialize(packed)
+        counts.append(len(reached & there))
+    assert len(counts) == len(LEVELS)
+    return counts[2], counts[1], counts[0]
+
+
+def _delays(row: VersionInstalls) -> Counter[int]:
+    """How many DPUs had it in hardware how long after its append."""
+    found: Counter[int] = Counter()
+    for time_ms, packed in row.levels[IN_HARDWARE]:
+        if time_ms < UNKNOWN_MS:
+            found[max(time_ms - row.appended_ms, 0)] += len(BitMap.deserialize(packed))
+    return found
+
+
+def _change(version: int, appended_ms: int, delays: Counter[int]) -> ChangeView:
+    times = sorted(delays)
+    below = list(accumulate(delays[time] for time in times))
+    total = below[-1]
+
+    def within(permille: int) -> int:
+        return times[min(bisect_right(below, (total * permille - 1) // 1000), len(times) - 1)]
+
+    return ChangeView(version, appended_ms, total, within(500), within(990), times[-1])
+
+
+def _buckets(delays: Iterable[Counter[int]]) -> Iterable[BucketView]:
+    starts = EDGES_MS[:-1]
+    counts = [0] * len(starts)
+    for found in delays:
+        for delay, dpus in found.items():
+            counts[bisect_right(starts, delay) - 1] += dpus
+    return (BucketView(first, end, dpus) for (first, end), dpus in zip(pairwise(EDGES_MS), counts, strict=True))

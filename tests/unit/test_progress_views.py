@@ -1,0 +1,99 @@
+"""What a watcher of the whole fleet is told, against what the same rows say when they are counted afresh."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from eventstore.fold import At
+from eventstore.log import ZONES, Partition
+from projections.fleet_state import FleetState
+from projections.install_rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
+from projections.phases import ERROR, PENDING
+from projections.progress_views import EDGES_MS, Latencies, Progress
+from projections.zone import ZoneFold
+from projections.zone_rows import Dpu, Zone
+from projections.zone_state import Change, ZoneState
+
+APPENDED = 1_700_000_000_000
+AT = At(Partition(ZONES, 0), 1, APPENDED, APPENDED)
+
+
+def dpu(ordinal: int, phase: str = PENDING, **more: object) -> Dpu:
+    return Dpu("z", ordinal, "", "", "", phase, 1, 1, 1, 1, **more)  # type: ignore[arg-type]
+
+
+def zone_of(*dpus: Dpu) -> ZoneState:
+    state = ZoneFold().empty(Partition(ZONES, 0))
+    state.apply(Change(zones={"z": Zone()}, dpus={f"d{each.ordinal}": each for each in dpus}), AT)
+    return state
+
+
+def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> InstallsState:
+    """Versions with who had received it, and who had it in hardware, by milliseconds after its append."""
+    state = InstallsState()
+    state.zones.put("z", ZoneInstalls(1, APPENDED, 10))
+    for number, received, in_hardware in versions:
+        levels = [
+            merged((), {APPENDED + after: BitMap(ordinals) for after, ordinals in level.items()})
+            for level in (received, {}, in_hardware)
+        ]
+        state.versions.put(version_key("z", number), VersionInstalls(APPENDED, *levels))
+    state.rederive()
+    return state
+
+
+def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_not_count() -> None:
+    state = zone_of(dpu(0), dpu(1), dpu(2))
+    found = Progress().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
+    assert (found.dpus, found.reported) == (3, 7)
+    assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
+
+
+def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
+    progress, state, fleet = Progress(), zone_of(dpu(0), dpu(1)), FleetState(1)
+    before = told((7, {}, {9: {0, 1}}))
+    assert progress.view("z", state, fleet, before).in_hardware == 2
+    state.apply(Change(dpus={"d1": None}), AT)
+    assert progress.view("z", state, fleet, before).in_hardware == 1
+    assert progress.view("z", state, fleet, told((8, {}, {3: set()}))).in_hardware == 0
+
+
+def test_phases_and_stuck_dpus_follow_every_change_and_a_restart() -> None:
+    state = zone_of(dpu(0), dpu(1, ERROR), dpu(2, paused=True))
+    state.apply(Change(dpus={"d2": dpu(2, ERROR, failures=2), "d0": None}), AT)
+    index = state.dpu_index.zone("z")
+    assert (index.phases, set(index.stuck)) == ({ERROR: 2}, {"d1", "d2"})
+    state.rederive()
+    again = state.dpu_index.zone("z")
+    assert (again.phases, set(again.stuck)) == ({ERROR: 2}, {"d1", "d2"})
+    state.apply(Change(dpus={"d1": dpu(1), "d2": dpu(2)}), AT)
+    assert (again.phases, set(again.stuck)) == ({PENDING: 2}, set())
+
+
+delays = st.dictionaries(st.integers(0, 60_000), st.integers(1, 40), min_size=1, max_size=6)
+
+
+@given(st.dictionaries(st.integers(1, 50), delays, min_size=1, max_size=5))
+def test_latencies_are_those_of_the_samples_sorted(given_: dict[int, dict[int, int]]) -> None:
+    rows: list[tuple[int, dict[int, set[int]], dict[int, set[int]]]] = []
+    for version, counts in given_.items():
+        first, spread = 0, {}
+        for after, count in counts.items():
+            spread[after] = set(range(first, first + count))
+            first += count
+        rows.append((version, {}, spread))
+    found = Latencies().view([told(*rows)])
+    assert [change.version for change in found.changes] == sorted(given_)
+    for change in found.changes:
+        samples = sorted(after for after, count in given_[change.version].items() for _ in range(count))
+        assert change.dpus == len(samples)
+        assert change.p50_ms == samples[-(-len(samples) * 500 // 1000) - 1]
+        assert change.p99_ms == samples[-(-len(samples) * 990 // 1000) - 1]
+        assert change.last_ms == samples[-1]
+    everything = [after for counts in given_.values() for after, count in counts.items() for _ in range(count)]
+    for bucket in found.buckets:
+        end = bucket.to_ms or 1 << 60
+        assert bucket.dpus == sum(bucket.from_ms <= after < end for after in everything)
+    assert len(found.buckets) == len(EDGES_MS) - 1
