@@ -89,22 +89,25 @@ class Forwarder:
 
     async def _forward_from(self, partition: Partition, mark: int) -> None:
         loop = asyncio.get_running_loop()
-        began_s, items = loop.time(), 0
+        began_s, items, is_all = loop.time(), 0, True
 
         def moved() -> bool:
             return self._mark(partition) != mark
 
         def event() -> MembershipChanged | None:
-            nonlocal items
-            found = forward(self._states.zones_at(partition), partition.number, mark)
-            items = len(found.names) if found else 0
+            nonlocal items, is_all
+            zone = self._states.zones_at(partition)
+            found = forward(zone, partition.number, mark)
+            if found is not None:
+                items, is_all = len(found.names), not zone.has_outgoing_from(found.to_offset)
             return found
 
         if not await self._say(_Need(partition, FLEET_0, moved, event)):
             return
         self.forwards += 1
         self.forwarded_items += items
-        await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
+        if is_all:  # else what did not fit has gathered already
+            await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
 
     async def _hand_down(self, partition: Partition) -> None:
         while True:

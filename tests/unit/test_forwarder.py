@@ -72,6 +72,20 @@ def test_a_steady_drip_to_many_partitions_is_not_one_forward_each() -> None:
     run_virtual(scenario())
 
 
+def test_what_did_not_fit_one_forward_goes_with_the_next_at_once() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            for i in range(20):
+                await made.join("z1", *(f"n{i}-{j}" for j in range(1_000)))
+            made.log.latency_s = 0.1
+            found = forwarder(made, "r1")
+            assert await made.until(lambda: len(made.fleet().members.rows) == 20_000) < 1.5
+            assert found.forwards == 10
+
+    run_virtual(scenario())
+
+
 def test_the_outbox_forgets_what_fleet_has() -> None:
     async def scenario() -> None:
         async with plane() as made:
