@@ -437,16 +437,18 @@ class ThawRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "page_size", "page_token")
+    __slots__ = ("min_position", "zone", "page_size", "page_token", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     page_size: int
     page_token: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class NodeList(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
@@ -488,20 +490,24 @@ class Node(_message.Message):
     def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ShowNodeRequest(_message.Message):
-    __slots__ = ("min_position", "name")
+    __slots__ = ("min_position", "name", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     name: str
-    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class LocateNodesRequest(_message.Message):
-    __slots__ = ("min_position", "names")
+    __slots__ = ("min_position", "names", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., at: _Optional[str] = ...) -> None: ...
 
 class NodeZones(_message.Message):
     __slots__ = ("zones", "position")
@@ -519,14 +525,16 @@ class NodeZones(_message.Message):
     def __init__(self, zones: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListZonesRequest(_message.Message):
-    __slots__ = ("min_position", "page_size", "page_token")
+    __slots__ = ("min_position", "page_size", "page_token", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     page_size: int
     page_token: str
-    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ZoneList(_message.Message):
     __slots__ = ("zones", "next_page_token", "position")
@@ -618,20 +626,24 @@ class Milestone(_message.Message):
     def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., after_ms: _Optional[int] = ...) -> None: ...
 
 class ShowZoneRequest(_message.Message):
-    __slots__ = ("min_position", "zone")
+    __slots__ = ("min_position", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ShowRulesRequest(_message.Message):
-    __slots__ = ("min_position", "zone")
+    __slots__ = ("min_position", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Rules(_message.Message):
     __slots__ = ("zone", "version", "digest", "rules", "position")
@@ -664,16 +676,18 @@ class Rule(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class ListCliquesRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "page_size", "page_token")
+    __slots__ = ("min_position", "domain", "page_size", "page_token", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     page_size: int
     page_token: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class CliqueList(_message.Message):
     __slots__ = ("cliques", "next_page_token", "position")
@@ -732,24 +746,28 @@ class Waiting(_message.Message):
     def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class ShowCliqueRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "clique")
+    __slots__ = ("min_position", "domain", "clique", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     clique: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ShowCliqueConfigRequest(_message.Message):
-    __slots__ = ("min_position", "domain", "clique")
+    __slots__ = ("min_position", "domain", "clique", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     domain: str
     clique: str
-    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class CliqueConfig(_message.Message):
     __slots__ = ("domain", "clique", "peers", "hosts", "position")
@@ -766,20 +784,22 @@ class CliqueConfig(_message.Message):
     def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., peers: _Optional[str] = ..., hosts: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListDpusRequest(_message.Message):
-    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck")
+    __slots__ = ("min_position", "zone", "phase", "page_size", "page_token", "stuck", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     zone: str
     phase: str
     page_size: int
     page_token: str
     stuck: bool
-    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., at: _Optional[str] = ...) -> None: ...
 
 class DpuList(_message.Message):
     __slots__ = ("dpus", "next_page_token", "position")
@@ -847,14 +867,16 @@ class Dpu(_message.Message):
     def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., standing: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ShowDpuRequest(_message.Message):
-    __slots__ = ("min_position", "dpu", "zone")
+    __slots__ = ("min_position", "dpu", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
     dpu: str
     zone: str
-    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ListDevicesRequest(_message.Message):
     __slots__ = ("zones",)
@@ -883,10 +905,12 @@ class Device(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., dpu: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class PolicyList(_message.Message):
     __slots__ = ("policies", "position")
@@ -931,10 +955,12 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ListHoldsRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class HoldList(_message.Message):
     __slots__ = ("holds", "position")
@@ -977,10 +1003,12 @@ class Hold(_message.Message):
     def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., rejected_by: _Optional[str] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class BudgetList(_message.Message):
     __slots__ = ("budgets", "position")
@@ -1001,18 +1029,22 @@ class Budget(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class ShowCommandRequest(_message.Message):
-    __slots__ = ("command_id", "min_position")
+    __slots__ = ("command_id", "min_position", "at")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     min_position: str
-    def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ShowStatusRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled")
@@ -1114,10 +1146,12 @@ class Stalled(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ListProgressRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class ProgressList(_message.Message):
     __slots__ = ("zones", "position")
@@ -1165,10 +1199,12 @@ class ZoneProgress(_message.Message):
     def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., changed_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ShowLatencyRequest(_message.Message):
-    __slots__ = ("min_position",)
+    __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     min_position: str
-    def __init__(self, min_position: _Optional[str] = ...) -> None: ...
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Latency(_message.Message):
     __slots__ = ("changes", "buckets", "position")
