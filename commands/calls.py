@@ -16,9 +16,12 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from commands.gate import Gate
+from commands.identities import Unauthenticated
 from commands.limits import Admission, Limits, OverLimit
 from eventstore.errors import PermanentError, TransientError
 from projections import names
+from projections.principals import Principal
 
 PRINCIPAL_KEY = "x-dpuplane-as"
 _LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
@@ -59,9 +62,10 @@ class Malformed(NamedTuple):
 class Guard:
     """Turns methods that take (request, Call) into gRPC handlers."""
 
-    def __init__(self, limits: Limits, admission: Admission) -> None:
+    def __init__(self, limits: Limits, admission: Admission, gate: Gate | None = None) -> None:
         self._limits = limits
         self._admission = admission
+        self._gate = gate
 
     def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
         """Handlers of every method of a service; the servicer has one of the same name in snake case for each."""
@@ -72,45 +76,62 @@ class Guard:
         return grpc.method_handlers_generic_handler(service.full_name, methods)
 
     def _handler(self, method: MethodDescriptor, serve: Callable[..., Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        name = f"{method.containing_service.name}.{method.name}"
         decode, encode = _decoder(method), GetMessageClass(method.output_type).SerializeToString
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(serve), decode, encode)
+            return grpc.unary_stream_rpc_method_handler(self._streaming(name, serve), decode, encode)
         if method.client_streaming:
-            return grpc.stream_unary_rpc_method_handler(self._unary(serve), decode, encode)
-        return grpc.unary_unary_rpc_method_handler(self._unary(serve), decode, encode)
+            return grpc.stream_unary_rpc_method_handler(self._unary(name, serve), decode, encode)
+        return grpc.unary_unary_rpc_method_handler(self._unary(name, serve), decode, encode)
 
-    def _unary(self, serve: Callable[[Any, Call], Awaitable[Message]]) -> Callable[[Any, Context], Awaitable[Message]]:
+    def _unary(
+        self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
+    ) -> Callable[[Any, Context], Awaitable[Message]]:
         async def answer(request: Any, context: Context) -> Message:
             try:
-                call = self._call(context)
+                call, proved = self._call(context)
                 with self._admission.admit(call.principal):
-                    return await serve(_well_formed(request), call)
+                    return await serve(self._permitted(method, request, proved), call)
             except (PermanentError, TransientError, OverLimit) as error:
                 await context.abort(_status(error), str(error))
 
         return answer
 
     def _streaming(
-        self, serve: Callable[[Any, Call], AsyncIterator[Message]]
+        self, method: str, serve: Callable[[Any, Call], AsyncIterator[Message]]
     ) -> Callable[[Any, Context], AsyncIterator[Message]]:
         async def answer(request: Any, context: Context) -> AsyncIterator[Message]:
             try:
-                call = self._call(context)
+                call, proved = self._call(context)
                 with self._admission.admit(call.principal):
-                    async for message in serve(_well_formed(request), call):
+                    async for message in serve(self._permitted(method, request, proved), call):
                         yield message
             except (PermanentError, TransientError, OverLimit) as error:
                 await context.abort(_status(error), str(error))
 
         return answer
 
-    def _call(self, context: Context) -> Call:
+    def _permitted(self, method: str, request: Any, proved: Principal | None) -> Any:
+        """The request, if it can be read and they may ask it."""
+        request = _well_formed(request)
+        if self._gate is not None and proved is not None and (fault := self._gate.denial(method, proved, request)):
+            raise Forbidden(fault)
+        return request
+
+    def _call(self, context: Context) -> tuple[Call, Principal | None]:
+        """Who calls and by when; and the principal that a certificate proves, where the listener asks for one."""
         remaining_s = context.time_remaining()
         if remaining_s is None:
             timeout_s = self._limits.deadline_s_default
         else:
             timeout_s = min(remaining_s - min(_ANSWER_MARGIN_S, remaining_s / 10), self._limits.deadline_s_max)
-        return Call(principal_of(context.invocation_metadata() or (), context.peer), timeout_s)
+        metadata = context.invocation_metadata() or ()
+        if self._gate is None:
+            return Call(principal_of(metadata, context.peer), timeout_s), None
+        principal = self._gate.identify(context.auth_context, context.peer)
+        if any(key == PRINCIPAL_KEY for key, _ in metadata):
+            raise Forbidden(f"{PRINCIPAL_KEY}: must not be given here; the certificate says who calls, {principal}")
+        return Call(str(principal), timeout_s), principal
 
 
 def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
@@ -152,6 +173,7 @@ def _well_formed(request: Any) -> Any:
 _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
     NotFound: grpc.StatusCode.NOT_FOUND,
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     OverLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 

@@ -45,6 +45,12 @@ class Limits:
     """Calls under way on one connection. Well above what an honest client has: the server counts a call until it is
     destroyed, so a client that keeps exactly the advertised number under way has some of them reset (seen with 100)."""
 
+    idle_s_max: float = 900.0
+    """A connection without a call for so long is closed; honest clients connect again by themselves."""
+
+    ping_s_min: float = 60.0
+    """Pings on a connection without calls more often than this end it, after two warnings."""
+
     stream_in_flight: int = 32
     """Requests of one stream of joins under way at once; reading the stream pauses at that."""
 

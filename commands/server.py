@@ -1,4 +1,8 @@
-"""The gRPC server: both services, health, reflection, and the tasks that belong to them."""
+"""The gRPC server: both services, health, reflection, and the tasks that belong to them.
+
+With `credentials` it listens with TLS and asks every client for a certificate; `gate` then says who they are and what
+they may do. The one makes no sense without the other.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from commands import auth
 from commands.bulk import Bulk
 from commands.calls import Guard
 from commands.desk import Desk
+from commands.gate import Gate
 from commands.leaving import Leaving
 from commands.limits import DEFAULTS, Admission, Limits
 from commands.lookup import Lookup
@@ -28,6 +34,9 @@ from eventstore.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
 logger = logging.getLogger(__name__)
+
+_UNCOMPRESSED = 1
+"""Nothing of ours compresses, and a compressed message of 1 MiB can hold a gigabyte."""
 
 _SERVICES = pb.DESCRIPTOR.services_by_name
 
@@ -45,8 +54,16 @@ class CommandServer:
         now_ms: Callable[[], int],
         rng: random.Random,
         limits: Limits = DEFAULTS,
+        gate: Gate | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+        reflects: bool = True,
     ) -> None:
+        if unruled := auth.unruled(_SERVICES.values()):
+            raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
         self._limits = limits
+        self._gate = gate
+        self._credentials = credentials
+        self._reflects = reflects
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.desk = Desk(replica, now_ms, rng)
@@ -56,7 +73,7 @@ class CommandServer:
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
         leaving = Leaving(self.desk, reader, self._waiting, lookup)
         self.queries = QueriesService(reader, Remembering(replica, now_ms), status, devices)
-        self._served = {
+        self._served: dict[str, object] = {
             "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
             "Queries": self.queries,
         }
@@ -67,15 +84,16 @@ class CommandServer:
     async def start(self) -> str:
         """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""
         server = self._server = grpc.aio.server(options=self._options())
-        guard = Guard(self._limits, self.admission)
+        guard = Guard(self._limits, self.admission, self._gate)
         server.add_generic_rpc_handlers(
             tuple(guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
         )
         names = [service.full_name for service in _SERVICES.values()]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+        if self._reflects:
+            reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
         try:
-            port = server.add_insecure_port(self._listen)
+            port = self._add_port(server)
         except RuntimeError as error:
             raise FatalError(f"listen: {self._listen} cannot be listened on: {error}") from error
         self._watching = asyncio.create_task(self._waiting.run())
@@ -83,6 +101,11 @@ class CommandServer:
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return f"{self._listen.rpartition(':')[0]}:{port}"
+
+    def _add_port(self, server: grpc.aio.Server) -> int:
+        if self._credentials is None:
+            return server.add_insecure_port(self._listen)
+        return server.add_secure_port(self._listen, self._credentials)
 
     async def stop(self, grace_s: float) -> None:
         """Take no new calls, let those under way end within the grace, then cut them off."""
@@ -105,6 +128,10 @@ class CommandServer:
         return [
             ("grpc.max_receive_message_length", limits.message_bytes_max),
             ("grpc.max_metadata_size", limits.metadata_bytes_max),
+            ("grpc.absolute_max_metadata_size", limits.metadata_bytes_max),
             ("grpc.max_concurrent_streams", limits.streams_per_connection),
+            ("grpc.max_connection_idle_ms", round(limits.idle_s_max * 1_000)),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", round(limits.ping_s_min * 1_000)),
+            ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
             ("grpc.so_reuseport", 0),
         ]

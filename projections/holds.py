@@ -4,7 +4,7 @@ A hold of members ends when two principals approve it, or when all that it keeps
 a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then;
 if that is more than they saw by more than the budget, they are asked anew), when one rejects it, or when a newer edit
 of the same thing takes its place. An approval quotes the hash of what was seen. Whoever asked for an edit may not
-approve it: it takes two others.
+approve it: it takes two others. Who has certificates of several roles counts once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.effects import hold_key
 from projections.fleet_state import ANY_ZONE, FleetState
 from projections.moves import Move, Weighed, weigh
+from projections.principals import person
 from projections.replanning import Edit, Proposal, losses, propose
 from projections.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of
 from schemas.events import HoldApproved, HoldRejected
@@ -129,9 +130,9 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
         return refusal(f"hold: {event.hold} is not a hold that is open")
     if event.hold_hash != hold.hash:
         return refusal(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}")
-    if hold.subject != "members" and actor == hold.requested_by:
+    if hold.subject != "members" and person(actor) == person(hold.requested_by):
         return refusal(f"principal: {actor!r} asked for this change, so others must approve it")
-    approvals = tuple(dict.fromkeys((*hold.approvals, actor)))
+    approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
         return Decision(HoldChanged(replace(hold, approvals=approvals, rejected_by="")), Outcome("done", reason))

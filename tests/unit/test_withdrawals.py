@@ -268,6 +268,19 @@ def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
     )
 
 
+def test_who_has_two_roles_is_still_one_person(fleet: Fleet) -> None:
+    held = fleet.state.holds.rows[str(vanish(fleet).hold)]
+    for actor in ("approver/bob", "operator/bob", "?bob", "approver/bob"):
+        assert fleet.approve(held.id, actor).reason == f"hold {held.id} has 1 of 2 approvals"
+    assert fleet.approve(held.id, "approver/cid").code == "done"
+
+
+def test_who_asked_for_an_edit_does_not_approve_it_in_another_role(fleet: Fleet) -> None:
+    outcome = fleet.policy("no", action="drop", actor="operator/ann")
+    assert outcome.code == "held"
+    assert fleet.approve(outcome.hold, "approver/ann").code == "refused"
+
+
 def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
     asked = drop_policy(fleet)
     seen = fleet.state.holds.rows[str(asked.hold)]

@@ -1,0 +1,86 @@
+"""Whom a certificate names, for every listener alike.
+
+The handshake has proved that the certificate is one of the authority's and that the peer has its key. What is left is
+read here: exactly one URI name of this trust domain (never the common name, which no authority checks), and whether the
+certificate is still valid now. A connection outlives a handshake by days, so that is asked at every call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cryptography import x509
+
+from eventstore.errors import PermanentError
+from projections.principals import Principal, parse_uri
+
+REMEMBERED = 4_096
+
+
+class Unauthenticated(PermanentError):
+    """Nobody has proved who calls."""
+
+
+class Identity(NamedTuple):
+    """Somebody, and until when the certificate says so."""
+
+    principal: Principal
+    expires_ms: int
+
+
+class Identities:
+    """Reads certificates, and remembers those read last: a connection shows the same one at every call."""
+
+    def __init__(self, trust_domain: str, now_ms: Callable[[], int]) -> None:
+        self.trust_domain = trust_domain
+        self._now_ms = now_ms
+        self._known: OrderedDict[bytes, Identity | str] = OrderedDict()
+
+    def identify(self, certificate: bytes) -> Identity:
+        """Whom a certificate (PEM or DER) that was proved names. Raises Unauthenticated."""
+        known = self._known.get(certificate)
+        if known is None:
+            known = self._known[certificate] = _read(certificate, self.trust_domain)
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        if isinstance(known, str):
+            raise Unauthenticated(known)
+        if self._now_ms() >= known.expires_ms:
+            raise Unauthenticated(f"certificate: that of {known.principal} has expired; connect again with a new one")
+        return known
+
+    def left_s(self, identity: Identity) -> float:
+        """How long a certificate is valid yet."""
+        return max(0.0, (identity.expires_ms - self._now_ms()) / 1_000)
+
+
+def uris_of(certificate: x509.Certificate) -> list[str]:
+    """Its URI names."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def load(certificate: bytes) -> x509.Certificate:
+    """The first certificate of PEM text, or a DER one. Raises ValueError."""
+    if certificate.startswith(b"-----"):
+        return x509.load_pem_x509_certificate(certificate)
+    return x509.load_der_x509_certificate(certificate)
+
+
+def _read(certificate: bytes, trust_domain: str) -> Identity | str:
+    try:
+        parsed = load(certificate)
+    except ValueError as error:
+        return f"certificate: cannot be read: {error}"
+    uris = uris_of(parsed)
+    if len(uris) != 1:
+        return f"certificate: has {len(uris)} URI names, and must have one, spiffe://{trust_domain}/ROLE/NAME"
+    found = parse_uri(uris[0], trust_domain)
+    if isinstance(found, str):
+        return found
+    return Identity(found, int(parsed.not_valid_after_utc.timestamp() * 1_000))

@@ -1,0 +1,74 @@
+"""Who somebody is: a role and a name, as the URI in a certificate says them and as the log shows them.
+
+`spiffe://TRUST_DOMAIN/ROLE/NAME` is `ROLE/NAME` in the log. Whoever nobody has proved to be who they say is `?NAME`. A
+person who has certificates of two roles is still one person, and that is what the rule of two approvers counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from projections.names import check_name, shown
+
+VIEWER = "viewer"
+OPERATOR = "operator"
+APPROVER = "approver"
+NODE_AGENT = "node-agent"
+DPU_AGENT = "dpu-agent"
+PROVISIONER = "provisioner"
+SIMULATOR = "simulator"
+PLANE = "plane"
+
+ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
+"""`simulator` may speak for every DPU: a certificate of it belongs to test fleets only."""
+
+_SCHEME = "spiffe://"
+_TRUST_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,253}[a-z0-9])?")
+
+
+class Principal(NamedTuple):
+    """Somebody whom a certificate names."""
+
+    role: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.role}/{self.name}"
+
+
+def check_trust_domain(field: str, value: str) -> str | None:
+    """None, or one sentence that says what is wrong with a trust domain."""
+    if _TRUST_DOMAIN.fullmatch(value):
+        return None
+    return f"{field}: {shown(value)} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org"
+
+
+def uri_of(trust_domain: str, principal: Principal) -> str:
+    return f"{_SCHEME}{trust_domain}/{principal}"
+
+
+def trust_domain_of(uri: str) -> str:
+    """The trust domain of a URI, or nothing if it has none."""
+    found = uri.removeprefix(_SCHEME).partition("/")[0] if uri.startswith(_SCHEME) else ""
+    return "" if check_trust_domain("trust domain", found) else found
+
+
+def parse_uri(uri: str, trust_domain: str) -> Principal | str:
+    """Whom a certificate's URI names, or one sentence that says why that is nobody here."""
+    prefix = f"{_SCHEME}{trust_domain}/"
+    if not uri.startswith(prefix):
+        return f"certificate: {shown(uri)} must begin with {prefix}"
+    role, _, name = uri.removeprefix(prefix).partition("/")
+    if role not in ROLES:
+        return f"certificate: role {shown(role)} of {shown(uri)} must be one of {', '.join(ROLES)}"
+    fault = check_name("certificate: name", name)
+    return fault if fault is not None else Principal(role, name)
+
+
+def person(actor: str) -> str:
+    """The one behind an actor of the log, whatever the role: `approver/ann`, `operator/ann` and `?ann` are ann."""
+    if actor.startswith("?"):
+        return actor[1:]
+    role, slash, name = actor.partition("/")
+    return name if slash and role in ROLES else actor

@@ -1,0 +1,118 @@
+"""The table of who may call what: nothing is missing in it, and what it does not say is denied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from commands.auth import METHODS, denial, unruled
+from projections.principals import (
+    APPROVER,
+    DPU_AGENT,
+    NODE_AGENT,
+    OPERATOR,
+    PLANE,
+    PROVISIONER,
+    ROLES,
+    SIMULATOR,
+    VIEWER,
+    Principal,
+)
+from schemas.api import dpuplane_pb2 as pb
+
+SERVICES = pb.DESCRIPTOR.services_by_name.values()
+EVERY = [f"{service.name}.{method.name}" for service in SERVICES for method in service.methods]
+COMMANDS = [method for method in EVERY if method.startswith("Commands.")]
+WITHDRAWS = ("Commands.LeaveNodes", "Commands.SetPolicy", "Commands.DeletePolicy", "Commands.DescribeZone")
+
+
+def may(role: str, method: str, request: Any = None) -> bool:
+    return denial(method, Principal(role, "n1"), request) is None
+
+
+def test_every_method_has_a_line() -> None:
+    assert unruled(SERVICES) == []
+
+
+def test_what_has_no_line_is_denied_to_everybody() -> None:
+    for role in ROLES:
+        assert denial("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: nobody may call it"
+
+
+def test_a_viewer_changes_nothing() -> None:
+    assert not [method for method in COMMANDS if may(VIEWER, method, pb.LeaveNodesRequest())]
+
+
+def test_the_agents_of_dpus_and_the_processes_of_the_plane_have_no_business_here() -> None:
+    assert not [(role, method) for role in (DPU_AGENT, PLANE) for method in EVERY if may(role, method)]
+
+
+def test_who_may_approve_or_raise_a_budget_may_withdraw_nothing() -> None:
+    for method in ("Commands.ApproveHold", "Commands.SetBudget"):
+        assert [role for role in ROLES if may(role, method)] == [APPROVER]
+    for method in WITHDRAWS:
+        assert not may(APPROVER, method)
+        assert may(OPERATOR, method)
+
+
+def test_anybody_who_runs_the_fleet_may_stop_it() -> None:
+    assert {role for role in ROLES if may(role, "Commands.Freeze")} == {OPERATOR, APPROVER}
+
+
+def test_provisioners_and_simulators_register_dpus_and_do_little_else() -> None:
+    assert {method for method in COMMANDS if may(PROVISIONER, method)} == {
+        "Commands.RegisterDpu",
+        "Commands.RequestLifecycle",
+    }
+    assert {method for method in COMMANDS if may(SIMULATOR, method)} == {"Commands.RegisterDpu"}
+
+
+def test_the_bulk_of_joins_is_for_operators_since_its_names_come_later() -> None:
+    assert [role for role in ROLES if may(role, "Commands.JoinNodesStream")] == [OPERATOR]
+
+
+OWN: list[tuple[str, Any, Any]] = [
+    (
+        "Commands.JoinNodes",
+        pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n1")]),
+        pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n1"), pb.NodeSpec(name="n2")]),
+    ),
+    (
+        "Commands.JoinNodes",
+        pb.JoinNodesRequest(zone="z", columns=pb.NodeColumns(names=["n1"])),
+        pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n1")], columns=pb.NodeColumns(names=["n2"])),
+    ),
+    (
+        "Commands.ChangeNodes",
+        pb.ChangeNodesRequest(nodes=[pb.NodeSpec(name="n1")]),
+        pb.ChangeNodesRequest(nodes=[pb.NodeSpec(name="n2")]),
+    ),
+    ("Commands.LeaveNodes", pb.LeaveNodesRequest(names=["n1"]), pb.LeaveNodesRequest(names=["n1", "n2"])),
+    ("Commands.LeaveNodes", pb.LeaveNodesRequest(names=["n1"]), pb.LeaveNodesRequest(zone="z")),
+    ("Commands.ClaimIndex", pb.ClaimIndexRequest(node="n1"), pb.ClaimIndexRequest(node="n10")),
+    ("Commands.ReleaseIndex", pb.ReleaseIndexRequest(node="n1"), pb.ReleaseIndexRequest()),
+    ("Commands.ReportReady", pb.ReportReadyRequest(node="n1"), pb.ReportReadyRequest(node="N1")),
+    ("Commands.OpenSession", pb.OpenSessionRequest(node="n1"), pb.OpenSessionRequest(node="n2")),
+    ("Queries.ShowNode", pb.ShowNodeRequest(name="n1"), pb.ShowNodeRequest(name="n2")),
+]
+
+
+@pytest.mark.parametrize(("method", "mine", "others"), OWN)
+def test_the_agent_of_a_node_speaks_for_it_and_no_other(method: str, mine: Any, others: Any) -> None:
+    assert may(NODE_AGENT, method, mine)
+    fault = denial(method, Principal(NODE_AGENT, "n1"), others)
+    assert fault is not None
+    assert fault.startswith(f"{method}: node-agent/n1 ")
+
+
+def test_the_agent_of_a_node_may_do_nothing_else() -> None:
+    reads = {"Queries.ShowClique", "Queries.ShowCliqueConfig"}
+    for method in EVERY:
+        if METHODS[method].own is None:
+            assert may(NODE_AGENT, method) == (method in reads), method
+
+
+def test_a_denial_is_one_sentence_that_names_method_principal_and_rule() -> None:
+    sentence = denial("Commands.RejectHold", Principal(VIEWER, "n1"), None)
+    assert sentence == "Commands.RejectHold: viewer/n1 must have the role approver or operator"

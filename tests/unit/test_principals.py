@@ -1,0 +1,73 @@
+"""Who somebody is: what a URI names, and who is behind an actor of the log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.names import NAME_PATTERN
+from projections.principals import (
+    ROLES,
+    Principal,
+    check_trust_domain,
+    parse_uri,
+    person,
+    trust_domain_of,
+    uri_of,
+)
+
+NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
+
+
+@given(st.sampled_from(ROLES), NAMES)
+def test_a_principal_is_read_back_from_its_uri(role: str, name: str) -> None:
+    principal = Principal(role, name)
+    uri = uri_of("example.org", principal)
+    assert parse_uri(uri, "example.org") == principal
+    assert trust_domain_of(uri) == "example.org"
+    assert person(str(principal)) == person(f"?{name}") == name
+
+
+@given(st.text(max_size=80))
+def test_any_other_text_is_nobody_and_one_sentence_says_why(text: str) -> None:
+    for uri in (text, f"spiffe://{text}", f"spiffe://example.org/{text}", f"spiffe://example.org/operator/{text}"):
+        found = parse_uri(uri, "example.org")
+        if isinstance(found, str):
+            assert found.startswith("certificate: ")
+            assert found.isprintable()
+        else:
+            assert uri_of("example.org", found) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "spiffe://other.org/operator/ann",
+        "spiffe://example.org.evil.net/operator/ann",
+        "spiffe://example.org@evil.net/operator/ann",
+        "SPIFFE://example.org/operator/ann",
+        "https://example.org/operator/ann",
+        "spiffe://example.org/root/ann",
+        "spiffe://example.org/operator/",
+        "spiffe://example.org/operator/../approver/ann",
+        "spiffe://example.org//operator/ann",
+        "spiffe://example.org/operator/ann?x=1",
+        "spiffe://example.org/operator/ann\nlevel=info",
+        "spiffe://example.org/operator/%61nn",
+        "spiffe://example.org/operator/a/b/c",
+    ],
+)
+def test_what_only_looks_like_one_of_ours_is_nobody(uri: str) -> None:
+    assert isinstance(parse_uri(uri, "example.org"), str)
+
+
+@pytest.mark.parametrize("domain", ["", "Example.org", "a b", "a/b", "-a", "a:1", "x" * 256])
+def test_a_trust_domain_has_a_shape(domain: str) -> None:
+    assert check_trust_domain("trust_domain", domain) is not None
+
+
+def test_one_person_has_many_roles_and_replicas_are_no_persons() -> None:
+    assert {person(actor) for actor in ("approver/ann", "operator/ann", "?ann")} == {"ann"}
+    assert person("node-agent/k8s/n1") == "k8s/n1"
+    assert person("timers/replica-1") == "timers/replica-1"
