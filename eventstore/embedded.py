@@ -24,7 +24,7 @@ from typing import NamedTuple
 from rocksdict import AccessType
 
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
-from eventstore.log import DEFAULT_PARTITION_COUNT, INSTALLS, REPLICAS, Partition, check_append
+from eventstore.log import DECISIONS, DEFAULT_PARTITION_COUNT, INSTALLS, REPLICAS, Partition, check_append
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
 from eventstore.secondary import SecondaryLog
@@ -47,7 +47,7 @@ _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
 _DAY_MS = 86_400_000
 
-KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS}
+KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
 """How long records of these topics stay; all others stay for ever."""
 
 

@@ -10,7 +10,7 @@ around it, so a fold sees each command once and only events of its topic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -146,3 +146,7 @@ class RunFold(Protocol):
         ...
 
     def evolve_run(self, state: Any, change: Any) -> None: ...
+
+    def changes_of_run(self, change: Any) -> Iterable[Any]:
+        """What `decide` would have given for each of them as its change."""
+        ...

@@ -16,7 +16,16 @@ from typing import NamedTuple, TypeVar
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka_admin import Admin, NewTopic, Topic
 from eventstore.kafka_clients import BATCH_BYTES, Clients
-from eventstore.log import DEFAULT_PARTITION_COUNT, INSTALLS, KEYED_TOPICS, REPLICAS, TOPICS, ZONES, partitions_of
+from eventstore.log import (
+    DECISIONS,
+    DEFAULT_PARTITION_COUNT,
+    INSTALLS,
+    KEYED_TOPICS,
+    REPLICAS,
+    TOPICS,
+    ZONES,
+    partitions_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +41,9 @@ _GONE_CHECK_S = 0.5
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
 
-KEPT_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS}
+KEPT_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
 """How long records of these topics stay; all others stay for ever."""
-SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS}
+SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS, DECISIONS: _DAY_MS}
 """Only whole segments expire, so they have to be shorter than what is kept."""
 
 
@@ -53,10 +62,11 @@ class Setting(NamedTuple):
 
 def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
     """What a topic with so many copies has to have. With compression off, brokers unpack what others compress, so no
-    reader ever meets a record that is small on the wire and huge in memory."""
+    reader ever meets a record that is small on the wire and huge in memory. Copies of a decision have one key, and
+    brokers drop all but one."""
     kept_ms = KEPT_MS.get(topic)
     return (
-        Setting("cleanup.policy", "delete"),
+        Setting("cleanup.policy", "compact,delete" if topic == DECISIONS else "delete"),
         Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
         Setting("retention.bytes", "-1"),
         Setting("min.insync.replicas", str(min(ENOUGH, replicas)), is_least=True),

@@ -20,13 +20,14 @@ CLIQUES = "cliques"
 FLEET = "fleet"
 INSTALLS = "installs"
 REPLICAS = "replicas"
+DECISIONS = "decisions"
 
 DECIDING_TOPICS = (ZONES, CLIQUES, FLEET)
 """Kept for ever; record 0 of each of their partitions is LogCreated."""
 
 FOLDED_TOPICS = (*DECIDING_TOPICS, INSTALLS)
-TOPICS = (*FOLDED_TOPICS, REPLICAS)
-KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS})
+TOPICS = (*FOLDED_TOPICS, DECISIONS, REPLICAS)
+KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS, DECISIONS})
 """Topics with the log's partition count; the others have one partition."""
 
 MAX_RECORD_BYTES = 1 << 20
@@ -69,7 +70,7 @@ class EventLog(Protocol):
 
     @property
     def partition_count(self) -> int:
-        """Partitions of zones, cliques and installs; fleet and replicas always have 1."""
+        """Partitions of zones, cliques, installs and decisions; fleet and replicas always have 1."""
         ...
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:

@@ -20,6 +20,7 @@ from eventstore.errors import Undecodable
 from eventstore.fold import DONE, At, Fold, Outcome, RunFold, refused
 from eventstore.hashes import chained, content_of, record_hash
 from eventstore.ledger import Entry, Ledger
+from eventstore.listening import Listener, Ruling, RunRuling
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
 from eventstore.runs import MARK_RECORDS, PAUSE_RECORDS_MAX, PAUSE_RECORDS_MIN, RUN_RECORDS_MIN, fold_run, run_end
@@ -49,8 +50,11 @@ class _Halt(Exception):
 class FoldedPartition:
     """State, ledger and position of one partition. Fold every record of it, in order, with `fold`."""
 
-    def __init__(self, partition: Partition, rules: Mapping[int, Fold[Any]], log_id: str = "") -> None:
+    def __init__(
+        self, partition: Partition, rules: Mapping[int, Fold[Any]], log_id: str = "", listener: Listener | None = None
+    ) -> None:
         self.partition = partition
+        self.listener = listener
         self.log_id = log_id
         self.rules = rules
         self.state: Any = rules[max(rules)].empty(partition)
@@ -135,6 +139,7 @@ class FoldedPartition:
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
+        time_ms = max(self.time_ms, records[0].timestamp_ms)
         try:
             run = fold_run(self, self._run_fold, records)
         except Exception as error:
@@ -143,6 +148,9 @@ class FoldedPartition:
             return []
         if run is None:
             return None
+        if self.listener is not None:
+            first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
+            self.listener.ruled(RunRuling(records, self._run_fold, run.change, first, self.version))
         self._go_on(records[0].offset, records[-1], run.running, run.time_ms)
         return run.entries
 
@@ -187,20 +195,26 @@ class FoldedPartition:
             return None
         envelope = event.envelope
         if not envelope.command_id:
-            self._decide(event, at)
+            self._decide(event, at, len(value))
             return None
         entry = self.ledger.admit(envelope, content, at)
         if entry is None:
-            entry = Entry(content, self._decide(event, at), at.offset)
+            entry = Entry(content, self._decide(event, at, len(value)), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
+        elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
+            self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, len(value)))
         return entry
 
-    def _decide(self, event: Event, at: At) -> Outcome:
+    def _decide(self, event: Event, at: At, size: int) -> Outcome:
+        version = self.version
         if type(event) is FoldVersionRaised:
-            return self._raise_version(event.version)
-        change, outcome = self._fold.decide(self.state, event, at)
-        if change is not None:
-            self._fold.evolve(self.state, change, at)
+            change, outcome = None, self._raise_version(event.version)
+        else:
+            change, outcome = self._fold.decide(self.state, event, at)
+            if change is not None:
+                self._fold.evolve(self.state, change, at)
+        if self.listener is not None:
+            self.listener.ruled(Ruling(event, change, outcome, at, version, size))
         return outcome
 
     def _raise_version(self, version: int) -> Outcome:

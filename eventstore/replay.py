@@ -85,13 +85,14 @@ async def replay(
     run = _Run(log, ends, digests_at or {}, observer)
     for partition in partitions:
         first = min((ends[partition], *run.wanted(partition)))
-        folded = await _started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
+        folded = await started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
         folded.position = max(folded.position, await log.begin(partition))
         run.partitions[partition] = folded
     return await run.fold()
 
 
-async def _started(empty: FoldedPartition, start: Saved | None, latest: int) -> FoldedPartition:
+async def started(empty: FoldedPartition, start: Saved | None, latest: int) -> FoldedPartition:
+    """A partition as it was saved, if that was at or before `latest`; else the empty one."""
     head = start.head(empty.partition) if start else None
     if start is None or head is None or head.position > latest:
         return empty

@@ -22,6 +22,7 @@ from typing import Any
 from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, PermanentError, TransientError
 from eventstore.fold import Fold, Outcome
+from eventstore.listening import Listener
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record, partition_for
 from eventstore.origin import await_origin, establish
 from eventstore.pace import Pace
@@ -46,7 +47,8 @@ _KEYS_REMEMBERED = 100_000
 class Replica:
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
-    `creates` lets it make a new log; a replica that may not waits until there is one.
+    `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
+    a partition, which hears what is decided there.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Replica:
         rng: Random,
         creates: bool = True,
         pace: Pace = _PACE,
+        listening: Callable[[Partition], Listener | None] = lambda partition: None,
     ) -> None:
         self.name = name
         self.log_id = ""
@@ -74,6 +77,7 @@ class Replica:
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
+        self._listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
         self.ends_seen_ms = 0
@@ -125,6 +129,11 @@ class Replica:
     def supports(self) -> dict[str, list[int]]:
         """The fold versions that this binary has rules for, by topic."""
         return {topic: sorted(rules) for topic, rules in self._rules.items()}
+
+    @property
+    def log(self) -> EventLog:
+        """The log that it reads."""
+        return self._log
 
     @property
     def save_failures(self) -> int:
@@ -292,7 +301,7 @@ class Replica:
         self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        return FoldedPartition(partition, self._rules[partition.topic], self.log_id)
+        return FoldedPartition(partition, self._rules[partition.topic], self.log_id, self._listeners[partition])
 
     def _all_positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self._folded.items()}

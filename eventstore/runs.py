@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from operator import lt, methodcaller
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore.codec import HEADER_BYTES
 from eventstore.fold import DONE, RunFold
@@ -41,8 +41,10 @@ MARK_RECORDS = 1_024
 
 
 class Run(NamedTuple):
-    """What a run came to: what was decided of each command, and the running hash and fold time after the last."""
+    """What a run came to: its change, what was decided of each command, and the running hash and fold time after the
+    last."""
 
+    change: Any
     entries: list[Entry]
     running: bytes
     time_ms: int
@@ -81,4 +83,4 @@ def fold_run(folded: FoldedPartition, fold: RunFold, records: Sequence[Record]) 
     fold.evolve_run(folded.state, change)
     folded.ledger.remember_all(commands, entries, first_ms)
     running = chained_all(folded.running, offsets, append_ms, keys, contents)
-    return Run(entries, running, max(first_ms, *append_ms))
+    return Run(change, entries, running, max(first_ms, *append_ms))

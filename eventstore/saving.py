@@ -126,6 +126,7 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
         last=last,
         quarantined=folded.quarantined,
         floor=folded.ledger.floor,
+        owed_from=folded.listener.owes_from(folded.position) if folded.listener else -1,
     )
 
 
@@ -172,6 +173,8 @@ def _take_over(folded: FoldedPartition, head: Head) -> None:
     folded.restore_last(head.last_offset, head.last)
     folded.quarantined = head.quarantined
     folded.use_version(head.version)
+    if folded.listener is not None and head.owed_from >= 0:
+        folded.listener.restored(head.owed_from, head.position)
     folded.state.rederive()
 
 

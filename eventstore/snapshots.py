@@ -25,7 +25,10 @@ class SaveFailed(TransientError):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """All of a partition but its rows and ids. Digests are 16 bytes, `digest` being that of the rows."""
+    """All of a partition but its rows and ids. Digests are 16 bytes, `digest` being that of the rows.
+
+    `owed_from` is where a listener has to be told again what was decided; -1 is as the position, for nothing is owed.
+    """
 
     log_id: str
     position: int
@@ -38,6 +41,7 @@ class Head(msgspec.Struct, frozen=True):
     last: bytes
     quarantined: int
     floor: str
+    owed_from: int = -1
 
 
 class SaveBatch(Protocol):

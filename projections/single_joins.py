@@ -8,7 +8,7 @@ cost next to nothing for each. What passes them whole, names nodes that nobody k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventstore.codec import HEADER_BYTES, decode
@@ -17,7 +17,7 @@ from eventstore.scan import Irregular, Scan
 from projections.columns import fault_of, shared, spread
 from projections.names import check_zone
 from projections.zone_rows import Node
-from projections.zone_state import ZoneState
+from projections.zone_state import Change, ZoneState
 from schemas.events import Envelope, NodesJoined
 
 RUN_OF = "NodesJoined"
@@ -67,6 +67,11 @@ def decide(
 
 def evolve(state: ZoneState, change: Joined) -> None:
     state.join_all(change.nodes, change.node_counts, change.offsets)
+
+
+def changes_of(change: Joined) -> Iterable[Change]:
+    """What each of these records changes."""
+    return (Change(nodes={name: node}, fresh=True) for name, node in change.nodes.items())
 
 
 def _read(values: Sequence[bytes]) -> SingleJoins:

@@ -7,7 +7,7 @@ in the outbox (zone_state) until a forwarder has brought it there (forwarding).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import ZONES, Partition
@@ -105,6 +105,9 @@ class ZoneFold:
 
     def evolve_run(self, state: ZoneState, change: Joined) -> None:
         single_joins.evolve(state, change)
+
+    def changes_of_run(self, change: Joined) -> Iterable[Change]:
+        return single_joins.changes_of(change)
 
 
 def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> Decision:

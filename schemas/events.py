@@ -13,20 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-
-class Envelope(msgspec.Struct, frozen=True, gc=False):
-    """Who said it, about what, and when by their own clock.
-
-    `command_id` is a UUIDv7 in canonical text for a command, empty for a statement of the plane itself (those are
-    idempotent by what they say: a cause range, an attempt, a session). A command's `issued_at_ms` is the time inside
-    its id, so a retry cannot re-stamp it. `actor` is the authenticated principal; a leading `?` marks an
-    unauthenticated one.
-    """
-
-    command_id: str
-    subject: str
-    actor: str
-    issued_at_ms: int
+from schemas.envelope import Envelope as Envelope
 
 
 class LogCreated(msgspec.Struct, frozen=True, gc=False):
@@ -438,6 +425,31 @@ class RulesInstalled(msgspec.Struct, frozen=True, gc=False):
     refused: dict[str, str]
 
 
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+class Decided(msgspec.Struct, frozen=True, gc=False):
+    """What a fold decided of the record at (topic, partition, offset), spelled out for analysts.
+
+    The envelope is that of the record, so whoever writes this of one record writes the same bytes. `event` is its type,
+    `outcome` and `reason` are what its author was answered. Per item, `kinds` says what was decided, `subjects` about
+    whom, `details` what else there is to say; columns as everywhere, one entry standing for all items.
+    """
+
+    envelope: Envelope
+    topic: str
+    partition: int
+    offset: int
+    appended_ms: int
+    event: str
+    fold_version: int
+    outcome: str
+    reason: str
+    kinds: list[str]
+    subjects: list[str]
+    details: list[dict[str, str]]
+
+
 Event: TypeAlias = (
     LogCreated
     | FoldVersionRaised
@@ -471,6 +483,7 @@ Event: TypeAlias = (
     | Frozen
     | Thawed
     | RulesInstalled
+    | Decided
 )
 
 MAX_ITEMS = 1_000
