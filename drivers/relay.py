@@ -99,11 +99,14 @@ class Relay:
         """Whether a new link may come in: 0, or the seconds after which to try again."""
         return self.admission.admit()
 
-    async def serve(self, link: Link) -> None:
-        """Speaks with one link until it ends. Whatever the peer says, only its own link suffers."""
+    async def serve(self, link: Link, only: str = "") -> None:
+        """Speaks with one link until it ends. Whatever the peer says, only its own link suffers.
+
+        With `only`, the link may speak for that DPU and for no other: its certificate names it.
+        """
         session: Session | None = None
         try:
-            session = await self._greet(link)
+            session = await self._greet(link, only)
             await self._listen(session)
         except ProtocolError as error:
             self._turn_away(link, str(error), "malformed")
@@ -129,7 +132,7 @@ class Relay:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    async def _greet(self, link: Link) -> Session:
+    async def _greet(self, link: Link, only: str) -> Session:
         async with asyncio.timeout(self._settings.hello_s):
             message = protocol_up.decode(await link.receive())
         if not isinstance(message, Hello):
@@ -140,7 +143,7 @@ class Relay:
         zone = self.zones.get(message.zone)
         if zone is None:
             zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency)
-        session = Session(link, zone, self._around)
+        session = Session(link, zone, self._around, only)
         try:
             session.handle(message)
         except BaseException:

@@ -45,10 +45,17 @@ class Surroundings(NamedTuple):
     heartbeat_s: float
 
 
+def _check_speaks_for(hello: Hello, only: str) -> None:
+    """Raises ProtocolError if a link speaks for other DPUs than the only one that it may speak for."""
+    other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
+    if other is not None:
+        raise ProtocolError(f"hello.dpus: {other!r} is not {only!r}, whom the link's certificate names")
+
+
 class Session:
     """One link of one zone."""
 
-    def __init__(self, link: Link, zone: Zone[Session], around: Surroundings) -> None:
+    def __init__(self, link: Link, zone: Zone[Session], around: Surroundings, only: str = "") -> None:
         self.link = link
         self.zone = zone
         self.heard_at = around.now()
@@ -56,6 +63,7 @@ class Session:
         """Heard since the last tick."""
         self.sent = 0
         self._around = around
+        self._only = only
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._ordinals: list[int] = []
@@ -84,6 +92,7 @@ class Session:
 
     def greet(self, hello: Hello) -> None:
         """Takes up the DPUs of a Hello, as far as they may be served."""
+        _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
         fresh = [dpu for dpu in hello.dpus if dpu not in self._numbers]

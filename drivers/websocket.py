@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ssl import SSLContext
+from typing import Any, NamedTuple
 
 from aiohttp import (
     ClientError,
@@ -36,7 +37,21 @@ DIAL_S = 10.0
 CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 
-Serve = Callable[[Link], Awaitable[None]]
+Serve = Callable[[Link, str], Awaitable[None]]
+"""Serves a link that may speak for one DPU only, or for any if it is empty."""
+
+
+class Bearer(NamedTuple):
+    """What the certificate of a connection says about its bearer."""
+
+    dpu: str
+    """The only DPU that this link may speak for; empty for any."""
+    left_s: float
+    """How long the certificate is valid yet: a link does not outlive it."""
+
+
+BEARER = web.RequestKey("bearer", Bearer)
+_ANYBODY = Bearer("", 0.0)
 
 
 def framed(message: bytes) -> bytes:
@@ -110,7 +125,8 @@ class AgentListener:
         host: str,
         port: int,
         ssl: SSLContext | None = None,
-        pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
+        pages: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
+        middlewares: Iterable[Any] = (),
     ) -> None:
         self.port = port
         self._serve = serve
@@ -118,7 +134,7 @@ class AgentListener:
         self._host = host
         self._ssl = ssl
         self._frame = _LastFramed()
-        application = web.Application()
+        application = web.Application(middlewares=middlewares)
         application.router.add_get(PATH, self._accept)
         for path, page in (pages or {}).items():
             application.router.add_get(path, page)
@@ -147,7 +163,16 @@ class AgentListener:
         except ConnectionError as error:
             logger.info("%s left before it was let in: %s", request.remote, error)
             return web.Response(status=408)
-        await self._serve(_ServerLink(socket, transport, str(request.remote), self._frame))
+        bearer = request.get(BEARER, _ANYBODY)
+        link = _ServerLink(socket, transport, str(request.remote), self._frame)
+        if not bearer.left_s:
+            await self._serve(link, bearer.dpu)
+            return socket
+        expiry = asyncio.get_running_loop().call_later(bearer.left_s, link.abort)
+        try:
+            await self._serve(link, bearer.dpu)
+        finally:
+            expiry.cancel()
         return socket
 
 
@@ -205,10 +230,17 @@ class _ClientLink:
 
 
 class Dialer:
-    """Opens links to relays; `dial` is a `links.Dial`."""
+    """Opens links to relays; `dial` is a `links.Dial`.
 
-    def __init__(self, ssl: SSLContext | None = None) -> None:
+    `ssl` gives the context of each new link, so that a new certificate is used from the next link on; `vouches` says
+    what is wrong with a relay's certificate (DER), beyond that it is the authority's and its host is the one dialed.
+    """
+
+    def __init__(
+        self, ssl: Callable[[], SSLContext] | None = None, vouches: Callable[[bytes], str | None] = lambda _: None
+    ) -> None:
         self._ssl = ssl
+        self._vouches = vouches
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Dialer:
@@ -229,7 +261,7 @@ class Dialer:
                     f"{scheme}://{address}{PATH}",
                     max_msg_size=MAX_DOWN_BYTES,
                     timeout=ClientWSTimeout(ws_close=CLOSE_S),
-                    ssl=self._ssl or True,
+                    ssl=self._ssl() if self._ssl is not None else True,
                 )
         except WSServerHandshakeError as error:
             if error.status == 503:
@@ -237,7 +269,16 @@ class Dialer:
             raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
+        if self._ssl is not None and (fault := self._vouches(_certificate(socket))):
+            await socket.close()
+            raise LinkClosed(f"{address} is no relay of this plane: {fault}")
         return _ClientLink(socket, address)
+
+
+def _certificate(socket: ClientWebSocketResponse) -> bytes:
+    """The peer's, in DER."""
+    secured = socket.get_extra_info("ssl_object")
+    return (secured.getpeercert(binary_form=True) if secured is not None else None) or b""
 
 
 def _seconds(error: WSServerHandshakeError) -> float:

@@ -235,7 +235,7 @@ async def test_those_who_give_up_while_they_wait_at_the_door_cost_nothing(caplog
 async def test_frames_of_any_size_arrive_whole(size: int) -> None:
     message = random.Random(size).randbytes(size)
 
-    async def serve(link: Link) -> None:
+    async def serve(link: Link, _only: str) -> None:
         link.send(message)
         link.send(b"next")
         assert await link.receive() == b"thanks"
