@@ -32,7 +32,7 @@ class ProgressView(NamedTuple):
     nodes: int
     dpus: int
     version: int
-    changed_ms: int
+    waiting_ms: int
     reported: int
     received: int
     applied: int
@@ -83,12 +83,16 @@ class Progress:
         reported = numbers[-1] if numbers else 0
         newest = installs.version(zone, reported) if numbers else None
         received, applied, in_hardware = self._counts(zone, newest, dpus.used) if newest else (0, 0, 0)
+        if dpus.names and reported < now.version:
+            waiting_ms = tables.earliest_since(fleet, zone, reported)
+        else:
+            waiting_ms = newest.appended_ms if newest and in_hardware < len(dpus.names) else 0
         return ProgressView(
             zone=zone,
             nodes=state.node_counts.get(zone, 0),
             dpus=len(dpus.names),
             version=now.version,
-            changed_ms=now.earliest_ms,
+            waiting_ms=waiting_ms,
             reported=reported,
             received=received,
             applied=applied,

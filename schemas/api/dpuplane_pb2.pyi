@@ -1162,7 +1162,7 @@ class ProgressList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[ZoneProgress, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ZoneProgress(_message.Message):
-    __slots__ = ("zone", "nodes", "dpus", "version", "changed_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases")
+    __slots__ = ("zone", "nodes", "dpus", "version", "waiting_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1174,7 +1174,7 @@ class ZoneProgress(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    CHANGED_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
@@ -1187,7 +1187,7 @@ class ZoneProgress(_message.Message):
     nodes: int
     dpus: int
     version: int
-    changed_ms: int
+    waiting_ms: int
     reported: int
     received: int
     applied: int
@@ -1196,7 +1196,7 @@ class ZoneProgress(_message.Message):
     exceptions: int
     stuck: int
     phases: _containers.ScalarMap[str, int]
-    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., changed_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ShowLatencyRequest(_message.Message):
     __slots__ = ("min_position", "at")

@@ -49,6 +49,9 @@ def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_no
     found = Progress().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
+    assert found.waiting_ms == APPENDED
+    everywhere = Progress().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})))
+    assert everywhere.waiting_ms == 0
 
 
 def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
