@@ -70,7 +70,7 @@ class Guard:
     def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
         """Handlers of every method of a service; the servicer has one of the same name in snake case for each."""
         methods = {
-            method.name: self._handler(method, getattr(servicer, _snake_case(method.name)))
+            method.name: self._handler(method, getattr(servicer, snake_case(method.name)))
             for method in service.methods
         }
         return grpc.method_handlers_generic_handler(service.full_name, methods)
@@ -147,7 +147,8 @@ def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
     return "?anonymous"
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
+    """A method's name as its servicer spells it."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 

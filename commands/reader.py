@@ -1,14 +1,14 @@
-"""Reads the folds of a replica: which partition a name is in, and at which position it was read."""
+"""Reads folds, of a replica or of the past: which partition a name is in, and at which position it was read."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from commands import answers
 from commands.calls import Call
-from commands.waiting import Waiting
+from eventstore.folds import Folds
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from eventstore.replica import Replica
 from projections.clique_state import CliqueState
 from projections.fleet_state import FleetState
 from projections.install_rows import InstallsState
@@ -16,12 +16,18 @@ from projections.states import States
 from projections.zone_state import ZoneState
 
 
+class Reached(Protocol):
+    """Whoever can wait until folds are at least as new as a token says."""
+
+    async def reached(self, token: str, topics: Collection[str], timeout_s: float) -> None: ...
+
+
 class Reader:
     """States of the folds by what they are about. Read them between awaits only."""
 
-    def __init__(self, replica: Replica, waiting: Waiting) -> None:
-        self._replica = replica
-        self._states = States(replica)
+    def __init__(self, folds: Folds, waiting: Reached) -> None:
+        self._folds = folds
+        self._states = States(folds)
         self._waiting = waiting
 
     async def settle(self, min_position: str, topics: Collection[str], call: Call) -> None:
@@ -31,7 +37,7 @@ class Reader:
     @property
     def partition_numbers(self) -> range:
         """Of zones, cliques and installs."""
-        return range(len(self._replica.partitions(ZONES)))
+        return range(len(self._folds.partitions(ZONES)))
 
     @property
     def fleet(self) -> FleetState:
@@ -54,11 +60,11 @@ class Reader:
 
     def number_of(self, key: str) -> int:
         """The partition of a zone or domain."""
-        return self._replica.partition_for(ZONES, key).number
+        return self._folds.partition_for(ZONES, key).number
 
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:
         """The position of what was read: these partitions of these topics, fleet's only one if it is among them."""
         read = [Partition(topic, number) for topic in topics if topic != FLEET for number in numbers]
         if FLEET in topics:
             read.append(FLEET_0)
-        return answers.token(self._replica.log_id, {part: self._replica.position(part) for part in read})
+        return answers.token(self._folds.log_id, {part: self._folds.position(part) for part in read})

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commands import answers
+from eventstore.folds import Folds
 from eventstore.ids import issued_at_ms
 from eventstore.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import DECIDING_TOPICS
-from eventstore.replica import Replica
 from eventstore.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
 
@@ -21,24 +21,24 @@ from schemas.api import dpuplane_pb2 as pb
 class Remembering:
     """Answers ShowCommand."""
 
-    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
-        self._replica = replica
+    def __init__(self, folds: Folds, now_ms: Callable[[], int]) -> None:
+        self._folds = folds
         self._now_ms = now_ms
 
     def answer(self, command_id: str) -> pb.Answer:
         """Raises PermanentError if it is no command id."""
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
-        known = self._replica.outcome(command_id)
+        known = self._folds.outcome(command_id)
         if known is not None:
-            return answers.told(command_id, known, self._replica.log_id)
+            return answers.told(command_id, known, self._folds.log_id)
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
             reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"
             return answers.unknown(command_id, reason)
-        behind = next(filter(_is_behind, self._replica.partitions_status()), None)
+        behind = next(filter(_is_behind, self._folds.partitions_status()), None)
         if behind is not None:
             return answers.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
-        if self._replica.ends_seen_ms < latest_ms:
+        if self._folds.ends_seen_ms < latest_ms:
             return answers.unknown(
                 command_id, "it may be in the log, which has not been read since it could still come"
             )
@@ -48,8 +48,8 @@ class Remembering:
 
     def _is_forgotten(self, command_id: str) -> bool:
         """Whether a fold may have taken it and no longer remembers."""
-        partitions = (p for topic in DECIDING_TOPICS for p in self._replica.partitions(topic))
-        return any(command_id <= self._replica.folded(partition).ledger.floor for partition in partitions)
+        partitions = (p for topic in DECIDING_TOPICS for p in self._folds.partitions(topic))
+        return any(command_id <= self._folds.folded(partition).ledger.floor for partition in partitions)
 
 
 def _is_behind(status: PartitionStatus) -> bool:

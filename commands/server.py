@@ -23,6 +23,7 @@ from commands.gate import Gate
 from commands.leaving import Leaving
 from commands.limits import DEFAULTS, Admission, Limits
 from commands.lookup import Lookup
+from commands.past import NoPast, Past, travelling
 from commands.queries import QueriesService
 from commands.reader import Reader
 from commands.remembering import Remembering
@@ -53,6 +54,7 @@ class CommandServer:
         listen: str,
         now_ms: Callable[[], int],
         rng: random.Random,
+        past: Past | None = None,
         limits: Limits = DEFAULTS,
         gate: Gate | None = None,
         credentials: grpc.ServerCredentials | None = None,
@@ -72,7 +74,8 @@ class CommandServer:
         lookup = Lookup(replica, reader)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
         leaving = Leaving(self.desk, reader, self._waiting, lookup)
-        self.queries = QueriesService(reader, Remembering(replica, now_ms), status, devices)
+        now = QueriesService(reader, Remembering(replica, now_ms), status, devices)
+        self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
             "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
             "Queries": self.queries,

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from eventstore.beacons import Beacon
+from eventstore.folds import Folds
 from eventstore.log import ZONES, Partition
-from eventstore.replica import Replica
 from eventstore.status import PartitionStatus
 from projections.rules import Holdings
 from schemas.api import dpuplane_pb2 as pb
@@ -31,7 +31,7 @@ class StatusBoard:
 
     def __init__(
         self,
-        replica: Replica,
+        folds: Folds,
         *,
         location: LogLocation,
         roles: Sequence[str],
@@ -40,7 +40,7 @@ class StatusBoard:
         alive: Callable[[], Sequence[Beacon]],
         stalled: Callable[[], Mapping[Partition, str]],
     ) -> None:
-        self._replica = replica
+        self._folds = folds
         self._location = location
         self._roles = roles
         self._addresses = addresses
@@ -50,21 +50,21 @@ class StatusBoard:
 
     def status(self) -> pb.Status:
         """All but what the fleet fold knows."""
-        replica, where = self._replica, self._location
+        folds, where = self._folds, self._location
         replicas: list[pb.Replica] = [
             self._own(),
-            *(_other(beacon) for beacon in self._alive() if beacon.replica != replica.name),
+            *(_other(beacon) for beacon in self._alive() if beacon.replica != folds.name),
         ]
         replicas.sort(key=lambda found: found.name)
         return pb.Status(
-            log_id=replica.log_id,
-            generation=replica.generation,
+            log_id=folds.log_id,
+            generation=folds.generation,
             log=pb.LogLocation(
                 engine=where.engine,
                 data=where.data,
                 bootstrap=where.bootstrap,
                 topic_prefix=where.topic_prefix,
-                partition_count=len(replica.partitions(ZONES)),
+                partition_count=len(folds.partitions(ZONES)),
             ),
             replicas=replicas,
             halted=[
@@ -73,17 +73,17 @@ class StatusBoard:
                 for part in found.partitions
                 if part.halted
             ],
-            replica=replica.name,
+            replica=folds.name,
             stalled=[pb.Stalled(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())],
         )
 
     def _own(self) -> pb.Replica:
         return pb.Replica(
-            name=self._replica.name,
+            name=self._folds.name,
             roles=self._roles,
             addresses=self._addresses,
             version=self._version,
-            partitions=map(_partition, self._replica.partitions_status()),
+            partitions=map(_partition, self._folds.partitions_status()),
         )
 
 

@@ -57,9 +57,13 @@ async def cut_at_position(
         end = await log.end(partition)
         if offset > end:
             raise PermanentError(f"position: {partition} has not come to {offset} yet, it ends at {end}")
+    return {**await cut_at_time(log, topics, await time_before(log, offsets)), **offsets}
+
+
+async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
+    """The append time of the latest record before these positions; 0 if there is none."""
     lasts = await read_first(log, {partition: offset - 1 for partition, offset in offsets.items() if offset > 0})
-    time_ms = max((record.timestamp_ms for record in lasts.values()), default=0)
-    return {**await cut_at_time(log, topics, time_ms), **offsets}
+    return max((record.timestamp_ms for record in lasts.values()), default=0)
 
 
 async def replay(

@@ -15,15 +15,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from functools import lru_cache
 from random import Random
 from typing import Any
 
 from eventstore.codec import encode
-from eventstore.errors import LogUnavailable, PermanentError, TransientError
+from eventstore.errors import LogUnavailable, TransientError
 from eventstore.fold import Fold, Outcome
+from eventstore.folds import Folds
 from eventstore.listening import Listener
-from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record, partition_for
+from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.origin import await_origin, establish
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
@@ -31,7 +31,7 @@ from eventstore.progress import Progress
 from eventstore.reading import Backoff, follow, recheck
 from eventstore.saving import Saver, restored
 from eventstore.snapshots import Store
-from eventstore.status import PartitionStatus, status_of
+from eventstore.status import PartitionStatus
 from eventstore.submitting import submit
 from eventstore.waiting import Answer, Answers, Positions, Watch
 from schemas.events import Event, LogCreated
@@ -41,10 +41,9 @@ __all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
 logger = logging.getLogger(__name__)
 
 _PACE = Pace()
-_KEYS_REMEMBERED = 100_000
 
 
-class Replica:
+class Replica(Folds):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
     `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
@@ -64,24 +63,19 @@ class Replica:
         pace: Pace = _PACE,
         listening: Callable[[Partition], Listener | None] = lambda partition: None,
     ) -> None:
-        self.name = name
-        self.log_id = ""
-        self.generation = 0
+        super().__init__(name, log.partition_count)
         self._log = log
         self._store = store
         self._now_ms = now_ms
         self._rng = rng
         self._creates = creates
         self._pace = pace
-        self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
         self._listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
-        self.ends_seen_ms = 0
-        """When it was last asked, by our clock, where the partitions end: what their lags are of."""
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
         self._ready = asyncio.Event()
         self._answers = Answers()
@@ -94,37 +88,6 @@ class Replica:
     async def ready(self) -> None:
         """Return when everything is folded that was in the log at the start."""
         await self._ready.wait()
-
-    def state(self, partition: Partition) -> Any:
-        """The state of a partition, up to `position(partition)`. Ask again after an await."""
-        return self.folded(partition).state
-
-    def position(self, partition: Partition) -> int:
-        """The next offset to fold."""
-        return self.folded(partition).position
-
-    def end(self, partition: Partition) -> int:
-        """Where the partition ended when that was last asked, at `ends_seen_ms`."""
-        return self._ends[partition]
-
-    def folded(self, partition: Partition) -> FoldedPartition:
-        """All that is known of a partition. Raises PermanentError if it is not folded here."""
-        found = self._folded.get(partition)
-        if found is None:
-            raise PermanentError(f"partition: {partition} is not folded here")
-        return found
-
-    def partitions(self, topic: str) -> tuple[Partition, ...]:
-        """The partitions of a topic."""
-        return self._log.partitions(topic)
-
-    def partition_for(self, topic: str, key: str) -> Partition:
-        """The partition that records with this key belong in. Every command asks, so the hash is computed once."""
-        return self._partition_for(topic, key, self._log.partition_count)
-
-    def partitions_status(self) -> list[PartitionStatus]:
-        """How it stands with each partition."""
-        return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
 
     def supports(self) -> dict[str, list[int]]:
         """The fold versions that this binary has rules for, by topic."""
@@ -143,13 +106,6 @@ class Replica:
     def dry_run(self, partition: Partition, event: Event) -> Outcome:
         """What would be decided of this event now. Changes nothing, and appends nothing."""
         return self.folded(partition).dry_run(event, self._now_ms())
-
-    def outcome(self, command_id: str) -> Answer | None:
-        """What is remembered of a command, or None."""
-        for partition, folded in self._folded.items():
-            if entry := folded.ledger.entries.get(command_id):
-                return Answer(entry.outcome, partition, entry.offset)
-        return None
 
     def watch(self, *topics: str) -> Watch:
         """Follow what is folded of these topics. Close it when done."""

@@ -13,7 +13,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.values import parse_time
+from deploy.cli.values import moment
 from deploy.logs import configure_logs
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
@@ -24,18 +24,8 @@ from eventstore.replay import Replayed, cut_at_position, cut_at_time, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
-def _place_in_log(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
-    """A token as it is, a time in milliseconds, or None for the end."""
-    if given is None or (":" in given and "=" in given):
-        return given
-    time_ms = parse_time(given)
-    if time_ms is None:
-        raise click.BadParameter(f"{given!r} must be the position of an answer, a time in ISO 8601, or milliseconds")
-    return time_ms
-
-
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane --at 2026-11-21T09:30:00Z")
-@click.option("--at", callback=_place_in_log, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
+@click.option("--at", callback=moment, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries
 def replay_command(client: Client, output: str, place: LogPlace | None, at: str | int | None) -> None:

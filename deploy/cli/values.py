@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from deploy.addresses import parse_addresses
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
+from eventstore.moment import parse_moment, parse_time
 
 
 class Fits(click.ParamType[int]):
@@ -47,15 +47,14 @@ class Moment(click.ParamType[int]):
         return time_ms
 
 
-def parse_time(text: str) -> int | None:
-    """Milliseconds since the epoch, or None if the text is no time."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+def moment(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
+    """Callback of an option for a moment of the past: a token as it is, a time in milliseconds, None if not given."""
+    if given is None:
         return None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    try:
+        return parse_moment(given)
+    except PermanentError as error:
+        raise click.BadParameter(str(error).removeprefix("at: ")) from error
 
 
 def addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:

@@ -1,0 +1,151 @@
+"""Queries at a moment of the past: a request that names one is answered by whoever has folded the log up to there.
+
+`travelling` makes a Queries service of one: what names no moment goes to the one that was given, as ever. The past runs
+in a process of its own, which serves the very same service over a socket; `PastQueries` is that service as seen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+
+from commands.calls import Call, NotFound, snake_case
+from eventstore.errors import LogUnavailable, PermanentError
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import QueriesStub
+
+QUERIES = pb.DESCRIPTOR.services_by_name["Queries"]
+S = TypeVar("S")
+
+_STUB: Callable[[grpc.aio.Channel], Any] = QueriesStub
+
+
+class Past(Protocol):
+    """Whoever can answer queries as they were answered at a moment."""
+
+    async def at(self, text: str, *, timeout_s: float) -> Any:
+        """The Queries service (methods in snake case, taking a request and a Call) at a position or time.
+
+        Raises PermanentError if there is no such moment, and LogUnavailable while the log is being folded up to it.
+        """
+        ...
+
+
+class NoPast:
+    """Of a server that keeps none."""
+
+    async def at(self, text: str, *, timeout_s: float) -> Any:
+        raise PermanentError("at: this server answers from now only; start it with --pasts 2, or leave at out")
+
+
+def travelling(live: S, past: Past) -> S:
+    """A Queries service that answers from `live`, or from the moment that a request names."""
+    return cast(S, _Travelling(live, past))
+
+
+class _Travelling:
+    def __init__(self, live: object, past: Past) -> None:
+        self._past = past
+        self._methods: dict[str, Any] = {}
+        for method in QUERIES.methods:
+            name = snake_case(method.name)
+            serve = getattr(live, name)
+            if _has_past(method):
+                serve = self._streaming(name, serve) if method.server_streaming else self._unary(name, serve)
+            self._methods[name] = serve
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._methods[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def _unary(self, name: str, live: Callable[[Any, Call], Awaitable[Message]]) -> Callable[..., Awaitable[Message]]:
+        async def ask_past(request: Any, call: Call) -> Message:
+            service, past_request, left = await self._travel(request, call)
+            answer: Message = await getattr(service, name)(past_request, left)
+            return answer
+
+        def ask(request: Any, call: Call) -> Awaitable[Message]:
+            return ask_past(request, call) if request.at else live(request, call)
+
+        return ask
+
+    def _streaming(
+        self, name: str, live: Callable[[Any, Call], AsyncIterator[Message]]
+    ) -> Callable[..., AsyncIterator[Message]]:
+        async def ask_past(request: Any, call: Call) -> AsyncIterator[Message]:
+            service, past_request, left = await self._travel(request, call)
+            async for message in getattr(service, name)(past_request, left):
+                yield message
+
+        def ask(request: Any, call: Call) -> AsyncIterator[Message]:
+            return ask_past(request, call) if request.at else live(request, call)
+
+        return ask
+
+    async def _travel(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
+        """The service of the moment, what to ask it, and what is left of the call's time."""
+        if request.min_position:
+            raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + call.timeout_s
+        service = await self._past.at(request.at, timeout_s=call.timeout_s)
+        past_request = type(request)()
+        past_request.CopyFrom(request)
+        past_request.at = ""
+        return service, past_request, call._replace(timeout_s=until_s - now_s())
+
+
+class PastQueries:
+    """The Queries service at the other end of a channel. What it raises is what the service raised there."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        stub = _STUB(channel)
+        self._methods: dict[str, Any] = {
+            snake_case(method.name): _far(getattr(stub, method.name), method) for method in QUERIES.methods
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._methods[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def _far(stub: Any, method: MethodDescriptor) -> Any:
+    async def ask(request: Message, call: Call) -> Message:
+        try:
+            answer: Message = await stub(request, timeout=call.timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise _as_raised_there(error) from error
+        return answer
+
+    async def stream(request: Message, call: Call) -> AsyncIterator[Message]:
+        try:
+            async for message in stub(request, timeout=call.timeout_s):
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise _as_raised_there(error) from error
+
+    return stream if method.server_streaming else ask
+
+
+def _as_raised_there(error: grpc.aio.AioRpcError) -> Exception:
+    details = error.details() or error.code().name
+    match error.code():
+        case grpc.StatusCode.NOT_FOUND:
+            return NotFound(details)
+        case grpc.StatusCode.INVALID_ARGUMENT:
+            return PermanentError(details)
+        case _:
+            return LogUnavailable(f"at: the past did not answer ({details}); ask again")
+
+
+def _has_past(method: MethodDescriptor) -> bool:
+    return "at" in method.input_type.fields_by_name
