@@ -34,4 +34,7 @@ class Pace:
     """Seconds between looks at how long the log is, for the lag."""
 
     checkpoint_s: float = 600.0
-    """Seconds between checkpoints of the saved state, for looking back."""
+    """Seconds between checkpoints of the saved state, for looking back (eventstore/archive.py)."""
+
+    checkpoint_records: int = 1_000_000
+    """Folded records between checkpoints, if so many come sooner."""

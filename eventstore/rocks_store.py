@@ -6,7 +6,6 @@ the last second lacks. What cannot be opened is refused with a sentence: it is d
 
 from __future__ import annotations
 
-import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,14 +15,16 @@ from typing import Any
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
 
+from eventstore.archive import Archived, Keeping, archive_name, archived, thin
 from eventstore.errors import FatalError
 from eventstore.hashes import row_hash
 from eventstore.log import Partition
 from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
 
 _CHUNK = struct.Struct(">QQ")
-_CHECKPOINTS_KEPT = 4
+_CHECKPOINTS = "checkpoints"
 _HEAD = msgspec.msgpack.Decoder(Head)
+_KEEPING = Keeping()
 _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
@@ -81,10 +82,11 @@ class RocksSaved:
 class RocksStore(RocksSaved):
     """A Store in the folder `path`; `owner` names the replica whose state it is, where that should be checked."""
 
-    def __init__(self, path: Path, owner: str = "") -> None:
+    def __init__(self, path: Path, owner: str = "", keeping: Keeping = _KEEPING) -> None:
         path.mkdir(parents=True, exist_ok=True)
         super().__init__(path / "current", AccessType.read_write())
-        self._checkpoints = path / "checkpoints"
+        self._checkpoints = path / _CHECKPOINTS
+        self._keeping = keeping
         found = (self._get(_OWNER_KEY) or b"").decode()
         if owner and found and found != owner:
             self.close()
@@ -104,22 +106,24 @@ class RocksStore(RocksSaved):
         with _save_errors():
             self._db.write(batch)
 
-    def checkpoint(self) -> None:
-        newest_ms = max((head.time_ms for head in self.heads()), default=0)
-        target = self._checkpoints / f"{newest_ms:015d}"
-        if newest_ms == 0 or target.exists():
-            return
+    def flush(self) -> None:
         with _save_errors():
-            self._checkpoints.mkdir(exist_ok=True)
-            Checkpoint(self._db).create_checkpoint(str(target))
-        for old in sorted(self._checkpoints.iterdir())[:-_CHECKPOINTS_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            self._db.flush(wait=False)
+
+    async def checkpoint(self) -> None:
+        heads = self.heads()
+        newest_ms = max((head.time_ms for head in heads), default=0)
+        target = self._checkpoints / archive_name(newest_ms, sum(head.position for head in heads))
+        with _save_errors():
+            if heads and not target.exists():
+                self._checkpoints.mkdir(exist_ok=True)
+                Checkpoint(self._db).create_checkpoint(str(target))
+            await thin(self._checkpoints, self._path, self._keeping)
 
 
-def checkpoints(path: Path) -> list[Path]:
+def checkpoints(path: Path) -> list[Archived]:
     """The checkpoints of the store in this folder, oldest first; `open_checkpoint` reads one."""
-    folder = path / "checkpoints"
-    return sorted(p for p in folder.iterdir() if p.suffix != ".tmp") if folder.exists() else []
+    return archived(path / _CHECKPOINTS)
 
 
 def open_checkpoint(path: Path) -> RocksSaved:

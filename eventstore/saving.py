@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -45,26 +45,41 @@ class Saver:
         self.failures = 0
         self.next_s = now_s + pace.save_every_s
         self._checkpoint_s = now_s + pace.checkpoint_s
+        self._checkpoint_records = 0
+        self._is_flushed = False
         self._failing = False
         self._stale = set(stale)
         self._store = store
         self._pace = pace
 
-    async def save_all(self, partitions: Iterable[FoldedPartition], now_s: float) -> None:
+    async def save_all(self, partitions: Collection[FoldedPartition], now_s: float) -> None:
         """Save whatever was folded further since its last save."""
         self.next_s = now_s + self._pace.save_every_s
         for folded in partitions:
             if folded.position > folded.saved_position:
                 await self._save(folded)
-        if now_s >= self._checkpoint_s:
-            self._checkpoint_s = now_s + self._pace.checkpoint_s
-            with self._failures():
-                self._store.checkpoint()
+        await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
 
     async def save_early(self, folded: FoldedPartition, is_behind: bool) -> None:
         """Save a partition before its time if many of its rows have changed."""
         if folded.changed_rows() >= (self._pace.save_rows_behind if is_behind else self._pace.save_rows):
             await self._save(folded)
+
+    async def _checkpoint(self, records: int, now_s: float) -> None:
+        """Keep what is saved if it is time; a save earlier, it is written out, which takes a while."""
+        if not self._checkpoint_records:
+            self._checkpoint_records = records + self._pace.checkpoint_records
+        if now_s < self._checkpoint_s and records < self._checkpoint_records:
+            return
+        with self._failures():
+            if not self._is_flushed:
+                self._is_flushed = True
+                self._store.flush()
+                return
+            self._is_flushed = False
+            self._checkpoint_s = now_s + self._pace.checkpoint_s
+            self._checkpoint_records = records + self._pace.checkpoint_records
+            await self._store.checkpoint()
 
     async def _save(self, folded: FoldedPartition) -> None:
         if not folded.halted:

@@ -95,7 +95,11 @@ class Store(Saved, Protocol):
         """Drop all that is saved of a partition. Raises SaveFailed."""
         ...
 
-    def checkpoint(self) -> None:
+    def flush(self) -> None:
+        """Have what is saved written out, so that a checkpoint some moments later need not wait for it."""
+        ...
+
+    async def checkpoint(self) -> None:
         """Keep what is saved now as it is, for looking back. Raises SaveFailed."""
         ...
 
@@ -122,7 +126,10 @@ class MemoryStore:
         for key in [key for key in self._hashes if key[0] == partition]:
             del self._hashes[key]
 
-    def checkpoint(self) -> None:
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+    async def checkpoint(self) -> None:
         """There is nothing to keep."""
 
     def close(self) -> None:

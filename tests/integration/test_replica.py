@@ -141,7 +141,7 @@ async def test_a_restart_from_older_saved_state_ends_the_same(engine: EmbeddedUn
     async with running(replica := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, pace=QUICK)):
         await write(replica, engine, issue, 100)
         await asyncio.sleep(0.2)
-        replica._store.checkpoint()
+        await replica._store.checkpoint()
         await write(replica, engine, issue, 100)
     replica._store.close()
     [checkpoint] = (tmp_path / "state" / "checkpoints").iterdir()

@@ -69,7 +69,10 @@ class DiskStore:
         self.check_writable()
         self._disk.partitions.pop(partition, None)
 
-    def checkpoint(self) -> None:
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+    async def checkpoint(self) -> None:
         """Older copies are taken by the simulation, of the whole disk."""
 
     def close(self) -> None:

@@ -92,9 +92,9 @@ async def test_a_replay_goes_on_from_a_checkpoint_that_lies_before_its_cut(
 ) -> None:
     log, store = filled(), RocksStore(tmp_path)
     await save(await state_at(log, FLEET_0, saved), store)
-    store.checkpoint()
+    await store.checkpoint()
     store.close()
-    start = open_checkpoint(checkpoints(tmp_path)[-1])
+    start = open_checkpoint(checkpoints(tmp_path)[-1].path)
     done = await replay(log, [ToyFold(FLEET)], until={FLEET_0: until}, start=start)
     start.close()
     assert done.records == records

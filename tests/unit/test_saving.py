@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventstore.archive import Keeping
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.log import FLEET_0, Record
 from eventstore.pace import Pace
@@ -294,9 +295,9 @@ async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_p
 # -- checkpoints
 
 
-async def test_checkpoints_keep_what_was_saved_then_and_only_the_last_few(tmp_path: Path) -> None:
-    store, partition = RocksStore(tmp_path), empty()
-    store.checkpoint()
+async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Path) -> None:
+    store, partition = RocksStore(tmp_path, keeping=Keeping(states=4)), empty()
+    await store.checkpoint()
     assert checkpoints(tmp_path) == []
     for number in range(7):
         for record in records(
@@ -304,16 +305,16 @@ async def test_checkpoints_keep_what_was_saved_then_and_only_the_last_few(tmp_pa
         ):
             partition.fold(record)
         await save(partition, store)
-        store.checkpoint()
-        store.checkpoint()
+        await store.checkpoint()
+        await store.checkpoint()
     found = checkpoints(tmp_path)
-    assert len(found) == 4
-    old = open_checkpoint(found[0])
+    assert [state.records for state in found] == [1, 5, 6, 7]
+    old = open_checkpoint(found[1].path)
     head = old.head(FLEET_0)
     assert head is not None
-    assert (head.position, head.time_ms) == (4, T0 + 3_000)
+    assert (head.position, head.time_ms) == (5, T0 + 4_000)
     again = await restored(empty(), old)
     assert again is not None
-    assert sorted(again.state.policies.rows) == ["p1", "p2", "p3"]
+    assert sorted(again.state.policies.rows) == ["p1", "p2", "p3", "p4"]
     old.close()
     store.close()

@@ -1,0 +1,87 @@
+"""Which saved states of the past are kept, so that no moment is far from one.
+
+A state is a checkpoint of the store: hard links, which cost nothing until the store replaces the files. They are made
+at even distances and thinned the older they get: what counts is how many records lie between a moment and the state
+before it, measured against how many lie between the moment and now. So a bounded number of states covers a log of any
+length, and looking back an hour folds minutes, looking back a year folds weeks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_NEWEST_KEPT = 2
+
+
+class Archived(NamedTuple):
+    """A state by the time of its latest record and the number of records folded into it."""
+
+    time_ms: int
+    records: int
+    path: Path
+
+
+class Keeping(NamedTuple):
+    """How many states are kept, and how much disk they may take beyond what the store itself takes."""
+
+    states: int = 24
+    bytes_max: int = 4 << 30
+
+
+def archive_name(time_ms: int, records: int) -> str:
+    """The name of a state's folder; names sort by age."""
+    return f"{time_ms:015d}-{records:015d}"
+
+
+def archived(folder: Path) -> list[Archived]:
+    """The states in a folder, oldest first."""
+    return [] if not folder.exists() else sorted(filter(None, map(_archived, folder.iterdir())))
+
+
+def _archived(path: Path) -> Archived | None:
+    time_ms, _, records = path.name.partition("-")
+    return Archived(int(time_ms), int(records), path) if time_ms.isdigit() and records.isdigit() else None
+
+
+def most_superfluous(records: Sequence[int]) -> int:
+    """Which state to drop, of these by the records folded into them, oldest first.
+
+    The one whose loss leaves the smallest gap, as seen from now; never the first, which bounds how far back one goes
+    to the beginning, nor the newest ones, unless there are no others.
+    """
+    inner = range(1, len(records) - _NEWEST_KEPT)
+    now = records[-1]
+    return min(inner, key=lambda i: (records[i + 1] - records[i - 1]) / (now - records[i - 1] or 1), default=0)
+
+
+async def thin(folder: Path, current: Path, keeping: Keeping) -> None:
+    """Drop states until no more are left than may be kept. Raises OSError."""
+    for _ in _thinning(folder, current, keeping):
+        await asyncio.sleep(0)
+
+
+def _thinning(folder: Path, current: Path, keeping: Keeping) -> Iterator[None]:
+    """File by file, so that nobody waits long for the disk."""
+    for path in folder.glob("*.tmp"):
+        yield from _removing(path)
+    states = archived(folder)
+    while len(states) > keeping.states or (len(states) > 1 and own_bytes(states, current) > keeping.bytes_max):
+        dropped = states.pop(most_superfluous([state.records for state in states]))
+        yield from _removing(dropped.path.rename(dropped.path.with_suffix(".tmp")))
+
+
+def _removing(folder: Path) -> Iterator[None]:
+    for file in list(folder.iterdir()):
+        file.unlink()
+        yield
+    folder.rmdir()
+
+
+def own_bytes(states: Sequence[Archived], current: Path) -> int:
+    """What these states take on disk that the store would not take without them."""
+    shared = {entry.stat().st_ino for entry in current.iterdir()}
+    own = {stat.st_ino: stat.st_size for state in states for stat in (entry.stat() for entry in state.path.iterdir())}
+    return sum(size for inode, size in own.items() if inode not in shared)

@@ -1,0 +1,77 @@
+"""States kept for looking back: a bounded number of them, and no moment far from the one before it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.archive import Archived, Keeping, archive_name, archived, most_superfluous, own_bytes, thin
+
+KEPT = 24
+
+
+def thinned(kept: list[int], records: int, most: int = KEPT) -> list[int]:
+    """What is kept when one more state is made, after so many records."""
+    kept = [*kept, records]
+    while len(kept) > most:
+        kept.pop(most_superfluous(kept))
+    return kept
+
+
+def test_a_thousand_states_thin_out_to_a_few_and_none_is_far_from_any_moment() -> None:
+    kept: list[int] = []
+    for number in range(1, 1_001):
+        kept = thinned(kept, number * 1_000_000)
+        gaps = [(after - before) / (kept[-1] - before) for before, after in pairwise(kept[:-2])]
+        assert max(gaps, default=0.0) < 0.5, f"after {number}: half of what came since is to be folded from {kept}"
+    assert len(kept) == KEPT
+    assert kept[0] == 1_000_000
+    assert kept[-2:] == [999_000_000, 1_000_000_000]
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=200), st.integers(1, 10))
+def test_any_distances_keep_the_newest_state_and_the_bound(distances: list[int], most: int) -> None:
+    kept: list[int] = []
+    records = 0
+    for distance in distances:
+        records += distance
+        kept = thinned(kept, records, most)
+        assert len(kept) <= most
+        assert kept[-1] == records
+        assert kept == sorted(kept)
+
+
+def made(folder: Path, records: int, **files: int) -> None:
+    state = folder / archive_name(1_000 + records, records)
+    state.mkdir(parents=True)
+    for name, size in files.items():
+        (state / name).write_bytes(bytes(size))
+
+
+async def test_states_over_the_bytes_allowed_go_and_shared_files_do_not_count(tmp_path: Path) -> None:
+    folder, current = tmp_path / "checkpoints", tmp_path / "current"
+    current.mkdir()
+    (current / "shared").write_bytes(bytes(5_000))
+    for records in range(1, 6):
+        made(folder, records, own=1_000)
+        (archived(folder)[-1].path / "shared").hardlink_to(current / "shared")
+    assert own_bytes(archived(folder), current) == 5_000
+    await thin(folder, current, Keeping(states=10, bytes_max=2_500))
+    assert [state.records for state in archived(folder)] == [4, 5]
+    assert not list(folder.glob("*.tmp"))
+    await thin(folder, current, Keeping(states=10, bytes_max=0))
+    assert [state.records for state in archived(folder)] == [5], "the newest stays whatever it takes"
+
+
+async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -> None:
+    folder, current = tmp_path / "checkpoints", tmp_path / "current"
+    current.mkdir()
+    made(folder, 7, own=1)
+    (folder / "000000000001008-000000000000008.tmp").mkdir()
+    (folder / "notes").mkdir()
+    await thin(folder, current, Keeping())
+    assert sorted(path.name for path in folder.iterdir()) == [archive_name(1_007, 7), "notes"]
+    assert archived(folder) == [Archived(1_007, 7, folder / archive_name(1_007, 7))]
