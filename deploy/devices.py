@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from deploy.certificates import Certificates
 from drivers.relay import Relay
 from projections.rules import Held, Holdings
 
@@ -55,13 +56,16 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     return ask
 
 
-def of_relays(addresses: Callable[[], Iterable[str]]) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
+def of_relays(
+    addresses: Callable[[], Iterable[str]], certificates: Certificates | None = None
+) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
     """A commands.status.DeviceSource over the relays there are. One that does not answer is left out, and logged."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout, read_bufsize=ZONE_LINE_BYTES_MAX) as session:
-            answers = await asyncio.gather(*(_ask(session, address, zones) for address in sorted(addresses())))
+            asked = (_ask(session, address, zones, certificates) for address in sorted(addresses()))
+            answers = await asyncio.gather(*asked)
         return _merged(answers)
 
     return ask
@@ -71,11 +75,14 @@ def _wanted(relay: Relay, zones: frozenset[str]) -> list[str]:
     return sorted(zones) if zones else sorted(relay.zones)
 
 
-async def _ask(session: aiohttp.ClientSession, address: str, zones: frozenset[str]) -> Holdings:
+async def _ask(
+    session: aiohttp.ClientSession, address: str, zones: frozenset[str], certificates: Certificates | None
+) -> Holdings:
     found: dict[str, dict[str, Held]] = {}
+    scheme, ssl = ("http", True) if certificates is None else ("https", certificates.client_context())
     try:
         query = [("zone", zone) for zone in sorted(zones)]
-        async with session.get(f"http://{address}{DEVICES_PATH}", params=query) as response:
+        async with session.get(f"{scheme}://{address}{DEVICES_PATH}", params=query, ssl=ssl) as response:
             response.raise_for_status()
             async for line in response.content:
                 zone = msgspec.json.decode(line, type=ZoneHoldings)

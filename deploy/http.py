@@ -1,13 +1,16 @@
 """HTTP of a process: /metrics for Prometheus, /healthz (it lives), /readyz (it has caught up), and what it is given.
 
-What others have to show over HTTP they bring as routes, so that this file knows nothing of them.
+What others have to show over HTTP they bring as routes, so that this file knows nothing of them. With `security`, TLS
+and certificates: `deploy.doors` says which paths are for whom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from ssl import SSLContext
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -23,11 +26,14 @@ class HttpServer:
         registry: CollectorRegistry,
         unready: Callable[[], str],
         routes: Iterable[web.AbstractRouteDef] = (),
+        security: tuple[SSLContext, Middleware] | None = None,
     ) -> None:
         self._listen = listen
+        self._ssl = None if security is None else security[0]
+        middlewares = [] if security is None else [security[1]]
         self._registry = registry
         self._unready = unready
-        application = web.Application()
+        application = web.Application(middlewares=middlewares)
         application.add_routes(
             [
                 web.get("/metrics", self._metrics),
@@ -41,7 +47,7 @@ class HttpServer:
     async def start(self) -> Address:
         """Listen; returns the address bound. Raises OSError if it cannot."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._listen.host, self._listen.port)
+        site = web.TCPSite(self._runner, self._listen.host, self._listen.port, ssl_context=self._ssl)
         await site.start()
         host, port = self._runner.addresses[0][:2]
         return Address(host, port)

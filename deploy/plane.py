@@ -27,6 +27,7 @@ from deploy.http import HttpServer
 from deploy.metrics import PlaneCollector
 from deploy.opening import open_log, open_store
 from deploy.roles import ROLES, actors_of, relay_of, replica_of
+from deploy.security import api_options, security_of
 from deploy.settings import Address, Settings
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
@@ -65,6 +66,7 @@ class Plane:
         self.states: States
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
+        self.security = security_of(settings, now_ms)
         self._now_ms = now_ms
         self._rng = rng
         self._beacons: Beacons | None = None
@@ -90,6 +92,8 @@ class Plane:
             stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())
             running.start(plane.replica.run())
+            if plane.security is not None:
+                running.start(plane.security.certificates.run())
             await plane._serve(stack, running, expected_zones)
             yield plane
 
@@ -130,7 +134,8 @@ class Plane:
     async def _open_http(self, stack: AsyncExitStack) -> None:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(PlaneCollector(self.replica, self.relay, self._now_ms))
-        http = HttpServer(self.settings.http, registry, lambda: self._unready)
+        security = None if self.security is None else self.security.http()
+        http = HttpServer(self.settings.http, registry, lambda: self._unready, security=security)
         stack.push_async_callback(http.stop)
         with _listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
@@ -138,7 +143,10 @@ class Plane:
     async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
         host, port = self.settings.agents
         pages = {devices.DEVICES_PATH: devices.page(relay)}
-        listener = AgentListener(relay.serve, relay.admit, host=host, port=port, pages=pages)
+        ssl, guard = (None, None) if self.security is None else self.security.agents(devices.DEVICES_PATH)
+        listener = AgentListener(
+            relay.serve, relay.admit, host=host, port=port, ssl=ssl, pages=pages, middlewares=[guard] if guard else []
+        )
         with _listening("agents", self.settings.agents):
             await stack.enter_async_context(listener)
         self.addresses["agents"] = str(Address(host, listener.port))
@@ -162,6 +170,7 @@ class Plane:
             listen=str(self.settings.listen),
             now_ms=self._now_ms,
             rng=self._rng,
+            **api_options(self.settings, self.security),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)
         self.addresses["api"] = await server.start()
@@ -171,7 +180,8 @@ class Plane:
         if self.settings.data is not None and self.relay is not None:
             return devices.of_relay(self.relay)
         return devices.of_relays(
-            lambda: [beacon.addresses["agents"] for beacon in self._alive() if "agents" in beacon.addresses]
+            lambda: [beacon.addresses["agents"] for beacon in self._alive() if "agents" in beacon.addresses],
+            self.security.certificates if self.security is not None else None,
         )
 
     def _ranks(self, running: _Running) -> Ranks:

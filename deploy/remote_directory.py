@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
 
+from deploy.certificates import Certificates
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
@@ -20,6 +22,8 @@ LOOK_S = 1.0
 """Between looks at which zones there are."""
 
 PAGE = 1_000
+
+_REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +38,14 @@ class RemoteDirectory:
         now_ms: Callable[[], int],
         rng: random.Random,
         zones: frozenset[str] = frozenset(),
+        certificates: Certificates | None = None,
     ) -> None:
-        options = (("grpc.lb_policy_name", "pick_first"),)
-        self._servers = ",".join(servers)
+        self._servers = deque(servers)
+        self._certificates = certificates
+        self._version = 0
         self._is_answered = True
-        self._channel = grpc.aio.insecure_channel(f"ipv4:{','.join(servers)}", options=options)
-        self._commands: Any = CommandsStub(self._channel)  # type: ignore[no-untyped-call]
-        self._queries: Any = QueriesStub(self._channel)  # type: ignore[no-untyped-call]
+        self._channel: grpc.aio.Channel | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._now_ms = now_ms
         self._rng = rng
         self._wanted = zones
@@ -49,7 +54,10 @@ class RemoteDirectory:
         """Where the zones were last listed: whoever is asked about one of them must have come as far."""
 
     async def close(self) -> None:
-        await self._channel.close(grace=None)
+        for closing in self._closing:
+            closing.cancel()
+        if self._channel is not None:
+            await self._channel.close(grace=None)
 
     async def zones(self) -> Collection[str]:
         """Returns at once the first time, and then when there are others."""
@@ -65,7 +73,7 @@ class RemoteDirectory:
         token = ""
         while True:
             request = pb.ListDpusRequest(zone=zone, page_size=PAGE, page_token=token, min_position=self._position)
-            page = await self._call(self._queries.ListDpus, request)
+            page = await self._call(QueriesStub, "ListDpus", request)
             names.extend(dpu.dpu for dpu in page.dpus)
             token = page.next_page_token
             if not token:
@@ -81,7 +89,7 @@ class RemoteDirectory:
             serial=serial,
             bmc_address=bmc_address,
         )
-        answer = await self._call(self._commands.RegisterDpu, request)
+        answer = await self._call(CommandsStub, "RegisterDpu", request)
         if answer.outcome == pb.Answer.refused:
             raise PermanentError(f"simulated DPU {dpu}: {answer.reason}")
         if answer.outcome == pb.Answer.unknown:
@@ -93,25 +101,53 @@ class RemoteDirectory:
         token = ""
         while True:
             try:
-                page = await self._call(self._queries.ListZones, pb.ListZonesRequest(page_size=PAGE, page_token=token))
+                request = pb.ListZonesRequest(page_size=PAGE, page_token=token)
+                page = await self._call(QueriesStub, "ListZones", request)
             except LogUnavailable as error:
                 if self._is_answered:
-                    logger.warning("no zones from %s, asking again: %s", self._servers, error)
+                    logger.warning("no zones from %s, asking again: %s", ",".join(self._servers), error)
                 self._is_answered = False
                 return None
             found.update(zone.zone for zone in page.zones)
             token = page.next_page_token
             if not token:
                 if not self._is_answered:
-                    logger.info("%s answers", self._servers)
+                    logger.info("%s answers", self._servers[0])
                 self._is_answered = True
                 self._position = page.position
                 return frozenset(found & self._wanted if self._wanted else found)
 
-    async def _call(self, method: Any, request: Any) -> Any:
+    async def _call(self, service: Any, method: str, request: Any) -> Any:
+        channel = self._dialed()
+        metadata = (("x-dpuplane-as", "simulator"),) if self._certificates is None else ()
         try:
-            return await method(request, timeout=CALL_TIMEOUT_S, metadata=(("x-dpuplane-as", "simulator"),))
+            return await getattr(service(channel), method)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+            if error.code() in _REFUSED:
                 raise PermanentError(error.details() or "") from error
+            if self._channel is channel:
+                self._retire()
+                self._servers.rotate(-1)
             raise LogUnavailable(f"the plane does not answer: {error.details()}") from error
+
+    def _dialed(self) -> grpc.aio.Channel:
+        """The channel to the server that answered last, made anew with every new certificate."""
+        if self._certificates is not None and self._version != self._certificates.version:
+            self._retire()
+        if self._channel is None:
+            self._channel = self._dial(self._servers[0])
+        return self._channel
+
+    def _dial(self, server: str) -> grpc.aio.Channel:
+        if self._certificates is None:
+            return grpc.aio.insecure_channel(server)
+        self._version = self._certificates.version
+        return grpc.aio.secure_channel(server, self._certificates.grpc_channel())
+
+    def _retire(self) -> None:
+        """Calls under way on the channel may end; others take a new one."""
+        if self._channel is not None:
+            closing = asyncio.create_task(self._channel.close(CALL_TIMEOUT_S))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._channel = None

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from deploy.addresses import Address, parse_address, parse_addresses
 from deploy.mistakes import sentence
 from eventstore.errors import PermanentError
+from projections.principals import check_trust_domain
 
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 
@@ -48,6 +49,28 @@ class Settings(BaseModel):
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
     simulate: int = Field(0, ge=0, le=10_000, description="Simulated DPUs per zone, inside an `all` process.")
     insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file: this process's certificate, with the URI name spiffe://TRUST_DOMAIN/plane/NAME. "
+        "With it every listener speaks TLS and asks for certificates.",
+    )
+    tls_key: Path | None = Field(None, description="PEM file: the key of `tls_cert`, not encrypted.")
+    tls_client_ca: Path | None = Field(
+        None,
+        description="PEM file: the authorities whose certificates are believed, of clients and of other processes.",
+    )
+    trust_domain: str = Field(
+        "", description="What the URI names of all certificates begin with; empty for that of `tls_cert`."
+    )
+    reflection: bool | None = Field(
+        None, description="Whether gRPC clients may ask for the API's schema; if not given, only without TLS."
+    )
+    calls_per_second: float = Field(50_000.0, gt=0, description="API calls a second of one principal, on average.")
+    calls_burst: float = Field(50_000.0, ge=1, description="API calls of one principal at once after a pause.")
+    calls_at_once: int = Field(5_000, ge=1, description="API calls of one principal under way at once.")
+    streams_per_connection: int = Field(
+        1_000, ge=1, description="API calls of one connection under way at once, whoever makes them."
+    )
     state: Path | None = Field(
         None,
         description="Folder of this process's saved folds, so that a restart need not fold the whole log. "
@@ -82,11 +105,30 @@ class Settings(BaseModel):
             raise ValueError(f"simulate needs role 'all', not {self.role!r}: use `dpuplane simulator` beside it")
         return self
 
+    @field_validator("trust_domain")
+    @classmethod
+    def _check_trust_domain(cls, value: str) -> str:
+        if value and (fault := check_trust_domain("trust_domain", value)):
+            raise ValueError(fault)
+        return value
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        files = {name: getattr(self, name) for name in ("tls_cert", "tls_key", "tls_client_ca")}
+        missing = [name for name, path in files.items() if path is None]
+        if 0 < len(missing) < len(files):
+            raise ValueError(
+                f"{' and '.join(missing)} must be given too: TLS needs tls_cert, tls_key and tls_client_ca"
+            )
+        if self.trust_domain and missing:
+            raise ValueError("trust_domain needs tls_cert, tls_key and tls_client_ca")
+        return self
+
     @model_validator(mode="after")
     def _check_listeners(self) -> Self:
         for name in ("listen", "http", "agents"):
             address: Address = getattr(self, name)
-            if not address.is_loopback and not self.insecure:
+            if not address.is_loopback and not self.insecure and self.tls_cert is None:
                 raise ValueError(f"{name} {address} is off the loopback, which needs TLS or an explicit --insecure")
         return self
 

@@ -232,15 +232,11 @@ class _ClientLink:
 class Dialer:
     """Opens links to relays; `dial` is a `links.Dial`.
 
-    `ssl` gives the context of each new link, so that a new certificate is used from the next link on; `vouches` says
-    what is wrong with a relay's certificate (DER), beyond that it is the authority's and its host is the one dialed.
+    `ssl` gives the context of each new link, so that a new certificate is used from the next link on.
     """
 
-    def __init__(
-        self, ssl: Callable[[], SSLContext] | None = None, vouches: Callable[[bytes], str | None] = lambda _: None
-    ) -> None:
+    def __init__(self, ssl: Callable[[], SSLContext] | None = None) -> None:
         self._ssl = ssl
-        self._vouches = vouches
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Dialer:
@@ -269,16 +265,7 @@ class Dialer:
             raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
-        if self._ssl is not None and (fault := self._vouches(_certificate(socket))):
-            await socket.close()
-            raise LinkClosed(f"{address} is no relay of this plane: {fault}")
         return _ClientLink(socket, address)
-
-
-def _certificate(socket: ClientWebSocketResponse) -> bytes:
-    """The peer's, in DER."""
-    secured = socket.get_extra_info("ssl_object")
-    return (secured.getpeercert(binary_form=True) if secured is not None else None) or b""
 
 
 def _seconds(error: WSServerHandshakeError) -> float:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import addresses
 from drivers.agent_store import FileStore, MemoryStore, TableStore
 from projections import names
+
+if TYPE_CHECKING:
+    from deploy.certificates import Certificates
 
 
 def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -42,7 +47,8 @@ def _named(fault: str | None, given: str) -> str:
     help="Keep the last good table here over restarts.  [it is lost with the process]",
 )
 @click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
-def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: int | None) -> None:
+@tls_options
+def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: int | None, **tls: Path | None) -> None:
     """Run the agent of one DPU that is registered in this zone, until SIGTERM or SIGINT.
 
     It follows a relay, checks every frame, keeps the last good table, and says what it holds. The data plane under it
@@ -53,16 +59,25 @@ def agent(*, relays: list[str], zone: str, dpu: str, state: Path | None, seed: i
     from deploy.process import run_until_signal
 
     configure_logs()
-    sys.exit(run_until_signal(_serve(relays, zone, dpu, state, random.Random(seed))))
+    serving = _serve(relays, zone, dpu, state, rng=random.Random(seed), certificates=certificates_of(**tls))
+    sys.exit(run_until_signal(serving))
 
 
-async def _serve(relays: list[str], zone: str, dpu: str, state: Path | None, rng: random.Random) -> None:
+async def _serve(
+    relays: list[str],
+    zone: str,
+    dpu: str,
+    state: Path | None,
+    *,
+    rng: random.Random,
+    certificates: Certificates | None,
+) -> None:
+    from deploy.security import dialing
     from drivers.agent import Agent, Identity
     from drivers.backends.simulated import SimulatedDevice
-    from drivers.websocket import Dialer
 
     identity = Identity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
-    async with Dialer() as dialer:
+    async with dialing(certificates) as dialer:
         device = SimulatedDevice(rng=rng)
         serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu), rng=rng)
         sys.stdout.write(f"ready dpu={dpu} zone={zone} relays={','.join(relays)}\n")

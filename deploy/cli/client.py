@@ -43,9 +43,11 @@ class Client:
         now_ms: Callable[[], int],
         rng: random.Random,
         min_position: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._servers = list(servers)
         self._metadata = [("x-dpuplane-as", principal)] if principal else []
+        self._credentials = credentials
         self._timeout_s = timeout_s
         self._min_position = min_position
         self._command_id = command_id
@@ -137,8 +139,13 @@ class Client:
 
     def _channel(self, server: str) -> grpc.Channel:
         if server not in self._channels:
-            self._channels[server] = grpc.insecure_channel(server, options=_OPTIONS)
+            self._channels[server] = self._dialed(server)
         return self._channels[server]
+
+    def _dialed(self, server: str) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(server, options=_OPTIONS)
+        return grpc.secure_channel(server, self._credentials, options=_OPTIONS)
 
     def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> NotKnown | Refused | Unreachable:
         if error.code() is grpc.StatusCode.NOT_FOUND:
@@ -149,6 +156,8 @@ class Client:
             again = f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
         else:
             again = "try again, see that `dpuplane serve` runs there, or name another with --server"
+            if self._credentials is None:
+                again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
         return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
 
 

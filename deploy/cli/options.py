@@ -6,7 +6,8 @@ import functools
 import operator
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ from google.protobuf.message import Message
 
 from deploy.cli import values
 from deploy.cli.client import Client
+from deploy.cli.tls import certificates_of, tls_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Message)
@@ -62,8 +64,20 @@ _COMMAND_ID = click.option(
 )
 
 
-def _client(servers: list[str], principal: str, timeout: float, command_id: str = "", min_position: str = "") -> Client:
+def _client(
+    servers: list[str],
+    principal: str,
+    timeout: float,
+    *,
+    tls: Mapping[str, Path | None],
+    command_id: str = "",
+    min_position: str = "",
+) -> Client:
+    certificates = certificates_of(**tls)
+    if certificates is not None and principal:
+        raise click.UsageError(f"--as: your certificate says who you are, {certificates.principal}; leave it out")
     return Client(
+        credentials=certificates.grpc_channel() if certificates is not None else None,
         servers=servers,
         principal=principal,
         timeout_s=timeout,
@@ -81,10 +95,10 @@ def queries(function: F) -> F:
     def run(
         *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
     ) -> None:
-        with _client(servers, principal, timeout, min_position=min_position) as client:
+        with _client(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
             function(client=client, output=output, **given)
 
-    return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]
+    return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
 
 
 def commands(function: F) -> F:
@@ -92,10 +106,15 @@ def commands(function: F) -> F:
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
-        with _client(servers, principal, timeout, command_id=command_id) as client:
+        with _client(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
             function(client=client, output=output, **given)
 
-    return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(run)))))  # type: ignore[return-value]
+    return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+
+
+def _taken(given: dict[str, Any]) -> dict[str, Path | None]:
+    """The options of `tls_options`, which no command asks for itself."""
+    return {name: given.pop(name) for name in ("tls_cert", "tls_key", "tls_ca")}
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -16,6 +16,7 @@ Examples:
   dpuplane serve --data /var/lib/dpuplane
   dpuplane serve --data plane --simulate 50 --listen 127.0.0.1:0
   dpuplane serve --kafka broker1:9092,broker2:9092 --role relay --zones rack-1,rack-2
+  dpuplane serve --data plane --tls-cert plane.pem --tls-key plane.key --tls-client-ca ca.pem --listen 0.0.0.0:7080
 
 Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --topic-prefix) or from the YAML file that
 --config names (topic_prefix: ...; --log-level cannot). A flag goes before the environment, and that before the file.
@@ -37,6 +38,15 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
 @click.option("--seed", metavar="N", help="Seed of every random choice.  [a fresh one]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
+@click.option("--tls-cert", metavar="FILE", help="This process's certificate; every listener then speaks mutual TLS.")
+@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option("--tls-client-ca", metavar="FILE", help="The authorities whose certificates are believed.")
+@click.option("--trust-domain", metavar="NAME", help="What certificates' URI names begin with.  [that of --tls-cert]")
+@click.option("--reflection/--no-reflection", default=None, help="Give gRPC clients the schema.  [only without TLS]")
+@click.option("--calls-per-second", metavar="N", help="API calls a second of one principal.  [50000]")
+@click.option("--calls-burst", metavar="N", help="API calls of one principal at once after a pause.  [50000]")
+@click.option("--calls-at-once", metavar="N", help="API calls of one principal under way at once.  [5000]")
+@click.option("--streams-per-connection", metavar="N", help="API calls under way on one connection.  [1000]")
 @click.option(
     "--config",
     metavar="FILE",

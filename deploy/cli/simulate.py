@@ -6,11 +6,17 @@ import asyncio
 import random
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from deploy.addresses import Address, parse_address
+from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import addresses
+
+if TYPE_CHECKING:
+    from deploy.certificates import Certificates
 
 SERVER_DEFAULT = "127.0.0.1:7080"
 
@@ -34,6 +40,7 @@ SERVER_DEFAULT = "127.0.0.1:7080"
 @click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Share of frames that never arrive.")
 @click.option("--latency", "latency_ms", type=click.FloatRange(0), default=0.0, help="Mean ms to apply a frame.")
 @click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
+@tls_options
 def simulator(
     *,
     relays: list[str],
@@ -44,6 +51,7 @@ def simulator(
     loss: float,
     latency_ms: float,
     seed: int | None,
+    **tls: Path | None,
 ) -> None:
     """Run simulated DPUs for every zone of a plane, until SIGTERM or SIGINT.
 
@@ -69,6 +77,7 @@ def simulator(
         loss=loss,
         latency_ms=latency_ms,
         rng=rng,
+        certificates=certificates_of(**tls),
     )
     sys.exit(run_until_signal(simulating))
 
@@ -83,16 +92,17 @@ async def _simulate(
     loss: float,
     latency_ms: float,
     rng: random.Random,
+    certificates: Certificates | None,
 ) -> None:
     from aiohttp import web
 
+    from deploy.security import dialing
     from deploy.process import now_ms
     from deploy.remote_directory import RemoteDirectory
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import Faults
     from drivers.backends.simulated_bmc import SimulatedBmcs
     from drivers.simulator import NAMING, Simulator
-    from drivers.websocket import Dialer
 
     async with AsyncExitStack() as stack:
         bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng)
@@ -101,9 +111,9 @@ async def _simulate(
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, listen.host, listen.port).start()
         bmc = Address(listen.host, runner.addresses[0][1])
-        directory = RemoteDirectory(servers, now_ms=now_ms, rng=rng, zones=zones)
+        directory = RemoteDirectory(servers, now_ms=now_ms, rng=rng, zones=zones, certificates=certificates)
         stack.push_async_callback(directory.close)
-        dialer = await stack.enter_async_context(Dialer())
+        dialer = await stack.enter_async_context(dialing(certificates))
         devices = Simulator(
             directory,
             relays,

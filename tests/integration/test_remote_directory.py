@@ -22,9 +22,9 @@ class Asked(RemoteDirectory):
 
     calls = 0
 
-    async def _call(self, method: Any, request: Any) -> Any:
+    async def _call(self, service: Any, method: str, request: Any) -> Any:
         self.calls += 1
-        return await super()._call(method, request)
+        return await super()._call(service, method, request)
 
 
 async def test_a_plane_that_does_not_answer_is_told_of_once(

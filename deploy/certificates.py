@@ -1,0 +1,220 @@
+"""The certificate of a process, its key and the authority it trusts: three files, used for every handshake from now on.
+
+Certificates are short-lived and somebody else replaces the files while we run. So they are looked at every second, and
+a new set is taken up whole or not at all: half of a rotation (a key that does not fit yet) keeps the old set in use.
+Connections that are open stay so; what expires is refused at the next handshake, and by the listeners at the next call.
+
+Whom this process dials must be a process of the plane: the certificate of a node's agent opens no relay, even if it
+should carry the relay's host name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+
+from commands.identities import load, uris_of
+from eventstore.errors import FatalError
+from projections.principals import PLANE, Principal, parse_uri, trust_domain_of
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Between looks at the files."""
+
+
+class BadCertificates(FatalError):
+    """The files cannot be used; the sentence names the one and says why."""
+
+
+class Material(NamedTuple):
+    """What the three files hold."""
+
+    cert: bytes
+    key: bytes
+    ca: bytes
+
+
+class Certificates:
+    """Reads the files at its making (raises BadCertificates), and again whenever `refresh` finds them changed.
+
+    The trust domain is that of the certificate, if none is given; it stays the same over rotations.
+    """
+
+    def __init__(self, cert: Path, key: Path, ca: Path, trust_domain: str = "") -> None:
+        self._paths = {"certificate": cert, "key": key, "authority": ca}
+        self._stamp = self._look()
+        self.version = 1
+        """Of what is in use; goes up with every rotation."""
+        self.material = self._read()
+        self.trust_domain, self.principal = self._whose(trust_domain)
+        self._servers = {verify: self._server_context(verify) for verify in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL)}
+        self._client = self._client_context()
+
+    async def run(self) -> None:
+        """Looks at the files for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.refresh()
+
+    def refresh(self) -> bool:
+        """Take up what is in the files now, if that is new and whole."""
+        try:
+            stamp = self._look()
+            if stamp == self._stamp:
+                return False
+            self._stamp = stamp
+            material = self._read()
+            if own_uri(material.cert) != own_uri(self.material.cert):
+                raise BadCertificates(f"certificate {self._paths['certificate']}: must name {self.principal} as before")
+            client = self._client_context()
+            servers = {verify: self._server_context(verify) for verify in self._servers}
+        except BadCertificates as error:
+            logger.warning("new certificates are not taken up", extra={"reason": str(error)})
+            return False
+        if material == self.material:
+            return False
+        self.material, self._client, self._servers = material, client, servers
+        self.version += 1
+        logger.info("took up new certificates", extra={"certificate": str(self._paths["certificate"])})
+        return True
+
+    def client_context(self) -> ssl.SSLContext:
+        """For the next connection that this process opens, to a process of the plane."""
+        return self._client
+
+    def server_context(self, *, asks: bool = False) -> ssl.SSLContext:
+        """For a listener, for good: every handshake is handed to the newest set.
+
+        A client must show a certificate, or (`asks`) may come without one.
+        """
+        verify = ssl.CERT_OPTIONAL if asks else ssl.CERT_REQUIRED
+        context = self._server_context(verify)
+
+        def newest(connection: ssl.SSLObject, _host: str | None, _context: ssl.SSLContext) -> None:
+            connection.context = self._servers[verify]
+
+        context.sni_callback = newest
+        return context
+
+    def grpc_server(self) -> grpc.ServerCredentials:
+        """As `server_context`, for gRPC, which asks at every handshake whether there is something new."""
+        fetch: Any = self._newest_for_grpc()
+        return grpc.dynamic_ssl_server_credentials(
+            _grpc_configuration(self.material), fetch, require_client_authentication=True
+        )
+
+    def grpc_channel(self) -> grpc.ChannelCredentials:
+        """For a channel made now."""
+        return grpc.ssl_channel_credentials(self.material.ca, self.material.key, self.material.cert)
+
+    def _newest_for_grpc(self) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+        given = self.version
+
+        def newest() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal given
+            if given == self.version:
+                return None
+            given = self.version
+            return _grpc_configuration(self.material)
+
+        return newest
+
+    def _whose(self, trust_domain: str) -> tuple[str, Principal]:
+        uri = own_uri(self.material.cert)
+        trust_domain = trust_domain or trust_domain_of(uri)
+        found = parse_uri(uri, trust_domain)
+        if not isinstance(found, Principal):
+            raise BadCertificates(f"{found}, in {self._paths['certificate']}")
+        return trust_domain, found
+
+    def _look(self) -> tuple[tuple[int, int, int], ...]:
+        """What tells one set of files from the next; through links, as a mounted secret has them."""
+        found = []
+        for what, path in self._paths.items():
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise BadCertificates(f"{what} {path}: {error.strerror}") from error
+            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def _read(self) -> Material:
+        found = []
+        for what, path in self._paths.items():
+            try:
+                found.append(path.read_bytes())
+            except OSError as error:
+                raise BadCertificates(f"{what} {path}: {error.strerror}") from error
+        return Material(*found)
+
+    def _server_context(self, verify: ssl.VerifyMode) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = verify
+        context.num_tickets = 0  # a session that is taken up again would not be asked for its certificate again
+        return self._filled(context)
+
+    def _client_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust_domain = self.trust_domain
+
+        class DialsPlaneOnly(ssl.SSLObject):
+            """A connection that is not made if its peer is no process of the plane."""
+
+            def do_handshake(self) -> None:
+                super().do_handshake()
+                if fault := plane_fault(self.getpeercert(binary_form=True) or b"", trust_domain):
+                    raise ssl.SSLCertVerificationError(fault)
+
+        context.sslobject_class = DialsPlaneOnly
+        return self._filled(context)
+
+    def _filled(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        cert, key, ca = self._paths.values()
+        try:
+            context.load_cert_chain(cert, key, password=_no_password)
+        except (OSError, ValueError) as error:
+            raise BadCertificates(f"certificate {cert} and key {key}: cannot be used together: {error}") from error
+        try:
+            context.load_verify_locations(cafile=ca)
+        except (OSError, ValueError) as error:
+            raise BadCertificates(f"authority {ca}: has no certificate that can be used: {error}") from error
+        return context
+
+
+def own_uri(certificate: bytes) -> str:
+    """The one URI name of a certificate (PEM). Raises BadCertificates."""
+    try:
+        uris = uris_of(load(certificate))
+    except ValueError as error:
+        raise BadCertificates(f"certificate: cannot be read: {error}") from error
+    if len(uris) != 1:
+        raise BadCertificates(f"certificate: has {len(uris)} URI names, must have one: spiffe://TRUST_DOMAIN/ROLE/NAME")
+    return uris[0]
+
+
+def plane_fault(certificate: bytes, trust_domain: str) -> str | None:
+    """None if a server's certificate (DER) names a process of the plane; else why not, in a sentence."""
+    try:
+        uris = uris_of(load(certificate))
+    except ValueError as error:
+        return f"certificate: cannot be read: {error}"
+    found = parse_uri(uris[0], trust_domain) if len(uris) == 1 else f"certificate: has {len(uris)} URI names, not one"
+    if not isinstance(found, Principal):
+        return found
+    return None if found.role == PLANE else f"certificate: names {found}, and must name {PLANE}/NAME"
+
+
+def _grpc_configuration(material: Material) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(material.key, material.cert)], material.ca)
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and there is nobody to ask for its password")

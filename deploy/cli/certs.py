@@ -1,0 +1,123 @@
+"""`dpuplane certs`: a certificate authority for development, and what certificates say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.failures import Refused
+from projections.names import check_name
+from projections.principals import PLANE, ROLES, Principal, check_trust_domain
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_DIR = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("certs"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the authority and of all that it issues.",
+)
+
+
+@click.group(epilog="\b\nExample: dpuplane certs init && dpuplane certs issue operator ann")
+def certs() -> None:
+    """A certificate authority for development and tests; for production take SPIRE, cert-manager or your own.
+
+    Every certificate has one URI name, spiffe://TRUST_DOMAIN/ROLE/NAME, which is all that counts.
+    """
+
+
+@certs.command(epilog="Example: dpuplane certs init --trust-domain lab.example.org")
+@_DIR
+@click.option(
+    "--trust-domain", default="dpuplane.local", show_default=True, metavar="NAME", help="Of every name in it."
+)
+@click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="How long it is valid.")
+def init(folder: Path, trust_domain: str, days: int) -> None:
+    """Make an authority: its key (ca.key, for you only) and its certificate (ca.pem, for every process)."""
+    from deploy.authority import Authority, BadAuthority
+
+    if fault := check_trust_domain("trust-domain", trust_domain):
+        raise click.UsageError(fault)
+    try:
+        made = Authority.make(folder, trust_domain, now=datetime.now(UTC), valid=timedelta(days=days))
+    except BadAuthority as error:
+        raise Refused(str(error)) from error
+    click.echo(f"{made.cert}: authority of spiffe://{trust_domain}")
+
+
+@certs.command(
+    epilog="Example: dpuplane certs issue plane local --dns api.example.org, or dpuplane certs issue operator ann"
+)
+@click.argument("role", type=click.Choice(ROLES))
+@click.argument("name")
+@click.option("--dns", "hosts", multiple=True, metavar="HOST", help="A name or address that clients dial; repeatable.")
+@click.option(
+    "--days", type=click.FloatRange(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid."
+)
+@_DIR
+def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
+    """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key; again to replace them.
+
+    That of a process of the plane (role `plane`) also names the hosts that its clients dial, on top of the loopback.
+    """
+    from deploy.authority import Authority, BadAuthority
+
+    if fault := check_name("name", name):
+        raise click.UsageError(fault)
+    if hosts and role != PLANE:
+        raise click.UsageError(f"--dns: only processes of the plane are dialed, so role {role} has no host names")
+    names = (*LOOPBACK, *hosts) if role == PLANE else ()
+    try:
+        authority = Authority.open(folder)
+        issued = authority.issue(Principal(role, name), hosts=names, now=datetime.now(UTC), valid=timedelta(days=days))
+    except (BadAuthority, ValueError) as error:
+        raise Refused(str(error)) from error
+    click.echo(f"{issued.cert}: spiffe://{authority.trust_domain}/{role}/{name}")
+
+
+@certs.command(epilog="Example: dpuplane certs show certs/operator@ann.pem")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="How it is printed."
+)
+def show(file: Path, output: str) -> None:
+    """Show whom a certificate names, what hosts, and until when it is valid."""
+    from commands.identities import load
+
+    try:
+        plain = _plain(load(file.read_bytes()))
+    except ValueError as error:
+        raise Refused(f"{file}: is no certificate in PEM or DER: {error}") from error
+    if output != "table":
+        out.print_value(plain, output)
+        return
+    out.print_fields((name, ", ".join(value) if isinstance(value, list) else value) for name, value in plain.items())
+
+
+def _plain(certificate: Any) -> dict[str, Any]:
+    from cryptography import x509
+
+    from commands.identities import uris_of
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    except x509.ExtensionNotFound:
+        hosts = []
+    now = datetime.now(UTC)
+    return {
+        "names": uris_of(certificate),
+        "hosts": hosts,
+        "issuer": certificate.issuer.rfc4514_string(),
+        "not_before": certificate.not_valid_before_utc.isoformat(),
+        "not_after": certificate.not_valid_after_utc.isoformat(),
+        "valid": "yes" if certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc else "no",
+    }

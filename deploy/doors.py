@@ -1,0 +1,59 @@
+"""The door of an HTTP listener with TLS: who asks, by certificate, and which paths are for whom.
+
+What no line names is denied. Probes of health need no certificate: an orchestrator has none, and they say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from commands.denials import Denials
+from commands.identities import Identities, Identity, Unauthenticated
+from drivers.websocket import BEARER, Bearer
+from projections.principals import DPU_AGENT
+
+ANYBODY: frozenset[str] = frozenset()
+"""For paths that need no certificate."""
+
+
+def door(
+    identities: Identities, denials: Denials, paths: Mapping[str, frozenset[str]], others: frozenset[str] | None = None
+) -> Middleware:
+    """Lets the roles of a path in, and on all other paths `others`, or nobody."""
+
+    @web.middleware
+    async def pass_through(request: web.Request, handler: Handler) -> web.StreamResponse:
+        roles = paths.get(request.path, others)
+        if roles is ANYBODY:
+            return await handler(request)
+        try:
+            identity = _identify(identities, request)
+        except Unauthenticated as error:
+            denials.turn_away(str(request.remote), str(error))
+            return _no(401, str(error))
+        principal = identity.principal
+        if roles is None or principal.role not in roles:
+            reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
+            denials.deny(str(principal), reason)
+            return _no(403, reason)
+        dpu = principal.name if principal.role == DPU_AGENT else ""
+        request[BEARER] = Bearer(dpu, identities.left_s(identity))
+        return await handler(request)
+
+    return pass_through
+
+
+def _identify(identities: Identities, request: web.Request) -> Identity:
+    transport = request.transport
+    connection = transport.get_extra_info("ssl_object") if transport is not None else None
+    certificate = connection.getpeercert(binary_form=True) if connection is not None else None
+    if not certificate:
+        raise Unauthenticated("certificate: none was given")
+    return identities.identify(certificate)
+
+
+def _no(status: int, reason: str) -> web.Response:
+    return web.Response(status=status, text=f"{reason}\n")

@@ -1,0 +1,92 @@
+"""Who a process believes and what it shows of itself: everything about TLS that its parts are given, made in one place.
+
+A process without certificates has no Security; its listeners are on the loopback then, or somebody said `insecure`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp.typedefs import Middleware
+
+from commands.denials import Denials
+from commands.gate import Gate
+from commands.identities import Identities
+from commands.limits import Limits
+from deploy.certificates import BadCertificates, Certificates
+from deploy.doors import ANYBODY, door
+from deploy.settings import Settings
+from drivers.websocket import PATH, Dialer
+from projections.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
+
+READERS = frozenset({VIEWER, OPERATOR, APPROVER})
+_HTTP_PATHS = {"/healthz": ANYBODY, "/readyz": ANYBODY}
+
+
+class Security:
+    """Of one process. `denials` carries counters; `certificates.run()` takes up new files."""
+
+    def __init__(self, certificates: Certificates, now_ms: Callable[[], int]) -> None:
+        self.certificates = certificates
+        self.denials = Denials(asyncio.get_running_loop().time)
+        self._identities = Identities(certificates.trust_domain, now_ms)
+
+    @property
+    def gate(self) -> Gate:
+        """Of the API."""
+        return Gate(self._identities, self.denials)
+
+    def http(self) -> tuple[ssl.SSLContext, Middleware]:
+        """Of the HTTP listener: the page, the metrics, and probes that come without a certificate."""
+        guard = door(self._identities, self.denials, _HTTP_PATHS, others=READERS)
+        return self.certificates.server_context(asks=True), guard
+
+    def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
+        """Of the listener for agents, where other processes of the plane ask what DPUs hold."""
+        paths = {PATH: frozenset({DPU_AGENT, SIMULATOR}), devices_path: frozenset({PLANE})}
+        return self.certificates.server_context(), door(self._identities, self.denials, paths)
+
+
+def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | None:
+    """What a process has according to its settings. Raises BadCertificates."""
+    if settings.tls_cert is None or settings.tls_key is None or settings.tls_client_ca is None:
+        return None
+    certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.trust_domain)
+    if certificates.principal.role != PLANE:
+        raise BadCertificates(f"tls_cert {settings.tls_cert}: names {certificates.principal}, must name {PLANE}/NAME")
+    return Security(certificates, now_ms)
+
+
+def api_options(settings: Settings, security: Security | None) -> dict[str, Any]:
+    """What a CommandServer is given of these settings: limits, and with TLS who may come in."""
+    limits = Limits(
+        rate_per_s=settings.calls_per_second,
+        burst=settings.calls_burst,
+        concurrent_calls=settings.calls_at_once,
+        streams_per_connection=settings.streams_per_connection,
+    )
+    reflects = settings.reflection if settings.reflection is not None else security is None
+    if security is None:
+        return {"limits": limits, "reflects": reflects}
+    credentials = security.certificates.grpc_server()
+    return {"limits": limits, "reflects": reflects, "gate": security.gate, "credentials": credentials}
+
+
+@asynccontextmanager
+async def dialing(certificates: Certificates | None) -> AsyncIterator[Dialer]:
+    """What opens links to relays: with certificates that are kept fresh as long as the context lasts, or without."""
+    if certificates is None:
+        async with Dialer() as dialer:
+            yield dialer
+        return
+    watching = asyncio.create_task(certificates.run())
+    try:
+        async with Dialer(certificates.client_context) as dialer:
+            yield dialer
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
