@@ -53,9 +53,7 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
     click.echo(f"{made.cert}: authority of spiffe://{trust_domain}")
 
 
-@certs.command(
-    epilog="Example: dpuplane certs issue plane local --dns api.example.org, or dpuplane certs issue operator ann"
-)
+@certs.command(epilog="\b\nExample: dpuplane certs issue plane local --dns api.example.org")
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("name")
 @click.option("--dns", "hosts", multiple=True, metavar="HOST", help="A name or address that clients dial; repeatable.")

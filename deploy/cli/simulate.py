@@ -96,9 +96,9 @@ async def _simulate(
 ) -> None:
     from aiohttp import web
 
-    from deploy.security import dialing
     from deploy.process import now_ms
     from deploy.remote_directory import RemoteDirectory
+    from deploy.security import dialing
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import Faults
     from drivers.backends.simulated_bmc import SimulatedBmcs
