@@ -11,17 +11,21 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from drivers.backends.bmc import Connect
+from drivers.decisions import DecisionWriter
 from drivers.forwarder import Forwarder
+from drivers.missed_decisions import Earlier, nothing_earlier
+from drivers.owed import Owed
 from drivers.provisioner import Provisioner
 from drivers.relay import Relay, RelaySettings
 from drivers.replica_rules import ReplicaRules
 from drivers.timers import Timers
 from eventstore.beacons import Ranks
 from eventstore.fold import Fold
-from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog
+from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
 from eventstore.replica import Replica
 from eventstore.snapshots import Store
 from projections.cliques import CliqueFold
+from projections.decisions import DECIDED_TOPICS
 from projections.fleet import FleetFold
 from projections.installs import InstallsFold
 from projections.zone import ZoneFold
@@ -49,10 +53,17 @@ def replica_of(
     *,
     now_ms: Callable[[], int],
     rng: random.Random,
+    decisions: bool = True,
 ) -> Replica:
-    """The replica of a process. Only one that takes commands may make a new log."""
-    folds = folds_of(log.partition_count, roles)
-    return Replica(log, folds, store=store, name=name, now_ms=now_ms, rng=rng, creates="api" in roles)
+    """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
+    folds, takes_commands = folds_of(log.partition_count, roles), "api" in roles
+
+    def listening(partition: Partition) -> Owed | None:
+        return Owed() if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
+
+    return Replica(
+        log, folds, store=store, name=name, now_ms=now_ms, rng=rng, creates=takes_commands, listening=listening
+    )
 
 
 def relay_of(
@@ -71,11 +82,15 @@ def actors_of(
     *,
     now_ms: Callable[[], int],
     rng: Callable[[], random.Random],
+    earlier: Earlier = nothing_earlier,
 ) -> dict[str, Coroutine[Any, Any, None]]:
-    """What a process does by rank, by name: to be run until it ends. `connect` reaches BMCs."""
+    """What a process does by rank, by name: to be run until it ends. `connect` reaches BMCs, `earlier` saved states."""
     actors: dict[str, Coroutine[Any, Any, None]] = {}
     if "api" in roles:
         actors["forwarder"] = Forwarder(replica, ranks, now_ms=now_ms, rng=rng()).run()
+        owed = {part: heard for part, heard in replica.listeners.items() if isinstance(heard, Owed)}
+        if owed:
+            actors["decisions"] = DecisionWriter(replica, owed, ranks, now_ms=now_ms, rng=rng(), earlier=earlier).run()
         actors["timers"] = Timers(replica, ranks, now_ms=now_ms, rng=rng()).run()
     if "provisioner" in roles:
         actors["provisioner"] = Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng()).run()

@@ -73,7 +73,7 @@ class Replica(Folds):
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
-        self._listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
+        self.listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
@@ -257,7 +257,7 @@ class Replica(Folds):
         self.ends_seen_ms = asked_ms
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        return FoldedPartition(partition, self._rules[partition.topic], self.log_id, self._listeners[partition])
+        return FoldedPartition(partition, self._rules[partition.topic], self.log_id, self.listeners[partition])
 
     def _all_positions(self) -> dict[Partition, int]:
         return {partition: folded.position for partition, folded in self._folded.items()}

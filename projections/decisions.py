@@ -8,7 +8,7 @@ own offset are what is new by it: a phase, an index, a place in line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventstore.fold import At, Outcome
 from eventstore.log import CLIQUES, FLEET, ZONES
@@ -16,18 +16,11 @@ from projections import clique_decisions, fleet_decisions, zone_decisions
 from projections.decision_items import Item
 from schemas.events import Decided, Event, FoldVersionRaised
 
+DECIDED_TOPICS = (ZONES, CLIQUES, FLEET)
+"""Topics whose folds decide something."""
+
 MAX_TEXT = 600_000
 """Characters of items in one record; the items beyond are counted, not listed, so that it fits the log."""
-
-
-class Ruling(NamedTuple):
-    """One decision as a fold made it."""
-
-    event: Event
-    change: Any
-    outcome: Outcome
-    at: At
-    version: int
 
 
 def key_of(at: At) -> str:
@@ -35,9 +28,8 @@ def key_of(at: At) -> str:
     return f"{at.partition.topic}/{at.partition.number}/{at.offset}"
 
 
-def decided(ruling: Ruling) -> Decided:
-    """The record that says what was decided."""
-    event, change, outcome, at, version = ruling
+def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -> Decided:
+    """The record that says what a fold of this version decided."""
     kinds, subjects, details = _columns(list(_bounded(spell(event, change, outcome, at))))
     return Decided(
         envelope=event.envelope,
@@ -126,7 +118,3 @@ def _columns(items: Sequence[Item]) -> tuple[list[str], list[str], list[dict[str
     if details.count(details[0]) == len(details):
         del details[1:]
     return kinds, [item.subject for item in items], details
-
-
-DECIDED_TOPICS = (ZONES, CLIQUES, FLEET)
-"""Topics whose folds decide something."""

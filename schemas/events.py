@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from schemas.envelope import Envelope as Envelope
+from schemas.envelope import Envelope as Envelope  # noqa: PLC0414
 
 
 class LogCreated(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,293 @@
+"""The decisions topic says what a fold of the log afresh says: whatever path folded, whoever crashed, whoever wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.roles import actors_of, folds_of, replica_of
+from drivers.owed import KEPT_RECORDS, Gap, Owed, rulings_of
+from eventstore.codec import decode, encode
+from eventstore.errors import AppendUnknown
+from eventstore.ids import envelope, uuid7
+from eventstore.listening import Ruling, RunRuling
+from eventstore.log import CLIQUES, DECISIONS, FLEET_0, ZONES, Partition, Record, partition_for
+from eventstore.partition import FoldedPartition
+from eventstore.replica import Replica
+from projections.decisions import DECIDED_TOPICS, MAX_TEXT, decided, items_of, key_of
+from projections.zone import ZoneFold
+from schemas.events import (
+    Decided,
+    DpuRegistered,
+    Event,
+    IndexClaimed,
+    LifecycleRequested,
+    NodesJoined,
+    NodesLeft,
+    PolicySet,
+)
+from tests.simulation.durable import Disk, DiskStore
+from tests.support.driven import START_MS, LateLog, Order
+from tests.support.memory_log import Contents
+from tests.support.toy_log import LOG_ID
+from tests.support.virtual_loop import run_virtual
+from tests.unit.test_runs import join, log_of
+
+ZONES_0 = Partition(ZONES, 0)
+
+
+class Heard:
+    """A listener that remembers all it is told."""
+
+    def __init__(self) -> None:
+        self.rulings: list[Ruling] = []
+        self.runs = 0
+
+    def ruled(self, ruling: Ruling | RunRuling) -> None:
+        if isinstance(ruling, RunRuling):
+            self.runs += 1
+            self.rulings += rulings_of(ruling)
+        else:
+            self.rulings.append(ruling)
+
+    def owes_from(self, position: int) -> int:
+        return position
+
+    def restored(self, owed_from: int, position: int) -> None:
+        """Nothing is owed."""
+
+    def records(self) -> dict[str, bytes]:
+        return {key_of(r.at): encode(spelled(r)) for r in self.rulings}
+
+
+def spelled(ruling: Ruling) -> Decided:
+    return decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version)
+
+
+def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
+    heard = Heard()
+    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID, heard)
+    start = 0
+    while start < len(records):
+        if together:
+            start, _ = folded.fold_some(records, start, len(records))
+        else:
+            folded.fold(records[start])
+            start += 1
+    return heard
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(0, 400), min_size=20, max_size=120), st.data())
+def test_a_run_of_joins_is_decided_as_one_by_one(numbers: list[int], data: st.DataObject) -> None:
+    events: list[Event | bytes] = [join(number) for number in numbers]
+    events.insert(
+        data.draw(st.integers(0, len(events))), NodesLeft(join(9).envelope, "z0", ["node-3"], [], [], False, b"")
+    )
+    records = log_of(events)
+    assert heard_of(records, together=True).records() == heard_of(records, together=False).records()
+
+
+def test_runs_are_heard_as_runs_and_say_who_joined_where() -> None:
+    heard = heard_of(log_of([join(number) for number in range(60)]), together=True)
+    assert heard.runs == 1
+    (item,) = items_of(spelled(heard.rulings[4]))
+    assert item == ("node_joined", "node-4", {"zone": "z1"})
+
+
+def test_what_would_not_fit_a_record_is_counted() -> None:
+    names = [f"{number:04d}-{'n' * 240}" for number in range(1_000)]
+    said = join(1).envelope
+    first = NodesJoined(said, "z0", names, [], [], b"", b"", [], [])
+    ruling = heard_of(log_of([first]), together=False).rulings[0]
+    many = ruling._replace(
+        change=ruling.change._replace(nodes={f"{n}{i}": r for n, r in ruling.change.nodes.items() for i in range(4)})
+    )
+    found = [*items_of(spelled(many))]
+    assert found[-1].kind == "not_listed"
+    assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000
+    assert len(encode(spelled(many))) < MAX_TEXT * 1.1
+
+
+class World:
+    """Processes of the plane over one log in memory, each with a disk; some appends of decisions are lost."""
+
+    def __init__(self, seed: int) -> None:
+        self.contents = Contents(2)
+        self.rng = Random(seed)
+        self.disks: dict[str, Disk] = {}
+        self.lives: dict[str, tuple[Replica, DiskStore, list[asyncio.Task[None]]]] = {}
+        self.names: list[str] = []
+        self.lossy = True
+
+    def now_ms(self) -> int:
+        return START_MS + round(asyncio.get_running_loop().time() * 1_000)
+
+    async def start(self, name: str) -> Replica:
+        log = LossyLog(self)
+        store = DiskStore(self.disks.setdefault(name, Disk()), self.rng, lambda partition, head: None)
+        replica = replica_of(["api"], log, store, name, now_ms=self.now_ms, rng=Random(name))
+        self.names = [*dict.fromkeys([*self.names, name])]
+        ranks = Order(name, self.names, set())
+        actors = actors_of(["api"], replica, ranks, unreachable, now_ms=self.now_ms, rng=lambda: Random(name))
+        runs = [replica.run(), *actors.values()]
+        self.lives[name] = (replica, store, [asyncio.create_task(run) for run in runs])
+        await replica.ready()
+        return replica
+
+    async def kill(self, name: str) -> None:
+        _, store, tasks = self.lives.pop(name)
+        store.cut()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def say(self, topic: str, key: str, event: Any) -> None:
+        log = LossyLog(self)
+        await log.append(partition_for(topic, key, 2), key.encode(), encode(event))
+
+    def command(self, subject: str, actor: str = "?test") -> Any:
+        return envelope(subject, actor, uuid7(self.now_ms(), self.rng))
+
+    def written(self) -> dict[str, set[bytes]]:
+        found: dict[str, set[bytes]] = {}
+        for number in range(2):
+            for record in self.contents.records.get(Partition(DECISIONS, number), ()):
+                found.setdefault(record.key.decode(), set()).add(record.value)
+        return found
+
+    def refolded(self) -> dict[str, set[bytes]]:
+        """Every decision of the log, by a fold of its own."""
+        found: dict[str, set[bytes]] = {}
+        for fold in folds_of(2, ["api"]):
+            for partition, records in self.contents.records.items():
+                if partition.topic == fold.topic and partition.topic in DECIDED_TOPICS:
+                    heard = Heard()
+                    log_id = decode(self.contents.records[FLEET_0][0].value).log_id  # type: ignore[union-attr]
+                    folded = FoldedPartition(partition, {1: fold}, log_id, heard)
+                    for record in records:
+                        folded.fold(record)
+                    found |= {key: {value} for key, value in heard.records().items()}
+        return found
+
+    async def agree(self) -> None:
+        async with asyncio.timeout(300):
+            while self.written() != self.refolded():
+                await asyncio.sleep(10)
+
+
+class LossyLog(LateLog):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.contents, world.now_ms)
+        self._world = world
+
+    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+        await asyncio.sleep(self._world.rng.uniform(0, 0.02))
+        if partition.topic == DECISIONS and self._world.lossy and self._world.rng.random() < 0.2:
+            raise AppendUnknown("lost")
+        await super().append(partition, key, value, timeout_s=timeout_s)
+
+
+def unreachable(address: str) -> Any:
+    raise AssertionError(f"nobody provisions {address}")
+
+
+async def a_day(world: World, day: int) -> None:
+    """Something of everything that is decided."""
+    for number in range(25):
+        name, zone = f"n{day}-{number}", f"z{number % 3}"
+        address = (10 << 24 | day << 16 | number + 1).to_bytes(4, "big")
+        await world.say(ZONES, zone, NodesJoined(world.command(zone), zone, [name], [], [], address, b"", [], []))
+        claim = IndexClaimed(world.command("d"), "d", "c", name, "", 0, "", -1)
+        await world.say(CLIQUES, "d", claim)
+        await asyncio.sleep(world.rng.uniform(0, 0.1))
+    await world.say(ZONES, "z0", DpuRegistered(world.command("d"), "z0", f"dpu{day}", "", "", "simulated:x"))
+    await world.say(ZONES, "z0", LifecycleRequested(world.command("d"), "z0", f"dpu{day}", "provision", "image"))
+    await world.say(ZONES, "z0", NodesLeft(world.command("z0"), "z0", [f"n{day}-0", "nobody"], [], [], False, b""))
+    drop = PolicySet(world.command("p"), f"p{day}", 1, "drop", "any", [], {}, {})
+    await world.say("fleet", "p", drop)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_topic_is_a_refold_of_the_log_through_crashes_and_two_writers(seed: int) -> None:
+    async def scenario() -> None:
+        world = World(seed)
+        await world.start("one")
+        await a_day(world, 1)
+        await world.start("two")
+        for day in range(2, 6):
+            await a_day(world, day)
+            victim = world.rng.choice(["one", "two"])
+            await world.kill(victim)
+            await a_day(world, day + 10)
+            await world.start(victim)
+        await world.agree()
+        kinds = {item.kind for values in world.written().values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
+        wanted = {"node_joined", "node_left", "index_assigned", "index_waiting", "dpu_phase_changed", "step_opened"}
+        assert kinds >= wanted | {"member_joined", "member_left", "policy_set", "unchanged", "forwarded"}
+        for name in [*world.lives]:
+            await world.kill(name)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_writer_that_is_killed_again_and_again_loses_nothing(seed: int) -> None:
+    async def scenario() -> None:
+        world = World(seed)
+        for day in range(1, 5):
+            await world.start("one")
+            await a_day(world, day)
+            await asyncio.sleep(world.rng.uniform(0, 1.5))
+            await world.kill("one")
+        await world.start("one")
+        await world.agree()
+        await world.kill("one")
+
+    run_virtual(scenario())
+
+
+def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
+    async def scenario() -> None:
+        world = World(1)
+        world.lossy = False
+        count = KEPT_RECORDS + 2_000
+        replica = await world.start("one")
+        records = [
+            encode(NodesJoined(world.command("z"), "z", [f"n{number}"], [], [], b"", b"", [], []))
+            for number in range(count)
+        ]
+        for value in records:
+            world.contents.add(partition_for(ZONES, "z", 2), world.now_ms(), b"z", value)
+        await replica.reached(partition_for(ZONES, "z", 2), count, timeout_s=60)
+        owed = replica.listeners[partition_for(ZONES, "z", 2)]
+        assert isinstance(owed, Owed) and owed.gap is not None
+        await world.agree()
+        assert owed.gap is None
+        await world.kill("one")
+
+    run_virtual(scenario())
+
+
+def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
+    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
+    owed = Owed()
+    assert owed.owes_from(7) == 7
+    for ruling in rulings:
+        owed.ruled(ruling)
+    taken = owed.take(2, None)
+    assert [ruling.at.offset for ruling in taken] == [1, 2]
+    assert owed.owes_from(6) == 1
+    owed.put_back(taken[:1])
+    owed.done(taken)
+    assert owed.owes_from(6) == 1
+    owed.seen(1, 6)
+    assert [ruling.at.offset for ruling in owed.take(9, None)] == [3, 4, 5]
+    owed.restored(2, 6)
+    assert owed.gap == Gap(2, 6)
