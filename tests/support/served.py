@@ -93,8 +93,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True) -> AsyncIterator[Served]:
-    """A plane that is ready; with `forwards` off, fleet hears of nothing."""
+async def served(
+    path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True, **options: Any
+) -> AsyncIterator[Served]:
+    """A plane that is ready; with `forwards` off, fleet hears of nothing. `options` are the CommandServer's."""
     rng = random.Random(5)
     async with (
         EmbeddedLog.open(path, partition_count=PARTITIONS, now_ms=now_ms) as embedded,
@@ -125,7 +127,14 @@ async def served(path: Path, *, limits: Limits = DEFAULTS, forwards: bool = True
             return await plane.devices(zones)
 
         server = CommandServer(
-            replica, status=board, devices=devices, listen="127.0.0.1:0", now_ms=now_ms, rng=rng, limits=limits
+            replica,
+            status=board,
+            devices=devices,
+            listen="127.0.0.1:0",
+            now_ms=now_ms,
+            rng=rng,
+            limits=limits,
+            **options,
         )
         plane = Served(log, replica, server, await server.start())
         try:

@@ -1,0 +1,244 @@
+"""The API under mutual TLS: who comes in, who they are in the log, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from eventstore.codec import decode
+from eventstore.log import FLEET_0
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.certs import TRUST_DOMAIN, Office, Papers
+from tests.support.guarded import Guarded, guarded
+
+Code = grpc.StatusCode
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Guarded]:
+    async with guarded(tmp_path) as found:
+        yield found
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details() or ""
+
+
+def join(*names: str) -> pb.JoinNodesRequest:
+    return pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name=name) for name in names])
+
+
+def freeze() -> pb.FreezeRequest:
+    return pb.FreezeRequest(zone="z1")
+
+
+async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: Guarded) -> None:
+    assert (await plane.caller("operator/ann").calls.Freeze(freeze())).outcome == pb.Answer.done
+    actors = []
+    async for _, records in plane.plane.log.read({FLEET_0: 0}):
+        actors = [event.envelope.actor for event in map(decode, (r.value for r in records)) if hasattr(event, "zone")]
+        break
+    assert actors == ["operator/ann"]
+
+
+async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plane: Guarded) -> None:
+    ends = await plane.plane.ends()
+    said = await refused(plane.caller("viewer/vic").calls.Freeze(freeze()))
+    assert said == (
+        Code.PERMISSION_DENIED,
+        "Commands.Freeze: viewer/vic must have the role approver or operator",
+    )
+    assert await plane.plane.ends() == ends
+    assert plane.gate.denials.denied == 1
+
+
+async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Guarded) -> None:
+    agent = plane.caller("node-agent/n1")
+    assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.Answer.done
+    assert (await agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))).index == 0
+    for call in (
+        agent.calls.JoinNodes(join("n1", "n2")),
+        agent.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n2"])),
+        agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n2")),
+        agent.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n2", ready=True)),
+        agent.queries.ShowNode(pb.ShowNodeRequest(name="n2")),
+        agent.queries.ListNodes(pb.ListNodesRequest()),
+        agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.plane.command_id())),
+        agent.calls.JoinNodesStream(iter([join("n2")])),
+    ):
+        assert (await refused(call))[0] == Code.PERMISSION_DENIED
+    assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n1"]))).outcome == pb.Answer.done
+
+
+async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
+    call = plane.caller("operator/ann").calls.Freeze(freeze(), metadata=[("x-dpuplane-as", "root")])
+    code, details = await refused(call)
+    assert (code, "the certificate says who calls, operator/ann" in details) == (Code.PERMISSION_DENIED, True)
+
+
+async def test_a_stream_is_refused_like_a_call(plane: Guarded) -> None:
+    async def rules() -> list[pb.Rules]:
+        agent = plane.caller("dpu-agent/d1")
+        return [page async for page in agent.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+
+    assert (await refused(rules()))[0] == Code.PERMISSION_DENIED
+
+
+async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> None:
+    operator, approver = plane.caller("operator/ann"), plane.caller("approver/bob")
+    budget = pb.SetBudgetRequest(kind="stated", permille=0, at_least=1)
+    assert (await refused(operator.calls.SetBudget(budget)))[0] == Code.PERMISSION_DENIED
+    assert (await approver.calls.SetBudget(budget)).outcome == pb.Answer.done
+    await operator.calls.JoinNodes(
+        pb.JoinNodesRequest(
+            zone="z1", nodes=[pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.0.{i}"]) for i in range(1, 9)]
+        )
+    )
+    leave = pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)])
+    assert (await refused(approver.calls.LeaveNodes(leave)))[0] == Code.PERMISSION_DENIED
+    assert (await operator.calls.LeaveNodes(leave)).outcome == pb.Answer.held
+    (hold,) = (await operator.queries.ListHolds(pb.ListHoldsRequest())).holds
+    approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
+    assert (await refused(operator.calls.ApproveHold(approve)))[0] == Code.PERMISSION_DENIED
+    again = plane.caller("approver/bob")  # the same person with another certificate
+    for one in (approver, again):
+        answer = await one.calls.ApproveHold(approve)
+        assert answer.reason == f"hold {hold.hold} has 1 of 2 approvals"
+    answer = await plane.caller("approver/cid").calls.ApproveHold(approve)
+    assert (answer.outcome, answer.reason) == (pb.Answer.done, "")
+
+
+async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded) -> None:
+    command_id = plane.plane.command_id()
+    request = pb.FreezeRequest(zone="z1", command_id=command_id)
+    ann, bob = plane.caller("operator/ann"), plane.caller("operator/bob")
+    first = await ann.calls.Freeze(request)
+    assert first.outcome == pb.Answer.done
+    assert await ann.calls.Freeze(request) == first
+    ends = await plane.plane.ends()
+    other_body = pb.FreezeRequest(zone="z2", command_id=command_id)
+    other_role = plane.caller("approver/ann")
+    for call in (bob.calls.Freeze(request), ann.calls.Freeze(other_body), other_role.calls.Freeze(request)):
+        answer = await call
+        assert answer.outcome == pb.Answer.refused
+        assert command_id in answer.reason
+    frozen = (await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen
+    assert list(frozen) == ["z1"]
+    assert (await plane.plane.ends())["fleet/0"] <= ends["fleet/0"] + 3, "copies are in the log and do nothing"
+
+
+# --- S1: who is nobody here ---------------------------------------------------------------------------------------
+
+
+def forged(office: Office, *names: x509.GeneralName, cn: str = "x", signed_by_itself: bool = False) -> Papers:
+    """A certificate with any names at all, of the plane's authority or of its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    ca = x509.load_pem_x509_certificate(office.authority.cert.read_bytes())
+    ca_key = serialization.load_pem_private_key((office.folder / "ca.key").read_bytes(), None)
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(
+        issuer_name=ca.subject,
+        subject_name=subject,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - timedelta(minutes=1),
+        not_valid_after=now + timedelta(hours=1),
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    signed = builder.sign(key if signed_by_itself else ca_key, hashes.SHA256())
+    cert, key_file = office.folder / f"forged-{id(signed)}.pem", office.folder / f"forged-{id(signed)}.key"
+    cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return Papers(cert, key_file, office.authority.cert)
+
+
+def uri(text: str) -> x509.UniformResourceIdentifier:
+    return x509.UniformResourceIdentifier(text)
+
+
+OPERATOR = f"spiffe://{TRUST_DOMAIN}/operator/ann"
+
+NOBODIES: dict[str, tuple[tuple[x509.GeneralName, ...], str]] = {
+    "only a common name": ((), "has 0 URI names"),
+    "a host name that looks like one": ((x509.DNSName("spiffe"), x509.DNSName(TRUST_DOMAIN)), "has 0 URI names"),
+    "two names": ((uri(OPERATOR), uri(f"spiffe://{TRUST_DOMAIN}/approver/ann")), "has 2 URI names"),
+    "another trust domain": ((uri("spiffe://other.example/operator/ann"),), "must begin with spiffe://test.example/"),
+    "a domain that only begins so": ((uri("spiffe://test.example.evil/operator/ann"),), "must begin with"),
+    "a role there is not": ((uri(f"spiffe://{TRUST_DOMAIN}/root/ann"),), "must be one of"),
+    "no name": ((uri(f"spiffe://{TRUST_DOMAIN}/operator/"),), "name: ''"),
+    "another scheme": ((uri(f"https://{TRUST_DOMAIN}/operator/ann"),), "must begin with"),
+}
+
+
+@pytest.mark.parametrize("case", NOBODIES)
+async def test_a_certificate_of_ours_that_names_nobody_is_unauthenticated(plane: Guarded, case: str) -> None:
+    names, says = NOBODIES[case]
+    papers = forged(plane.office, *names, cn=OPERATOR if not names else "x")
+    code, details = await refused(plane.caller(papers).queries.ListZones(pb.ListZonesRequest()))
+    assert code == Code.UNAUTHENTICATED
+    assert says in details
+    assert plane.gate.denials.unauthenticated == 1
+
+
+async def test_no_handshake_without_a_certificate_of_the_authority(plane: Guarded, tmp_path: Path) -> None:
+    office = plane.office
+    elsewhere = Office(tmp_path / "elsewhere").issue("operator/ann")
+    now = datetime.now(UTC)
+    day = timedelta(days=1)
+    strangers = {
+        "of another authority": Papers(elsewhere.cert, elsewhere.key, office.authority.cert),
+        "signed by itself": forged(office, uri(OPERATOR), signed_by_itself=True),
+        "expired": office.issue("operator/old", now=now - day),
+        "not valid yet": office.issue("operator/early", now=now + day),
+    }
+    for case, papers in strangers.items():
+        code, details = await refused(plane.caller(papers).queries.ListZones(pb.ListZonesRequest()))
+        assert code == Code.UNAVAILABLE, (case, details)
+    bare = grpc.ssl_channel_credentials(office.authority.cert.read_bytes())
+    async with grpc.aio.secure_channel(plane.plane.address, bare) as channel:
+        list_zones = channel.unary_unary("/dpuplane.v1.Queries/ListZones", lambda _: b"", lambda raw: raw)
+        assert (await refused(list_zones(None)))[0] == Code.UNAVAILABLE
+    assert (await refused(plane.caller(None).queries.ListZones(pb.ListZonesRequest())))[0] == Code.UNAVAILABLE
+    assert list((await plane.caller("viewer/vic").queries.ListZones(pb.ListZonesRequest())).zones) == []
+
+
+async def test_a_connection_does_not_outlive_its_certificate(plane: Guarded) -> None:
+    caller = plane.caller("viewer/vic")
+    await caller.queries.ListZones(pb.ListZonesRequest())
+    plane.clock.ahead_ms = 2 * 3_600_000
+    code, details = await refused(caller.queries.ListZones(pb.ListZonesRequest()))
+    assert code == Code.UNAUTHENTICATED
+    assert details == "certificate: that of viewer/vic has expired; connect again with a new one"
+
+
+async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp_path: Path) -> None:
+    papers = plane.office.issue("operator/ann")
+    other = Office(tmp_path / "elsewhere").authority.cert
+    caller = plane.caller(papers._replace(ca=other))
+    assert (await refused(caller.calls.Freeze(freeze())))[0] == Code.UNAVAILABLE
+
+
+async def test_the_schema_is_not_told_when_reflection_is_off(plane: Guarded) -> None:
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(plane.caller("operator/ann").channel)
+
+    async def ask() -> list[Any]:
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        return [answer async for answer in stub.ServerReflectionInfo(iter([request]))]
+
+    assert (await refused(ask()))[0] == Code.UNIMPLEMENTED

@@ -1,0 +1,62 @@
+"""Certificates for tests: an authority in a folder, and whoever a test needs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+
+from deploy.authority import Authority, Issued
+from deploy.certificates import Certificates
+from deploy.cli.certs import LOOPBACK
+from projections.principals import PLANE, Principal
+
+TRUST_DOMAIN = "test.example"
+HOUR = timedelta(hours=1)
+
+
+class Papers(NamedTuple):
+    """Somebody's certificate, key, and the authority they believe."""
+
+    cert: Path
+    key: Path
+    ca: Path
+
+    @property
+    def certificates(self) -> Certificates:
+        return Certificates(*self)
+
+    @property
+    def channel(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.ca.read_bytes(), self.key.read_bytes(), self.cert.read_bytes())
+
+    @property
+    def flags(self) -> list[str]:
+        """For the command line of a client."""
+        return ["--tls-cert", str(self.cert), "--tls-key", str(self.key), "--tls-ca", str(self.ca)]
+
+    @property
+    def settings(self) -> dict[str, Path]:
+        """For a process of the plane."""
+        return {"tls_cert": self.cert, "tls_key": self.key, "tls_client_ca": self.ca}
+
+
+class Office:
+    """Issues papers."""
+
+    def __init__(self, folder: Path, trust_domain: str = TRUST_DOMAIN) -> None:
+        self.folder = folder
+        self.authority = Authority.make(folder, trust_domain, now=datetime.now(UTC), valid=24 * HOUR)
+
+    def issue(
+        self, who: str, *hosts: str, valid: timedelta = HOUR, now: datetime | None = None, ca: Path | None = None
+    ) -> Papers:
+        """Papers of `ROLE/NAME`; those of a process of the plane name the loopback."""
+        role, _, name = who.partition("/")
+        names = hosts or (LOOPBACK if role == PLANE else ())
+        issued: Issued = self.authority.issue(
+            Principal(role, name), hosts=names, now=now or datetime.now(UTC), valid=valid
+        )
+        return Papers(issued.cert, issued.key, ca or self.authority.cert)

@@ -1,0 +1,79 @@
+"""A plane behind its API with mutual TLS, in this process, and whoever calls it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from commands.denials import Denials
+from commands.gate import Gate
+from commands.identities import Identities
+from deploy.certificates import Certificates
+from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from tests.support.certs import TRUST_DOMAIN, Office, Papers
+from tests.support.served import Served, now_ms, served
+
+
+class Clock:
+    """The wall clock of the plane, which a test can set forward."""
+
+    ahead_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+class Caller:
+    """Somebody with a channel of their own. `calls` and `queries` are the generated stubs."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        if credentials is None:
+            self.channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            self.channel = grpc.aio.secure_channel(address, credentials, options=options)
+        self.calls: Any = CommandsStub(self.channel)  # type: ignore[no-untyped-call]
+        self.queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
+
+
+class Guarded:
+    """The plane, and those who call it."""
+
+    def __init__(self, plane: Served, office: Office, certificates: Certificates, gate: Gate, clock: Clock) -> None:
+        self.plane = plane
+        self.office = office
+        self.certificates = certificates
+        self.gate = gate
+        self.clock = clock
+        self._callers: list[Caller] = []
+
+    def caller(self, who: str | Papers | None) -> Caller:
+        """`ROLE/NAME` with papers of this plane's authority, others' papers, or nobody without TLS."""
+        papers = self.office.issue(who) if isinstance(who, str) else who
+        caller = Caller(self.plane.address, papers.channel if papers is not None else None)
+        self._callers.append(caller)
+        return caller
+
+    async def close(self) -> None:
+        await asyncio.gather(*(caller.channel.close(None) for caller in self._callers))
+
+
+@asynccontextmanager
+async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
+    """A plane that is ready and asks for certificates."""
+    office = Office(folder / "certs")
+    certificates = office.issue("plane/local").certificates
+    clock = Clock()
+    gate = Gate(Identities(TRUST_DOMAIN, clock), Denials(asyncio.get_running_loop().time))
+    credentials = certificates.grpc_server()
+    async with served(folder / "plane", gate=gate, credentials=credentials, reflects=False, **options) as plane:
+        found = Guarded(plane, office, certificates, gate, clock)
+        try:
+            yield found
+        finally:
+            await found.close()
