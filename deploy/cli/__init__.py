@@ -44,6 +44,7 @@ SUBCOMMANDS = {
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
+    "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import click
+import msgspec
 
+from deploy.checkpoints import Proven, load, prove
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.failures import Unreachable
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.progress import Progress
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
@@ -47,16 +51,28 @@ class Verdict(NamedTuple):
         return [*self.fresh.differences, *self.devices.differences]
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 @click.command(epilog="Example: dpuplane verify --data /var/lib/dpuplane")
+@click.option("--checkpoint", type=_FILE, help="Instead, prove that the log begins with what this file signs.")
+@click.option("--public-key", type=_FILE, help="The key to verify the checkpoint with.")
 @reads_log
 @queries
-def verify(client: Client, output: str, place: LogPlace | None) -> None:
+def verify(
+    client: Client, output: str, place: LogPlace | None, checkpoint: Path | None, public_key: Path | None
+) -> None:
     """Fold the log afresh; compare every digest with the live state, and every DPU with its zone's table.
 
     Reads the log itself, beside the processes of the plane, and asks a server (--server) what replicas and DPUs hold.
     With --data or --kafka and no server there, only the log is folded. Prints what differs; exit status 1 if anything
-    does.
+    does. With --checkpoint nothing is folded: what differs is the first record that is not the one that was signed, by
+    number if FILE.hashes lies beside FILE.
     """
+    if (checkpoint is None) != (public_key is None):
+        raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
+    if checkpoint is not None and public_key is not None:
+        _verify_checkpoint(client, place, output, checkpoint, public_key)
     with failing():
         verdict = asyncio.run(_verify(client, place))
     differences = verdict.differences
@@ -64,6 +80,33 @@ def verify(client: Client, output: str, place: LogPlace | None) -> None:
         out.print_fields(_rows(verdict))
     else:
         out.print_value(_plain(verdict), output)
+    _end(differences)
+
+
+def _verify_checkpoint(
+    client: Client, place: LogPlace | None, output: str, checkpoint: Path, public_key: Path
+) -> NoReturn:
+    with failing():
+        statement = load(checkpoint, public_key)
+        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
+
+        async def run() -> Proven:
+            with Progress("verify") as progress:
+                async with open_to_read(where, rng=random.Random()) as log:
+                    return await prove(log, statement, hashes if hashes.exists() else None, progress.show)
+
+        proven = asyncio.run(run())
+    if output == "table":
+        rows = [("signed", f"log {statement.log_id}, generation {statement.generation}")]
+        rows += [("restored to", proven.restored)] if proven.restored else []
+        out.print_fields([*rows, ("proven", f"{proven.records:,} records are as they were signed")])
+    else:
+        out.print_value({**msgspec.to_builtins(proven), "equal": not proven.differences}, output)
+    _end(proven.differences)
+
+
+def _end(differences: list[str]) -> NoReturn:
     for difference in differences[:SHOWN]:
         click.echo(difference, err=True)
     if len(differences) > SHOWN:

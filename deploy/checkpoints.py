@@ -1,0 +1,213 @@
+"""Checkpoints of a log: small signed files that say what it held, for whoever keeps them elsewhere.
+
+A checkpoint is one JSON value: what is stated, and an Ed25519 signature over its bytes in canonical form (sorted keys,
+no spaces). It names the log, and of every partition that is kept for ever its length and evidence. Topics that expire
+are not in it. The hashes of all records, eight bytes each, may lie in a file beside it, whose digest is signed too.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Mapping
+from hashlib import file_digest
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from eventstore.errors import LogMismatch, PermanentError
+from eventstore.evidence import HASH_BYTES, Difference, Evidence, compare, gather
+from eventstore.lineage import lineage_of
+from eventstore.log import DECIDING_TOPICS, EventLog, Partition
+from eventstore.origin import await_origin, find_origin
+
+FORMAT = 1
+FILE_BYTES_MAX = 16 << 20
+
+Say = Callable[[str, float], None]
+"""Told of each partition before it is read, with the share that is done."""
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint says. `hashes` is the SHA-256 of the file of all hashes, if there is one."""
+
+    format: int
+    log_id: str
+    generation: int
+    made_at_ms: int
+    partitions: dict[str, Evidence]
+    hashes: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A statement and its signature, in base64."""
+
+    statement: Statement
+    signature: str
+
+
+class Proven(msgspec.Struct, frozen=True):
+    """What a checkpoint proves of a log: how many records are as they were, or the first difference per partition."""
+
+    records: int
+    differences: list[str]
+    restored: str = ""
+
+
+def new_keys(path: Path, public_path: Path) -> None:
+    """A key to sign with, readable by its owner alone, and the one to verify with. Raises PermanentError."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    for file, content, mode in ((path, private, 0o600), (public_path, public, 0o644)):
+        try:
+            file.touch(mode, exist_ok=False)
+            file.write_bytes(content)
+        except OSError as error:
+            raise PermanentError(f"key: {file} cannot be made: {error.strerror}") from error
+
+
+async def state(log: EventLog, now_ms: int, hashes: Path | None, say: Say) -> Statement:
+    """What the log holds now; the hash of each record goes to `hashes`."""
+    origin = await await_origin(log)
+    partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
+    ends = {partition: await log.end(partition) for partition in partitions}
+    total, done = sum(ends.values()) or 1, 0
+    evidence: dict[str, Evidence] = {}
+    with (hashes or Path("/dev/null")).open("wb") as kept:
+        for partition, end in ends.items():
+            say(str(partition), done / total)
+            evidence[str(partition)] = await gather(log, partition, end, kept.write if hashes else None)
+            done += end
+    digest = _digest(hashes) if hashes else ""
+    return Statement(
+        format=FORMAT,
+        log_id=origin.log_id,
+        generation=origin.generation,
+        made_at_ms=now_ms,
+        partitions=evidence,
+        hashes=digest,
+    )
+
+
+def signed(statement: Statement, key_path: Path) -> bytes:
+    """The bytes of a checkpoint file. Raises PermanentError for a key that cannot sign."""
+    try:
+        key = serialization.load_pem_private_key(_read(key_path, "key"), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise PermanentError(f"key: {key_path} must hold an Ed25519 private key in PEM: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise PermanentError(
+            f"key: {key_path} must hold an Ed25519 private key: `dpuplane checkpoint keygen` makes one"
+        )
+    signature = b64encode(key.sign(_canonical(statement))).decode()
+    return msgspec.json.format(msgspec.json.encode(Checkpoint(statement, signature), order="sorted"), indent=1) + b"\n"
+
+
+def load(path: Path, public_key_path: Path) -> Statement:
+    """What a checkpoint file says, if its signature holds. Raises PermanentError."""
+    try:
+        key = serialization.load_pem_public_key(_read(public_key_path, "public key"))
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise PermanentError(f"public key: {public_key_path} must hold an Ed25519 public key in PEM") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise PermanentError(f"public key: {public_key_path} must hold an Ed25519 public key")
+    try:
+        found = msgspec.json.decode(_read(path, "checkpoint"), type=Checkpoint)
+        key.verify(b64decode(found.signature), _canonical(found.statement))
+    except (msgspec.DecodeError, NotBase64, UnicodeDecodeError, RecursionError) as error:
+        raise PermanentError(f"checkpoint: {path} is no checkpoint: {error}") from error
+    except InvalidSignature:
+        raise PermanentError(
+            f"checkpoint: {path} was not signed with the key of {public_key_path}, or was changed"
+        ) from None
+    if found.statement.format != FORMAT:
+        raise PermanentError(f"checkpoint: {path} has format {found.statement.format}, this program reads {FORMAT}")
+    return found.statement
+
+
+async def prove(log: EventLog, statement: Statement, hashes: Path | None, say: Say) -> Proven:
+    """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed."""
+    kept = _open_hashes(statement, hashes) if hashes else {}
+    try:
+        origin = await find_origin(log)
+    except LogMismatch:
+        origin = None  # record 0 of fleet is not what it was: named below
+    fork = None if origin is None else lineage_of(origin).fork_of(statement.log_id)
+    if origin is not None and origin.log_id != statement.log_id and fork is None:
+        return Proven(0, [f"log: {origin.log_id} is another log than {statement.log_id}, and was not restored from it"])
+    ends = {_partition(name): evidence for name, evidence in sorted(statement.partitions.items())}
+    there = {p for topic in DECIDING_TOPICS for p in log.partitions(topic)}
+    total, done, proven = sum(evidence.end for evidence in ends.values()) or 1, 0, 0
+    differences: list[str] = []
+    for partition, evidence in ends.items():
+        say(str(partition), done / total)
+        done += evidence.end
+        found: Difference | None = Difference(partition, 0, -1, "the log has no such partition")
+        if partition in there:
+            found = await compare(log, partition, evidence, kept.get(partition), same_log=fork is None)
+        proven += evidence.end if found is None else found.first
+        if found is not None:
+            differences.append(_sentence(found))
+    restored = f"{origin.log_id}, generation {origin.generation}" if origin is not None and fork is not None else ""
+    return Proven(proven, differences, restored)
+
+
+def _sentence(found: Difference) -> str:
+    partition, first, end, reason = found
+    if end == -1:
+        return f"{partition}: record {first} and all after it are missing: {reason}"
+    if end - first == 1:
+        return f"{partition}: record {first} differs: {reason}"
+    return f"{partition}: the first record that differs is one of {first} to {end - 1}: {reason}"
+
+
+class _Kept:
+    """The hashes of one partition, in a file."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content = content
+
+    def __getitem__(self, index: int) -> bytes:
+        return bytes(self._content[index * HASH_BYTES : (index + 1) * HASH_BYTES])
+
+
+def _open_hashes(statement: Statement, path: Path) -> Mapping[Partition, _Kept]:
+    content = memoryview(_read(path, "hashes", 1 << 40))
+    if _digest(path) != statement.hashes:
+        raise PermanentError(f"hashes: {path} is not the file that was made with this checkpoint, or was changed")
+    found, at = {}, 0
+    for name, evidence in sorted(statement.partitions.items()):  # as they were written
+        size = evidence.chained * HASH_BYTES
+        found[_partition(name)] = _Kept(content[at : at + size])
+        at += size
+    return found
+
+
+def _partition(text: str) -> Partition:
+    topic, _, number = text.partition("/")
+    return Partition(topic, int(number))
+
+
+def _canonical(statement: Statement) -> bytes:
+    return msgspec.json.encode(statement, order="sorted")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path, what: str, most: int = FILE_BYTES_MAX) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > most:
+            raise PermanentError(f"{what}: {path} has {size} bytes, and may have {most}")
+        return path.read_bytes()
+    except OSError as error:
+        raise PermanentError(f"{what}: {path} cannot be read: {error.strerror}") from error

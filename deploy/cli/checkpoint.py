@@ -1,0 +1,108 @@
+"""`dpuplane checkpoint`: a small signed file that says what the log holds, for `verify --checkpoint` to hold it to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deploy.checkpoints import Statement, new_keys, signed, state
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.progress import Progress
+from deploy.opening import LogPlace, open_to_read
+from deploy.whole_files import whole_file
+from schemas.api import dpuplane_pb2 as pb
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Example: dpuplane checkpoint --key plane.key --out plane.checkpoint",
+)
+@click.option("--key", type=_FILE, help="Ed25519 private key to sign with, in PEM: `checkpoint keygen` makes one.")
+@click.option("--out", "path", type=_FILE, help="Where the checkpoint goes.")
+@click.option(
+    "--hashes/--no-hashes",
+    default=True,
+    show_default=True,
+    help="Beside it, as FILE.hashes, keep a hash of every record (8 bytes each): a difference is then named exactly.",
+)
+@reads_log
+@queries
+@click.pass_context
+def checkpoint(
+    context: click.Context,
+    *,
+    client: Client,
+    output: str,
+    place: LogPlace | None,
+    key: Path | None,
+    path: Path | None,
+    hashes: bool,
+) -> None:
+    """Write a signed file of what every partition that is kept for ever holds now.
+
+    Keep the file, and the key, where nobody who can write to the log can write. `dpuplane verify --checkpoint FILE`
+    proves later that the log still begins with all this, and names the first record that differs.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if key is None or path is None:
+        raise click.UsageError("give --key FILE to sign with and --out FILE to write")
+    with failing():
+        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        made = asyncio.run(_write(where, key, path, hashes=hashes))
+    _print(made, path, output)
+
+
+@checkpoint.command(epilog="Example: dpuplane checkpoint keygen --key plane.key")
+@click.option("--key", type=_FILE, required=True, help="Where the private key goes; the public one goes to FILE.pub.")
+def keygen(key: Path) -> None:
+    """Make the keys: one to sign with, for its owner alone, and one that anybody may verify with."""
+    public = key.with_name(f"{key.name}.pub")
+    with failing():
+        new_keys(key, public)
+    click.echo(f"{key} signs, {public} verifies")
+
+
+async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Statement:
+    beside = path.with_name(f"{path.name}.hashes")
+    async with open_to_read(place, rng=random.Random()) as log:
+        with (
+            whole_file(path) as partial,
+            whole_file(beside) if hashes else nullcontext() as kept,
+            Progress("checkpoint") as progress,
+        ):
+            made = await state(log, time.time_ns() // 1_000_000, kept, progress.show)
+            partial.write_bytes(signed(made, key))
+    return made
+
+
+def _print(made: Statement, path: Path, output: str) -> None:
+    records = sum(evidence.end for evidence in made.partitions.values())
+    if output != "table":
+        plain: dict[str, Any] = {
+            "out": str(path),
+            "log_id": made.log_id,
+            "generation": made.generation,
+            "records": records,
+            "partitions": {name: evidence.end for name, evidence in made.partitions.items()},
+        }
+        out.print_value(plain, output)
+        return
+    out.print_fields(
+        [
+            ("log", f"{made.log_id}, generation {made.generation}"),
+            ("signed", f"{records:,} records of {len(made.partitions)} partitions"),
+            ("written", str(path)),
+        ]
+    )

@@ -1,0 +1,174 @@
+"""Proof that a log still begins with what it once held, and where it does not.
+
+Replicas compare running hashes that are fast, and easy to forge for whoever may write to the log. Evidence is for the
+auditor, so its chain is SHA-256, over every byte of every record with its offset and append time. A few marks along
+each partition are kept in a file that somebody signs; they say which range holds the first record that differs. A
+hash of each record, in a file beside it that the signed one binds, names the record itself.
+
+Record 0 stands outside of the chain: it says which log this is, and a restored log has another one in front of records
+that are all the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from eventstore.errors import LogMismatch
+from eventstore.log import EventLog, Partition, Record
+
+MARK_RECORDS = 1_024
+"""Records between two marks of a short partition; those of a long one are further apart."""
+
+MARKS_MAX = 32
+"""Marks of a partition: with dozens of partitions a checkpoint stays within some ten kB."""
+
+HASH_BYTES = 8
+"""What is kept of the chain for each record: enough to find a record, as the marks prove it."""
+
+_RECORD = struct.Struct(">qqIII")
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What is kept of a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
+    at last before `end`, in hex; `chained` is how many records are in it."""
+
+    end: int
+    first: str
+    stride: int
+    marks: list[str]
+    chained: int
+
+
+class Difference(NamedTuple):
+    """The first record that differs lies in [first, end); an `end` of -1: everything from `first` on is gone."""
+
+    partition: Partition
+    first: int
+    end: int
+    reason: str
+
+
+class Hashes(Protocol):
+    """The kept hash of each chained record of a partition, in order."""
+
+    def __getitem__(self, index: int) -> bytes: ...
+
+
+def linked(previous: bytes, record: Record) -> bytes:
+    """The chain after this record."""
+    headers = repr(record.headers).encode() if record.headers else b""
+    head = _RECORD.pack(record.offset, record.timestamp_ms, len(record.key), len(record.value), len(headers))
+    return sha256(b"".join((previous, head, record.key, record.value, headers))).digest()
+
+
+def stride_of(end: int) -> int:
+    """How far apart the marks of a partition that ends here are."""
+    stride = MARK_RECORDS
+    while end > stride * MARKS_MAX:
+        stride *= 2
+    return stride
+
+
+class Chain:
+    """The chain over one partition, from its first record on."""
+
+    def __init__(self, stride: int) -> None:
+        self.first = b""
+        self.value = bytes(32)
+        self.chained = 0
+        self.marks: list[bytes] = []
+        self._stride = stride
+
+    def take(self, record: Record) -> None:
+        """The next record."""
+        self.reach(record.offset)
+        if record.offset == 0:
+            self.first = linked(b"", record)
+        else:
+            self.value = linked(self.value, record)
+            self.chained += 1
+
+    def reach(self, position: int) -> None:
+        """All records before this position were taken."""
+        while (len(self.marks) + 1) * self._stride <= position:
+            self.marks.append(self.value)
+
+
+async def gather(log: EventLog, partition: Partition, end: int, keep: Callable[[bytes], object] | None) -> Evidence:
+    """The evidence of a partition up to `end`; `keep` gets the hash of each chained record."""
+    chain = Chain(stride_of(end))
+    async with aclosing(records_before(log, partition, end)) as records:
+        async for record in records:
+            chain.take(record)
+            if keep is not None and record.offset:
+                keep(chain.value[:HASH_BYTES])
+    chain.reach(end - 1)
+    marks = [mark.hex() for mark in (*chain.marks, chain.value)]
+    return Evidence(end, chain.first.hex(), stride_of(end), marks, chain.chained)
+
+
+async def compare(
+    log: EventLog, partition: Partition, kept: Evidence, hashes: Hashes | None, *, same_log: bool
+) -> Difference | None:
+    """The first difference between a partition and its evidence. `same_log` is whether record 0 has to be the same."""
+    begin, there = await log.begin(partition), await log.end(partition)
+    if begin:
+        return Difference(partition, 0, begin, f"the log begins at {begin}")
+    try:
+        found = await _differing(log, partition, kept, hashes, min(there, kept.end), same_log=same_log)
+    except LogMismatch as error:
+        return Difference(partition, 0, kept.end, str(error))
+    if found is None and there < kept.end:
+        return Difference(partition, there, -1, f"the log ends at {there}, and went to {kept.end}")
+    return found
+
+
+async def _differing(
+    log: EventLog, partition: Partition, kept: Evidence, hashes: Hashes | None, end: int, *, same_log: bool
+) -> Difference | None:
+    chain, proven, marks = Chain(kept.stride), 0, [bytes.fromhex(mark) for mark in kept.marks]
+    async with aclosing(records_before(log, partition, end)) as records:
+        async for record in records:
+            chain.take(record)
+            if record.offset == 0 and same_log and chain.first.hex() != kept.first:
+                return Difference(partition, 0, 1, "it is not the record that was there")
+            if chain.marks[proven:] != marks[proven : len(chain.marks)]:
+                return _between(partition, kept, proven)
+            proven = len(chain.marks)
+            if hashes is not None and record.offset and _is_other(chain, kept, hashes):
+                return Difference(partition, record.offset, record.offset + 1, "it is not the record that was there")
+    if end == kept.end and (chain.value != marks[-1] or chain.chained != kept.chained):
+        return _between(partition, kept, proven)
+    return None
+
+
+def _is_other(chain: Chain, kept: Evidence, hashes: Hashes) -> bool:
+    at = chain.chained - 1
+    return at >= kept.chained or hashes[at] != chain.value[:HASH_BYTES]
+
+
+def _between(partition: Partition, kept: Evidence, proven: int) -> Difference:
+    """Somewhere behind the last mark that held."""
+    first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
+    return Difference(partition, first, end, "they are not the records that were there")
+
+
+async def records_before(log: EventLog, partition: Partition, end: int) -> AsyncGenerator[Record, None]:
+    """The records of a partition before a position, from the first that is still there."""
+    begin = await log.begin(partition)
+    if begin >= end:
+        return
+    async with aclosing(log.read({partition: begin})) as batches:
+        async for _, records in batches:
+            for record in records:
+                if record.offset >= end:
+                    return
+                yield record
+            if records and records[-1].offset + 1 >= end:
+                return

@@ -1,0 +1,48 @@
+"""Where a restored log comes from: which log, how far of it, and so on back to the first.
+
+A restore begins a new generation: its log has an id of its own and names its parent by a position, one past the last
+record of each partition that was carried over. What lies behind that in the parent is not in this log. A DPU may have
+seen it: its table then says more than this log knows, and nobody may take that for an older version of ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventstore.log import FLEET_0
+from eventstore.position import Position, from_token, to_token
+from schemas.events import LogCreated
+
+
+class Lineage(NamedTuple):
+    """The logs that this one was restored from, parent first, each with how far it was carried over."""
+
+    generation: int
+    forks: tuple[tuple[int, Position], ...]
+    """Generation and position of each."""
+
+    def knows(self, epoch: int, version: int) -> bool:
+        """Whether a table of this epoch and version is in this log, or was never said by any."""
+        if epoch == self.generation or not version:
+            return True
+        return epoch < self.generation and all(
+            version <= fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch
+        )
+
+    def fork_of(self, log_id: str) -> Position | None:
+        """How far of an earlier log this one goes; None if it does not come from it."""
+        return next((fork for _, fork in self.forks if fork.log_id == log_id), None)
+
+
+def lineage_of(origin: LogCreated) -> Lineage:
+    """What the first record of a log says of its parents. Raises BadPosition."""
+    forks = []
+    for text in origin.parent.split():
+        generation, _, token = text.partition("@")
+        forks.append((int(generation), from_token(token, token.partition(":")[0])))
+    return Lineage(origin.generation, tuple(forks))
+
+
+def parent_text(origin: LogCreated, cut: Position) -> str:
+    """What a log that goes on from this cut of another says in `parent`: the other one first, then its parents."""
+    return f"{origin.generation}@{to_token(cut)} {origin.parent}".strip()

@@ -1,0 +1,166 @@
+"""A signed checkpoint against logs that were tampered with behind the plane's back: each is detected and named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rocksdict import AccessType
+
+from deploy.cli import cli
+from deploy.opening import LOG_FOLDER
+from eventstore.embedded import EmbeddedLog
+from eventstore.log import FLEET_0, Partition, Record
+from eventstore.rocks import Rocks, Row, open_rocks
+from tests.support.embedded import Clock
+from tests.support.stated_log import PARTITIONS, ZONES_0, ZONES_1, stated
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log, the keys, and a checkpoint of it in which every record is found, or only its range (`rough`)."""
+    folder = tmp_path / "plane"
+    asyncio.run(stated(folder, records=40))
+    assert run("checkpoint", "keygen", "--key", tmp_path / "key").exit_code == 0
+    for name, more in (("fine", ()), ("rough", ("--no-hashes",))):
+        made = run("checkpoint", "--key", tmp_path / "key", "--out", tmp_path / name, "--data", folder, *more)
+        assert made.exit_code == 0, made.output
+    return folder
+
+
+def verify(data: Path, name: str = "fine", key: str = "key.pub") -> Result:
+    beside = data.parent
+    return run("verify", "--checkpoint", beside / name, "--public-key", beside / key, "--data", data)
+
+
+def rewritten(data: Path, partition: Partition, change: Callable[[list[Record]], Iterable[Record]]) -> None:
+    """Edit the rows of a partition as somebody with a RocksDB library can."""
+    rocks = open_rocks(data / LOG_FOLDER, AccessType.read_write())
+    try:
+        records = rocks.scan(partition, 0, rocks.bounds(partition).end)
+        put(rocks, partition, change(records))
+    finally:
+        rocks.close()
+
+
+def copied_up_to(data: Path, ends: dict[Partition, int]) -> None:
+    """Put a copy in the log's place in which these partitions end earlier."""
+    old = (data / LOG_FOLDER).rename(data / "old")
+    source, target = (open_rocks(path, AccessType.read_write()) for path in (old, data / LOG_FOLDER))
+    try:
+        target.write_header(PARTITIONS)
+        for partition, bounds in source.all_bounds(PARTITIONS).items():
+            end = ends.get(partition, bounds.end)
+            put(target, partition, source.scan(partition, 0, end) if end else [])
+    finally:
+        source.close()
+        target.close()
+
+
+def put(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> None:
+    rocks.write([Row(partition, each.offset, each.timestamp_ms, each.key, each.value) for each in records])
+
+
+def test_an_untouched_log_is_proven_and_may_have_grown(data: Path) -> None:
+    async def grow() -> None:
+        async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=Clock(1_800_000_000_000)) as log:
+            await log.append(ZONES_0, b"zone-1", b"whatever comes later")
+
+    asyncio.run(grow())
+    for name in ("fine", "rough"):
+        proven = verify(data, name)
+        assert (proven.exit_code, proven.stderr) == (0, ""), proven.output
+        assert "records are as they were signed" in proven.stdout
+
+
+@pytest.mark.parametrize("what", ["value", "key", "time"])
+def test_an_edited_record_is_named(data: Path, what: str) -> None:
+    def edit(records: list[Record]) -> list[Record]:
+        old = records[17]
+        new = {
+            "value": old._replace(value=old.value[:-1] + bytes((old.value[-1] ^ 1,))),
+            "key": old._replace(key=b"zone-3"),
+            "time": old._replace(timestamp_ms=old.timestamp_ms + 1),
+        }
+        return [new[what]]
+
+    rewritten(data, ZONES_0, edit)
+    found = verify(data)
+    assert found.exit_code == 1
+    assert found.stderr == "zones/0: record 17 differs: it is not the record that was there\n"
+    rough = verify(data, "rough")
+    assert rough.exit_code == 1
+    assert "zones/0: the first record that differs is one of 0 to 40" in rough.stderr
+
+
+def test_swapped_records_are_named_by_the_first(data: Path) -> None:
+    def swap(records: list[Record]) -> list[Record]:
+        one, other = records[5], records[9]
+        return [other._replace(offset=one.offset), one._replace(offset=other.offset)]
+
+    rewritten(data, ZONES_1, swap)
+    assert verify(data).stderr == "zones/1: record 5 differs: it is not the record that was there\n"
+
+
+def test_a_truncated_log_is_named(data: Path) -> None:
+    copied_up_to(data, {ZONES_0: 30})
+    found = verify(data)
+    assert found.exit_code == 1
+    assert found.stderr == "zones/0: record 30 and all after it are missing: the log ends at 30, and went to 41\n"
+
+
+def test_a_log_that_lost_everything_is_named_too(data: Path) -> None:
+    copied_up_to(data, {FLEET_0: 0})
+    found = verify(data)
+    assert found.exit_code == 1
+    assert found.stderr == "fleet/0: record 0 and all after it are missing: the log ends at 0, and went to 11\n"
+
+
+def test_another_record_in_front_is_named(data: Path) -> None:
+    rewritten(data, FLEET_0, lambda records: [records[0]._replace(value=b"nobody reads this")])
+    assert verify(data).stderr == "fleet/0: record 0 differs: it is not the record that was there\n"
+
+
+def test_a_log_made_again_is_another_log(data: Path) -> None:
+    before = json.loads((data.parent / "fine").read_text())["statement"]["log_id"]
+    shutil.rmtree(data)
+    asyncio.run(stated(data, seed=8))
+    found = verify(data)
+    assert found.exit_code == 1
+    assert f"is another log than {before}" in found.stderr
+
+
+def test_a_changed_checkpoint_or_another_key_proves_nothing(data: Path) -> None:
+    assert run("checkpoint", "keygen", "--key", data.parent / "other").exit_code == 0
+    assert "was not signed with the key" in verify(data, key="other.pub").stderr
+    path = data.parent / "fine"
+    path.write_text(path.read_text().replace('"generation": 1', '"generation": 2'))
+    assert "or was changed" in verify(data).stderr
+    assert "must hold an Ed25519 public key" in verify(data, key="key").stderr
+
+
+def test_changed_hashes_are_not_believed(data: Path) -> None:
+    hashes = data.parent / "fine.hashes"
+    content = bytearray(hashes.read_bytes())
+    content[3] ^= 1
+    hashes.write_bytes(content)
+    found = verify(data)
+    assert found.exit_code == 1
+    assert "is not the file that was made with this checkpoint" in found.stderr
+
+
+def test_keys_are_for_their_owner_and_never_written_over(data: Path) -> None:
+    key = data.parent / "key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    again = run("checkpoint", "keygen", "--key", key)
+    assert again.exit_code == 1
+    assert "cannot be made" in again.stderr

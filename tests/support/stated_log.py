@@ -1,0 +1,52 @@
+"""An embedded log with a plane's statements in it, made without a plane: for what reads logs from outside."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from deploy.opening import LOG_FOLDER
+from eventstore.codec import encode
+from eventstore.embedded import EmbeddedLog
+from eventstore.ids import statement, uuid7
+from eventstore.log import FLEET_0, INSTALLS, ZONES, EventLog, Partition
+from eventstore.origin import establish
+from schemas.events import Envelope, Frozen, NodesJoined, RulesInstalled
+from tests.support.embedded import Clock
+
+PARTITIONS = 2
+ZONES_0, ZONES_1 = Partition(ZONES, 0), Partition(ZONES, 1)
+
+
+def joined(number: int, now_ms: int, *, nodes: int = 1) -> NodesJoined:
+    """One batch of nodes, stated by an operator at this time."""
+    rng = random.Random(number)
+    said = Envelope(uuid7(now_ms, rng), "zone-1", "?ops", now_ms)
+    names = [f"node-{number}-{place}" for place in range(nodes)]
+    packed = b"".join(bytes((10, place >> 8 & 255, place & 255, number & 255)) for place in range(nodes))
+    return NodesJoined(said, "zone-1", names, [], [], packed, b"", [{"gpu": "h100"}], [0])
+
+
+def installed(now_ms: int) -> RulesInstalled:
+    said = statement("zone-1", "relay-1", now_ms)
+    return RulesInstalled(said, "zone-1", "relay-1", 1, 1, [], [], [], [], [], {}, {})
+
+
+async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7) -> None:
+    """So many joins in both partitions of zones, some statements in fleet, and reports in installs."""
+    await establish(log, "test", clock.ms, random.Random(seed))
+    for number in range(records):
+        clock.ms += 1_000
+        await log.append(ZONES_0, b"zone-1", encode(joined(number, clock.ms)))
+        if number % 4 == 0:
+            await log.append(ZONES_1, b"zone-2", encode(joined(number, clock.ms)))
+            await log.append(FLEET_0, b"", encode(Frozen(statement("zone-9", "?ops", clock.ms), "zone-9")))
+            await log.append(Partition(INSTALLS, 0), b"zone-1", encode(installed(clock.ms)))
+
+
+async def stated(data: Path, *, records: int = 40, seed: int = 7) -> Clock:
+    """A plane's data folder with such a log in it, closed; its clock as it stands then."""
+    clock = Clock()
+    async with EmbeddedLog.open(data / LOG_FOLDER, partition_count=PARTITIONS, now_ms=clock) as log:
+        await fill(log, clock, records=records, seed=seed)
+    return clock
