@@ -10,7 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from commands.status import LogLocation
 from deploy.settings import Settings
+from eventstore.archive import Keeping
 from eventstore.embedded import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing
 from eventstore.kafka import KafkaLog
@@ -35,6 +37,19 @@ class LogPlace(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.data) if self.data is not None else f"{self.topic_prefix}.* on {self.kafka}"
+
+
+def location_of(settings: Settings) -> LogLocation:
+    """The same, as a server tells its clients."""
+    if settings.data is not None:
+        return LogLocation("embedded", data=str(settings.data.resolve()))
+    bootstrap = tuple(settings.kafka.split(","))
+    return LogLocation("kafka", bootstrap=bootstrap, topic_prefix=settings.topic_prefix)
+
+
+def state_folder(settings: Settings) -> Path | None:
+    """Where the folds are saved: the `state` folder, or one inside `data`; None if the settings name neither."""
+    return settings.state or (settings.data / STATE_FOLDER if settings.data else None)
 
 
 def place_of(settings: Settings) -> LogPlace:
@@ -85,18 +100,18 @@ async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[
 
 @contextmanager
 def open_store(settings: Settings) -> Iterator[Store]:
-    """Where the folds are saved: the `state` folder, one inside `data`, or memory if the settings name neither."""
-    folder = settings.state or (settings.data / STATE_FOLDER if settings.data else None)
-    store: Store = MemoryStore() if folder is None else _rocks(folder, settings.name)
+    """Where the folds are saved: a folder, or memory if the settings name none."""
+    folder = state_folder(settings)
+    store: Store = MemoryStore() if folder is None else _rocks(folder, settings)
     try:
         yield store
     finally:
         store.close()
 
 
-def _rocks(folder: Path, owner: str) -> Store:
+def _rocks(folder: Path, settings: Settings) -> Store:
     _make(folder.parent, "state")
-    return RocksStore(folder, owner)
+    return RocksStore(folder, settings.name, Keeping(settings.archive_states, settings.archive_mb << 20))
 
 
 def _make(folder: Path, setting: str) -> None:

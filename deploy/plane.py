@@ -20,12 +20,13 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from commands.server import CommandServer
-from commands.status import DeviceSource, LogLocation, StatusBoard
+from commands.status import DeviceSource, StatusBoard
 from deploy import devices
 from deploy.directory import LocalDirectory
 from deploy.http import HttpServer
 from deploy.metrics import PlaneCollector
-from deploy.opening import open_log, open_store
+from deploy.opening import location_of, open_log, open_store
+from deploy.pasts import Pasts
 from deploy.roles import ROLES, actors_of, relay_of, replica_of
 from deploy.security import api_options, security_of
 from deploy.settings import Address, Settings
@@ -156,15 +157,17 @@ class Plane:
         running.start(stalls.run())
         board = StatusBoard(
             self.replica,
-            location=self._location(),
+            location=location_of(self.settings),
             roles=self.roles,
             addresses=self.addresses,
             version=version("dpuplane"),
             alive=self._alive,
             stalled=lambda: stalls.reasons,
         )
+        past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
         server = CommandServer(
             self.replica,
+            past=past,
             status=board,
             devices=self._devices(),
             listen=str(self.settings.listen),
@@ -201,12 +204,6 @@ class Plane:
 
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()
-
-    def _location(self) -> LogLocation:
-        if self.settings.data is not None:
-            return LogLocation("embedded", data=str(self.settings.data.resolve()))
-        bootstrap = tuple(self.settings.kafka.split(","))
-        return LogLocation("kafka", bootstrap=bootstrap, topic_prefix=self.settings.topic_prefix)
 
     async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
         """How to reach the BMCs of DPUs, by what their addresses begin with."""

@@ -76,6 +76,15 @@ class Settings(BaseModel):
         description="Folder of this process's saved folds, so that a restart need not fold the whole log. "
         "On Kafka none by default; with `data` a folder inside it.",
     )
+    archive_states: int = Field(
+        24, ge=1, le=1_000, description="Saved states of the past that are kept, so that looking back folds little."
+    )
+    archive_mb: int = Field(
+        4_096, ge=0, description="Disk that they may take beyond the present state; the newest is kept in any case."
+    )
+    pasts: int = Field(
+        2, ge=0, le=16, description="Moments of the past (--at) that are kept open, each in a process; 0 for none."
+    )
     name: str = Field(
         "",
         pattern=r"^[A-Za-z0-9._-]{0,63}$",

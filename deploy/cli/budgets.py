@@ -7,7 +7,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
-from deploy.cli.options import commands, queries
+from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
 
@@ -21,7 +21,7 @@ def budgets() -> None:
 
 
 @budgets.command("list")
-@queries
+@looks_back
 def list_budgets(*, client: Client, output: str) -> None:
     """List the budgets.
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import click
 import grpc
 from google.protobuf.message import Message
 
-from deploy.cli.failures import NotKnown, Refused, Unreachable
+from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable
 from eventstore.ids import issued_at_ms, uuid7
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
 
@@ -27,6 +29,8 @@ _QUERIES: Callable[[grpc.Channel], Any] = QueriesStub
 _NEXT_SERVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _UNREACHABLE = (*_NEXT_SERVER, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _IN_FLIGHT = 64
+_FOLDING_MS_MAX = 900_000
+_FOLDING_PAUSE_S = 0.5
 _OPTIONS = (("grpc.max_receive_message_length", 64 * 1024 * 1024), ("grpc.enable_retries", 0))
 
 
@@ -50,6 +54,8 @@ class Client:
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._min_position = min_position
+        self.at = ""
+        """The moment of the past that queries are about; empty for now."""
         self._command_id = command_id
         self._made = 0
         self._now_ms = now_ms
@@ -107,10 +113,20 @@ class Client:
             return self.command(method, request)
 
     def query(self, method: str, request: Message) -> Any:
-        """Call a method of Queries; the minimum position is filled in."""
+        """Call a method of Queries; the minimum position and the moment are filled in."""
         if self._min_position and "min_position" in request.DESCRIPTOR.fields_by_name:
             request.min_position = self._min_position  # type: ignore[attr-defined]
-        return self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+        if self.at:
+            request.at = self.at  # type: ignore[attr-defined]
+        until_ms = self._now_ms() + _FOLDING_MS_MAX
+        while True:
+            try:
+                return self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+            except StillFolding as folding:
+                if self._now_ms() >= until_ms:
+                    raise
+                click.echo(folding.message, err=True)
+                time.sleep(_FOLDING_PAUSE_S)
 
     def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
         """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
@@ -128,7 +144,7 @@ class Client:
                 call = bind(self._channel(server))(request, timeout=self._timeout_s, metadata=self._metadata)
                 answer = list(call) if isinstance(call, Iterator) else call
             except grpc.RpcError as error:
-                if error.code() not in _NEXT_SERVER:
+                if error.code() not in _NEXT_SERVER or _is_folding(error):
                     raise self._failure(error, server) from error
                 tried.append(error)
                 continue
@@ -150,6 +166,8 @@ class Client:
     def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> NotKnown | Refused | Unreachable:
         if error.code() is grpc.StatusCode.NOT_FOUND:
             return NotKnown(error.details() or "")
+        if _is_folding(error):
+            return StillFolding(error.details() or "")
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
         if command_id:
@@ -159,6 +177,11 @@ class Client:
             if self._credentials is None:
                 again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
         return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
+
+
+def _is_folding(error: grpc.RpcError) -> bool:
+    """Whether a moment of the past was asked about that the server is still folding the log up to."""
+    return error.code() is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("at: ")
 
 
 def _first_line(error: grpc.RpcError) -> str:

@@ -9,7 +9,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
-from deploy.cli.options import commands, paged, queries
+from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
 from projections.clique_files import merge_hosts
 from schemas.api import dpuplane_pb2 as pb
@@ -30,7 +30,7 @@ def cliques() -> None:
 
 @cliques.command("list")
 @click.option("--domain", default="", help="Of this domain only.")
-@queries
+@looks_back
 def list_cliques(*, client: Client, output: str, domain: str) -> None:
     """List cliques.
 
@@ -54,7 +54,7 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
 @cliques.command()
 @_DOMAIN
 @_CLIQUE
-@queries
+@looks_back
 def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     """Show the index table of a clique, and who waits.
 
@@ -80,7 +80,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     metavar="HOSTS",
     help="Print this hosts file with the mapping in place of the one in it.",
 )
-@queries
+@looks_back
 def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: TextIO | None) -> None:
     """Print the peers file and the hosts mapping of a clique.
 

@@ -6,7 +6,7 @@ import click
 
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
-from deploy.cli.options import queries
+from deploy.cli.options import looks_back
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -20,7 +20,7 @@ def commands() -> None:
 
 @commands.command()
 @click.argument("command_id")
-@queries
+@looks_back
 def show(*, client: Client, output: str, command_id: str) -> None:
     """Show what became of a command. Unknown becomes definite by itself, within minutes.
 

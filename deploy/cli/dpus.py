@@ -10,7 +10,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
-from deploy.cli.options import commands, paged, queries
+from deploy.cli.options import commands, looks_back, paged
 from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {
@@ -35,7 +35,7 @@ def dpus() -> None:
 @click.option("--zone", default="", help="Of this zone only.")
 @click.option("--phase", default="", help="In this phase only.")
 @click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
-@queries
+@looks_back
 def list_dpus(*, client: Client, output: str, zone: str, phase: str, stuck: bool) -> None:
     """List DPUs.
 
@@ -58,7 +58,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str, stuck: bool
 @dpus.command()
 @click.argument("dpu")
 @click.option("--zone", default="", help="Its zone; looked up if not given.")
-@queries
+@looks_back
 def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     """Show one DPU.
 

@@ -24,3 +24,7 @@ class Unreachable(click.ClickException):
     """Nobody answered, or what was done is not known; the sentence says what to try next."""
 
     exit_code = UNKNOWN
+
+
+class StillFolding(Unreachable):
+    """The answer comes when the log is folded up to the moment that was asked about."""

@@ -8,7 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
-from deploy.cli.options import commands, queries
+from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT64
 from schemas.api import dpuplane_pb2 as pb
 
@@ -22,7 +22,7 @@ def holds() -> None:
 
 
 @holds.command("list")
-@queries
+@looks_back
 def list_holds(*, client: Client, output: str) -> None:
     """List what is held.
 

@@ -9,7 +9,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import Part, finish, merged
 from deploy.cli.client import Client
-from deploy.cli.options import commands, key_values, paged, queries
+from deploy.cli.options import commands, key_values, looks_back, paged
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_NAMES = 1_000
@@ -25,7 +25,7 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--zone", default="", help="Of this zone only.")
-@queries
+@looks_back
 def list_nodes(*, client: Client, output: str, zone: str) -> None:
     """List nodes.
 
@@ -46,7 +46,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
 @nodes.command()
 @click.argument("name")
-@queries
+@looks_back
 def show(*, client: Client, output: str, name: str) -> None:
     """Show one node.
 

@@ -55,6 +55,13 @@ _MIN_POSITION = click.option(
     default="",
     help="Wait until what is read is at least as new as this `position` of an earlier answer.",
 )
+_AT = click.option(
+    "--at",
+    callback=values.moment_text,
+    metavar="POSITION|TIME",
+    default="",
+    help="Answer as it was then: at the `position` of an earlier answer, or a time in ISO 8601 or milliseconds.",
+)
 _COMMAND_ID = click.option(
     "--command-id",
     callback=values.command_id,
@@ -99,6 +106,17 @@ def queries(function: F) -> F:
             function(client=client, output=output, **given)
 
     return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+
+
+def looks_back(function: F) -> F:
+    """As `queries`, and `--at`; for what asks about the state of the plane and nothing else."""
+
+    @functools.wraps(function)
+    def run(*, client: Client, at: str, **given: Any) -> None:
+        client.at = at
+        function(client=client, **given)
+
+    return queries(_AT(run))  # type: ignore[return-value]
 
 
 def commands(function: F) -> F:

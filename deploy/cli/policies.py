@@ -14,7 +14,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
-from deploy.cli.options import commands, queries
+from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
 from projections.policies import fault_of
@@ -69,7 +69,7 @@ def policies() -> None:
 
 
 @policies.command("list")
-@queries
+@looks_back
 def list_policies(*, client: Client, output: str) -> None:
     """List policies, in the order in which they apply.
 

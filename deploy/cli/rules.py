@@ -6,7 +6,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import queries
+from deploy.cli.options import looks_back
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -20,7 +20,7 @@ def rules() -> None:
 
 @rules.command()
 @click.argument("zone")
-@queries
+@looks_back
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show the rule table of a zone, in the order in which its rules apply.
 

@@ -6,12 +6,12 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import queries
+from deploy.cli.options import looks_back
 from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command()
-@queries
+@looks_back
 def status(*, client: Client, output: str) -> None:
     """Show replicas with role, position, lag and fold version; halted partitions and those not forwarded; holds.
 

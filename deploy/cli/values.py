@@ -57,6 +57,13 @@ def moment(_context: click.Context, _parameter: click.Parameter, given: str | No
         raise click.BadParameter(str(error).removeprefix("at: ")) from error
 
 
+def moment_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """The same as it was given; empty if it was not."""
+    if given:
+        moment(context, parameter, given)
+    return given
+
+
 def addresses(_context: click.Context, _parameter: click.Parameter, given: str) -> list[str]:
     """Callback of an option HOST:PORT,... that is never empty."""
     try:

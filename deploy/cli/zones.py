@@ -8,7 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Refused
-from deploy.cli.options import commands, paged, queries
+from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
 
@@ -22,7 +22,7 @@ def zones() -> None:
 
 
 @zones.command("list")
-@queries
+@looks_back
 def list_zones(*, client: Client, output: str) -> None:
     """List zones.
 
@@ -43,7 +43,7 @@ def list_zones(*, client: Client, output: str) -> None:
 
 @zones.command()
 @click.argument("zone")
-@queries
+@looks_back
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show one zone: counts, limits, and how far its latest rule tables have come.
 

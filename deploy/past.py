@@ -1,0 +1,153 @@
+"""A moment of the past, in a process of its own: `python -m deploy.past`, started by deploy/pasts.py.
+
+Folding thousands of records up to a moment would stall whoever answers from now. So it is done here, beside the
+process that was asked, with a low priority; what comes of it is served over a socket by the very service that serves
+the present. The process ends when its standard input does, so it never outlives whoever started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import grpc
+import uvloop
+from pydantic import BaseModel
+
+from commands.calls import Guard
+from commands.limits import DEFAULTS, Admission
+from commands.past import QUERIES
+from commands.queries import QueriesService
+from commands.reader import Reader
+from commands.remembering import Remembering
+from commands.status import StatusBoard
+from deploy.logs import configure_logs
+from deploy.opening import location_of, open_to_read, place_of, state_folder
+from deploy.roles import folds_of
+from deploy.settings import Settings
+from eventstore.errors import PermanentError, PlaneError
+from eventstore.log import FOLDED_TOPICS
+from eventstore.moment import cut_of, parse_moment
+from eventstore.origin import await_origin
+from eventstore.past import PastFolds, fold_past
+from eventstore.rocks_store import checkpoints
+from projections.rules import Holdings
+
+NICE = 10
+SAY_S = 0.25
+"""Between two lines that say how far it has come."""
+
+_UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000)
+"""Who may ask how much was decided where the question came in."""
+
+
+class Order(BaseModel):
+    """What to fold, and where to serve it; the first line of standard input."""
+
+    settings: Settings
+    at: str
+    socket: Path
+
+
+async def folded(order: Order, say: Callable[[int, int], None]) -> PastFolds:
+    """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
+    folder = state_folder(order.settings)
+    archive = checkpoints(folder) if folder is not None else []
+    async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
+        origin = await await_origin(log)
+        cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_moment(order.at))
+        return await fold_past(log, folds_of(log.partition_count), cut, archive, say)
+
+
+def service(past: PastFolds, settings: Settings) -> QueriesService:
+    """The Queries service over what was folded. Whoever has to be alive for an answer was not asked to keep it."""
+    board = StatusBoard(
+        past,
+        location=location_of(settings),
+        roles=("queries",),
+        addresses={},
+        version=version("dpuplane"),
+        alive=lambda: (),
+        stalled=dict,
+    )
+    return QueriesService(Reader(past, _Settled()), Remembering(past, lambda: past.ends_seen_ms), board, _no_devices)
+
+
+class _Settled:
+    """What is folded up to a cut is as new as it gets."""
+
+    async def reached(self, token: str, topics: object, timeout_s: float) -> None:
+        if token:
+            raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
+
+
+async def _no_devices(_zones: frozenset[str]) -> Holdings:
+    raise PermanentError("at: what devices hold is known of now only; leave at out")
+
+
+async def _serve(order: Order, say: Callable[[Mapping[str, object]], None]) -> None:
+    loop = asyncio.get_running_loop()
+    next_s = 0.0
+
+    def say_progress(done: int, total: int) -> None:
+        nonlocal next_s
+        if loop.time() >= next_s:
+            next_s = loop.time() + SAY_S
+            say({"done": done, "total": total})
+
+    try:
+        past = await folded(order, say_progress)
+    except PlaneError as error:
+        say({"refused" if isinstance(error, PermanentError) else "failed": str(error)})
+        return
+    gc.freeze()
+    gc.enable()
+    server = grpc.aio.server()
+    guard = Guard(_UNLIMITED, Admission(_UNLIMITED, loop.time))
+    server.add_generic_rpc_handlers((guard.handlers(QUERIES, service(past, order.settings)),))
+    server.add_insecure_port(f"unix:{order.socket}")
+    await server.start()
+    say({"ready": True})
+    await server.wait_for_termination()
+
+
+async def _until_input_ends(order: Order) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def look() -> None:
+        if not os.read(0, 1):
+            ended.set()
+
+    def say(line: Mapping[str, object]) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    loop.add_reader(0, look)
+    serving = asyncio.ensure_future(_serve(order, say))
+    ending = asyncio.ensure_future(ended.wait())
+    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    os._exit(0)  # nothing here is worth a clean end, and freeing a million rows takes seconds
+
+
+def main() -> None:
+    """Fold, serve, and end with standard input."""
+    os.nice(NICE)
+    configure_logs("WARNING")
+    gc.disable()
+    order = Order.model_validate_json(sys.stdin.buffer.readline())
+    uvloop.run(_until_input_ends(order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Moments of the past that are being looked at: a few processes (deploy/past.py), made when asked for.
+
+They are kept for a while, since whoever looks at a moment asks more than once, and the one not asked for longest makes
+room for the next. None of them touches the log or the folds of the present, so the worst that a look back can cost is
+a core at low priority, and the memory of one more replica per moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+
+from commands.past import PastQueries
+from deploy.past import Order
+from deploy.settings import Settings
+from eventstore.errors import LogUnavailable, PermanentError
+from eventstore.moment import check_not_to_come, parse_moment
+
+IDLE_S = 120.0
+"""A moment that nobody asked for so long is let go."""
+
+LOOK_S = 5.0
+"""Between looks for such moments."""
+
+PAUSE_S = 0.5
+RETURN_S = 3.0
+"""Whoever asked so long ago may ask for more, or come back for what was not folded yet; until then their moment makes
+no room for others."""
+
+_MESSAGE_BYTES_MAX = 64 << 20
+_PROGRAM = "deploy.past"
+
+
+class Pasts:
+    """A commands.past.Past: moments by what they were asked for as. Use `open`."""
+
+    def __init__(self, settings: Settings, folder: Path, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._now_ms = now_ms
+        self._made = 0
+        self._moments: OrderedDict[str, _Moment] = OrderedDict()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[Pasts]:
+        """At the end all moments end with it."""
+        with tempfile.TemporaryDirectory(prefix="dpuplane-past-") as folder:
+            pasts = cls(settings, Path(folder), now_ms)
+            looking = asyncio.create_task(pasts._let_idle_ones_go())
+            try:
+                yield pasts
+            finally:
+                looking.cancel()
+                for text in list(pasts._moments):
+                    pasts._let_go(text)
+                await asyncio.gather(looking, *pasts._ending, return_exceptions=True)
+
+    async def at(self, text: str, *, timeout_s: float) -> PastQueries:
+        """The Queries service as of a position or time.
+
+        Raises PermanentError if there is no such moment, and LogUnavailable if it takes longer to fold, which goes on.
+        """
+        check_not_to_come(parse_moment(text), self._now_ms())
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + timeout_s
+        while (moment := self._found_or_made(text)) is None:
+            if now_s() >= until_s:
+                raise LogUnavailable(f"at: {len(self._moments)} other moments are being looked at; ask again")
+            await asyncio.sleep(min(PAUSE_S, max(0.0, until_s - now_s())))
+        return await moment.ready(max(0.0, until_s - now_s()))
+
+    def _found_or_made(self, text: str) -> _Moment | None:
+        """The moment of this name; None while there is no room for one more."""
+        found = self._moments.get(text)
+        if found is not None and found.has_ended:
+            del self._moments[text]
+            found = None
+        if found is None:
+            if len(self._moments) >= self._settings.pasts and not self._made_room():
+                return None
+            self._made += 1
+            order = Order(settings=self._settings, at=text, socket=self._folder / str(self._made))
+            found = self._moments[text] = _Moment(order)
+        self._moments.move_to_end(text)
+        return found
+
+    def _made_room(self) -> bool:
+        """Let go of the moment not asked for longest, unless somebody may still want each of them."""
+        for text, moment in self._moments.items():
+            if moment.idle_s() >= (PAUSE_S if moment.is_ready else RETURN_S):
+                self._let_go(text)
+                return True
+        return False
+
+    def _let_go(self, text: str) -> None:
+        ending = self._moments.pop(text).end()
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _let_idle_ones_go(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for text in [text for text, moment in self._moments.items() if moment.idle_s() >= IDLE_S]:
+                self._let_go(text)
+
+
+class _Moment:
+    """One process: starting, folding, serving, ended."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._loop = asyncio.get_running_loop()
+        self._asked_s = self._loop.time()
+        self._waiting = 0
+        self._progress = "it is being opened"
+        self._channel: grpc.aio.Channel | None = None
+        self._serving: asyncio.Future[PastQueries] = self._loop.create_future()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def has_ended(self) -> bool:
+        return self._task.done()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._channel is not None
+
+    def idle_s(self) -> float:
+        """How long nobody has asked."""
+        return 0.0 if self._waiting else self._loop.time() - self._asked_s
+
+    async def ready(self, timeout_s: float) -> PastQueries:
+        """The service, once the moment is folded. Raises as Pasts.at does."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self._serving)
+        except TimeoutError:
+            raise LogUnavailable(f"at: {self._progress}; ask again for the answer") from None
+        finally:
+            self._waiting -= 1
+            self._asked_s = self._loop.time()
+
+    def end(self) -> asyncio.Task[None]:
+        """Kill it. The task ends when it is gone."""
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        process = _start()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(self._order.model_dump_json().encode() + b"\n")
+            async for line in await _lines(process):
+                self._hear(json.loads(line))
+        finally:
+            process.kill()
+            if not self._serving.done():
+                self._fail(LogUnavailable("at: the process that folds it ended; ask again"))
+            if self._channel is not None:
+                await self._channel.close(None)
+            await asyncio.to_thread(process.wait)
+
+    def _hear(self, said: dict[str, object]) -> None:
+        match said:
+            case {"done": int(done), "total": int(total)}:
+                share = 100 * done // total if total else 100
+                self._progress = f"{done:,} of {total:,} records are folded ({share} %)"
+            case {"ready": True}:
+                options = [("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX)]
+                self._channel = grpc.aio.insecure_channel(f"unix:{self._order.socket}", options=options)
+                self._serving.set_result(PastQueries(self._channel))
+            case {"refused": str(reason)}:
+                self._fail(PermanentError(reason))
+            case {"failed": str(reason)}:
+                self._fail(LogUnavailable(f"at: {reason}"))
+
+    def _fail(self, error: Exception) -> None:
+        self._serving.set_exception(error)
+        self._serving.exception()  # it may be that nobody waits
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Not by asyncio, which forks: that copies the page tables of all that is folded here, 10 ms for each gigabyte."""
+    return subprocess.Popen(
+        (sys.executable, "-P", "-m", _PROGRAM),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+async def _lines(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, process.stdout)
+    return reader
