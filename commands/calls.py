@@ -7,9 +7,11 @@ unary call (grpc.aio charges about a tenth of a call for one).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -19,6 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from commands.gate import Gate
 from commands.identities import Unauthenticated
 from commands.limits import Admission, Limits, OverLimit
+from commands.tally import Tally
 from eventstore.errors import PermanentError, TransientError
 from projections import names
 from projections.principals import Principal
@@ -38,6 +41,14 @@ class Call(NamedTuple):
 
     principal: str
     timeout_s: float
+
+
+class Tracing(Protocol):
+    """Follows calls that somebody wants followed."""
+
+    def call(self, method: str, metadata: Any) -> AbstractContextManager[None]:
+        """Around a call; what is appended inside belongs to it."""
+        ...
 
 
 class NotFound(PermanentError):
@@ -60,18 +71,22 @@ class Malformed(NamedTuple):
 
 
 class Guard:
-    """Turns methods that take (request, Call) into gRPC handlers."""
+    """Turns methods that take (request, Call) into gRPC handlers. `tally` counts the calls that ended."""
 
-    def __init__(self, limits: Limits, admission: Admission, gate: Gate | None = None) -> None:
+    def __init__(
+        self, limits: Limits, admission: Admission, gate: Gate | None = None, tracing: Tracing | None = None
+    ) -> None:
+        self.tally = Tally()
         self._limits = limits
         self._admission = admission
         self._gate = gate
+        self._tracing = tracing
+        self._now_s = asyncio.get_running_loop().time
 
     def handlers(self, service: ServiceDescriptor, servicer: object) -> grpc.GenericRpcHandler[Any, Any]:
         """Handlers of every method of a service; the servicer has one of the same name in snake case for each."""
         methods = {
-            method.name: self._handler(method, getattr(servicer, snake_case(method.name)))
-            for method in service.methods
+            method.name: self._handler(method, getattr(servicer, snake_case(method.name))) for method in service.methods
         }
         return grpc.method_handlers_generic_handler(service.full_name, methods)
 
@@ -81,19 +96,35 @@ class Guard:
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(self._streaming(name, serve), decode, encode)
         if method.client_streaming:
-            return grpc.stream_unary_rpc_method_handler(self._unary(name, serve), decode, encode)
-        return grpc.unary_unary_rpc_method_handler(self._unary(name, serve), decode, encode)
+            return grpc.stream_unary_rpc_method_handler(self._traced(name, serve), decode, encode)
+        return grpc.unary_unary_rpc_method_handler(self._traced(name, serve), decode, encode)
+
+    def _traced(
+        self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
+    ) -> Callable[[Any, Context], Awaitable[Message]]:
+        answer, tracing = self._unary(method, serve), self._tracing
+        if tracing is None:
+            return answer
+
+        async def traced(request: Any, context: Context) -> Message:
+            with tracing.call(method, context.invocation_metadata() or ()):
+                return await answer(request, context)
+
+        return traced
 
     def _unary(
         self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
     ) -> Callable[[Any, Context], Awaitable[Message]]:
         async def answer(request: Any, context: Context) -> Message:
+            began_s = self._now_s()
             try:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
-                    return await serve(self._permitted(method, request, proved), call)
+                    found = await serve(self._permitted(method, request, proved), call)
             except (PermanentError, TransientError, OverLimit) as error:
-                await context.abort(_status(error), str(error))
+                await self._abort(method, error, began_s, context)
+            self.tally.answered(method, found, self._now_s() - began_s)
+            return found
 
         return answer
 
@@ -101,15 +132,22 @@ class Guard:
         self, method: str, serve: Callable[[Any, Call], AsyncIterator[Message]]
     ) -> Callable[[Any, Context], AsyncIterator[Message]]:
         async def answer(request: Any, context: Context) -> AsyncIterator[Message]:
+            began_s = self._now_s()
             try:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
                     async for message in serve(self._permitted(method, request, proved), call):
                         yield message
             except (PermanentError, TransientError, OverLimit) as error:
-                await context.abort(_status(error), str(error))
+                await self._abort(method, error, began_s, context)
+            self.tally.streamed(method, self._now_s() - began_s)
 
         return answer
+
+    async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
+        status = _status(error)
+        self.tally.failed(method, status.name.lower(), str(error), self._now_s() - began_s)
+        await context.abort(status, str(error))
 
     def _permitted(self, method: str, request: Any, proved: Principal | None) -> Any:
         """The request, if it can be read and they may ask it."""

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from commands import auth
 from commands.bulk import Bulk
-from commands.calls import Guard
+from commands.calls import Guard, Tracing
 from commands.desk import Desk
 from commands.gate import Gate
 from commands.leaving import Leaving
@@ -43,7 +43,8 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class CommandServer:
-    """Serves the API of one replica. `admission` and `desk` carry counters; `queries` answers within the process."""
+    """Serves the API of one replica. `admission`, `desk` and `tally` carry counters; `queries` answers within the
+    process."""
 
     def __init__(
         self,
@@ -59,16 +60,19 @@ class CommandServer:
         gate: Gate | None = None,
         credentials: grpc.ServerCredentials | None = None,
         reflects: bool = True,
+        tracing: Tracing | None = None,
     ) -> None:
         if unruled := auth.unruled(_SERVICES.values()):
             raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
         self._limits = limits
-        self._gate = gate
+        self.gate = gate
         self._credentials = credentials
         self._reflects = reflects
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.desk = Desk(replica, now_ms, rng)
+        self._guard = Guard(limits, self.admission, gate, tracing)
+        self.tally = self._guard.tally
         self._waiting = Waiting(replica)
         reader = Reader(replica, self._waiting)
         lookup = Lookup(replica, reader)
@@ -87,9 +91,8 @@ class CommandServer:
     async def start(self) -> str:
         """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""
         server = self._server = grpc.aio.server(options=self._options())
-        guard = Guard(self._limits, self.admission, self._gate)
         server.add_generic_rpc_handlers(
-            tuple(guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
+            tuple(self._guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
         )
         names = [service.full_name for service in _SERVICES.values()]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

@@ -126,8 +126,8 @@ class Plane:
         ranks = self._ranks(running)
         connect = by_scheme(await self._backends(stack))
         actors = actors_of(self.roles, self.replica, ranks, connect, now_ms=self._now_ms, rng=lambda: self._rng)
-        for actor in actors.values():
-            running.start(actor)
+        for actor in actors.named().values():
+            running.start(actor.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         self._unready = ""

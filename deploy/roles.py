@@ -7,7 +7,8 @@ simulation gives them simulated ones, so that what runs there is what runs in pr
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from drivers.backends.bmc import Connect
@@ -37,6 +38,26 @@ _FOLDED: dict[str, frozenset[str]] = {
     "relay": frozenset({ZONES, FLEET}),
     "provisioner": frozenset({ZONES}),
 }
+
+
+@dataclass(slots=True)
+class Actors:
+    """What a process does by rank, as far as its roles have it. Each is to be run until it ends, and carries counts."""
+
+    forwarder: Forwarder | None = None
+    decisions: DecisionWriter | None = None
+    timers: Timers | None = None
+    provisioner: Provisioner | None = None
+
+    def named(self) -> dict[str, Forwarder | DecisionWriter | Timers | Provisioner]:
+        """Those that are there, by name."""
+        every = {
+            "forwarder": self.forwarder,
+            "decisions": self.decisions,
+            "timers": self.timers,
+            "provisioner": self.provisioner,
+        }
+        return {name: actor for name, actor in every.items() if actor is not None}
 
 
 def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
@@ -83,15 +104,15 @@ def actors_of(
     now_ms: Callable[[], int],
     rng: Callable[[], random.Random],
     earlier: Earlier = nothing_earlier,
-) -> dict[str, Coroutine[Any, Any, None]]:
-    """What a process does by rank, by name: to be run until it ends. `connect` reaches BMCs, `earlier` saved states."""
-    actors: dict[str, Coroutine[Any, Any, None]] = {}
+) -> Actors:
+    """What a process with these roles does by rank. `connect` reaches BMCs, `earlier` saved states."""
+    actors = Actors()
     if "api" in roles:
-        actors["forwarder"] = Forwarder(replica, ranks, now_ms=now_ms, rng=rng()).run()
+        actors.forwarder = Forwarder(replica, ranks, now_ms=now_ms, rng=rng())
         owed = {part: heard for part, heard in replica.listeners.items() if isinstance(heard, Owed)}
         if owed:
-            actors["decisions"] = DecisionWriter(replica, owed, ranks, now_ms=now_ms, rng=rng(), earlier=earlier).run()
-        actors["timers"] = Timers(replica, ranks, now_ms=now_ms, rng=rng()).run()
+            actors.decisions = DecisionWriter(replica, owed, ranks, now_ms=now_ms, rng=rng(), earlier=earlier)
+        actors.timers = Timers(replica, ranks, now_ms=now_ms, rng=rng())
     if "provisioner" in roles:
-        actors["provisioner"] = Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng()).run()
+        actors.provisioner = Provisioner(replica, ranks, connect, now_ms=now_ms, rng=rng())
     return actors

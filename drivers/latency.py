@@ -7,7 +7,10 @@ one change of a fleet yields.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
 
 _GROWTH = math.log(1.02)
 
@@ -15,18 +18,20 @@ _GROWTH = math.log(1.02)
 class Histogram:
     """Milliseconds, with counts."""
 
-    __slots__ = ("_buckets", "count", "max_ms")
+    __slots__ = ("_buckets", "count", "max_ms", "sum_ms")
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
         self.count = 0
         self.max_ms = 0
+        self.sum_ms = 0
 
     def add(self, milliseconds: int, count: int = 1) -> None:
         """So many samples of so long. Negative ones, which clocks that disagree yield, count as 0."""
         milliseconds = max(0, milliseconds)
         self._buckets[round(math.log1p(milliseconds) / _GROWTH)] += count
         self.count += count
+        self.sum_ms += milliseconds * count
         self.max_ms = max(self.max_ms, milliseconds)
 
     def quantile(self, share: float) -> float:
@@ -38,3 +43,10 @@ class Histogram:
             if seen >= wanted:
                 return min(float(self.max_ms), math.expm1(bucket * _GROWTH))
         return 0.0
+
+    def within(self, bounds_ms: Sequence[float]) -> list[int]:
+        """How many samples are at most as long as each of these bounds, which rise; within the 1 % of all this."""
+        counts = [0] * (len(bounds_ms) + 1)
+        for bucket, count in self._buckets.items():
+            counts[bisect_left(bounds_ms, math.expm1(bucket * _GROWTH))] += count
+        return list(accumulate(counts[:-1]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
@@ -67,7 +68,11 @@ _Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
 
 
 class Provisioner:
-    """Serves every zones partition until `run` is cancelled. `under_way` counts the DPUs that it is busy with."""
+    """Serves every zones partition until `run` is cancelled.
+
+    `under_way` counts the DPUs that it is busy with, `ended` the attempts by phase and by how they ended: done, given
+    up (another has it), lost (another's, whom nobody hears any more), or the kind of the failure.
+    """
 
     def __init__(
         self,
@@ -79,9 +84,7 @@ class Provisioner:
         rng: Random,
         pace: Pace = _PACE,
     ) -> None:
-        self.succeeded = 0
-        self.failed = 0
-        self.lost = 0
+        self.ended: Counter[tuple[str, str]] = Counter()
         self.under_way = 0
         self._replica = replica
         self._states = States(replica)
@@ -186,14 +189,15 @@ class Provisioner:
         try:
             event = await self._attempt(step)
         except (steps.NotActor, SessionEnded) as error:
+            self.ended[step.dpu.phase, "given up"] += 1
             logger.info("step given up dpu=%s phase=%r: %s", step.name, step.dpu.phase, error)
             await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
             return
         if isinstance(event, StepSucceeded):
-            self.succeeded += 1
+            self.ended[event.phase, "done"] += 1
             logger.info("step done dpu=%s phase=%r", step.name, step.dpu.phase)
         else:
-            self.failed += 1
+            self.ended[event.phase, event.kind] += 1
             logger.warning("step failed dpu=%s phase=%r kind=%s: %s", step.name, event.phase, event.kind, event.message)
         while self._is_ours(step) and not await self._say(step, event):
             await self._rest()
@@ -234,7 +238,7 @@ class Provisioner:
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
         logger.warning("attempt lost dpu=%s phase=%r attempt=%d: %s", step.name, dpu.phase, dpu.attempt, message)
-        self.lost += 1
+        self.ended[dpu.phase, LOST] += 1
         if not await self._say(step, event):
             await self._rest()
 

@@ -7,7 +7,7 @@ waits either; a link that has not taken what it was sent gets nothing more until
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from drivers.protocol_down import Heard, Unwelcome, Welcome
 from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
-from drivers.standing import Move, Standings
+from drivers.standing import Move, Standing, Standings
 from projections.rules import Held
 
 BACKLOG_BYTES = 1024 * 1024
@@ -125,6 +125,11 @@ class Session:
                 self.link.send(frame.data + group if group else frame.data)
                 self.sent += 1
                 self._standings.change(allowed, partial(standing.after_send, version=frame.version, now=now))
+
+    def states(self) -> Iterator[tuple[Standing, int]]:
+        """How the DPUs of the link stand, and how many stand so."""
+        for state, dpus in self._standings.dpus.items():
+            yield state, dpus.bit_count()
 
     def holdings(self) -> dict[str, Held]:
         """What each DPU of the link has."""

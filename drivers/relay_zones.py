@@ -112,6 +112,11 @@ class Zone(Generic[S]):
         seen = self._versions.get(version)
         return seen.digest if seen else None
 
+    def lacking_since_ms(self, version: int) -> int:
+        """Append time of the earliest change that a DPU with this version lacks, of those that went by; 0 for none."""
+        later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
+        return min(later, default=0)
+
     def note(self, move: Move, ordinals: BitMap, now_ms: int) -> None:
         """DPUs said that they have something else than before: remember it for the report, and how long it took."""
         before, after = move.before, move.after

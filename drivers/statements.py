@@ -9,6 +9,7 @@ logged and counted, and the need is looked at again.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from drivers.following import Following
@@ -27,11 +28,20 @@ APPEND_TIMEOUT_S = 5.0
 """An append that takes longer is taken for unknown."""
 
 
+RANK_MAX = 3
+"""Turns of this rank and of all behind it are counted as one."""
+
+
 class Statements:
-    """The statements of one driver, whose `role` ranks it. `failures` counts appends that may not have landed."""
+    """The statements of one driver, whose `role` ranks it.
+
+    `turns` counts, by rank, the needs that still stood when our turn came; those of a rank above 0 say that whoever
+    ranks before us did not act in time. `failures` counts appends that may not have landed.
+    """
 
     def __init__(self, replica: Replica, ranks: Ranks, following: Following, role: str) -> None:
         self.failures = 0
+        self.turns: Counter[int] = Counter()
         self._replica = replica
         self._ranks = ranks
         self._following = following
@@ -39,8 +49,11 @@ class Statements:
 
     async def is_anothers(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
         """Wait for our turn; True if the need about this subject is met in the partition by then."""
-        turn_s = self._ranks.rank(subject, self._role) * TURN_S
-        return turn_s > 0 and await self._following.until(partition, is_met, turn_s)
+        rank = self._ranks.rank(subject, self._role)
+        if rank and await self._following.until(partition, is_met, rank * TURN_S):
+            return True
+        self.turns[min(rank, RANK_MAX)] += 1
+        return False
 
     async def append(self, partition: Partition, key: str, event: Event) -> bool:
         """Append one; False if it may not be in the log."""

@@ -38,11 +38,14 @@ logger = logging.getLogger(__name__)
 class Saver:
     """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else.
 
+    `failures` counts what failed; `saved_s` is when all that was folded was saved last.
+
     What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
     """
 
     def __init__(self, store: Store, pace: Pace, now_s: float, stale: Iterable[Partition] = ()) -> None:
         self.failures = 0
+        self.saved_s = now_s
         self.next_s = now_s + pace.save_every_s
         self._checkpoint_s = now_s + pace.checkpoint_s
         self._checkpoint_records = 0
@@ -55,9 +58,12 @@ class Saver:
     async def save_all(self, partitions: Collection[FoldedPartition], now_s: float) -> None:
         """Save whatever was folded further since its last save."""
         self.next_s = now_s + self._pace.save_every_s
+        failures = self.failures
         for folded in partitions:
             if folded.position > folded.saved_position:
                 await self._save(folded)
+        if self.failures == failures:
+            self.saved_s = now_s
         await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
 
     async def save_early(self, folded: FoldedPartition, is_behind: bool) -> None:

@@ -34,8 +34,8 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     if "relay" in roles:
         life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
         life.spawn(_relay(replica, life.relay), "relay")
-    for part, run in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).items():
-        life.spawn(run, part)
+    for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
+        life.spawn(actor.run(), part)
 
 
 async def _relay(replica: Replica, relay: Relay) -> None:

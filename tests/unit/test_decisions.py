@@ -136,7 +136,7 @@ class World:
         self.names = [*dict.fromkeys([*self.names, name])]
         ranks = Order(name, self.names, set())
         actors = actors_of(["api"], replica, ranks, unreachable, now_ms=self.now_ms, rng=lambda: Random(name))
-        runs = [replica.run(), *actors.values()]
+        runs = [replica.run(), *(actor.run() for actor in actors.named().values())]
         self.lives[name] = (replica, store, [asyncio.create_task(run) for run in runs])
         await replica.ready()
         return replica

@@ -1,0 +1,88 @@
+"""What became of the calls of a server: how many by method and outcome, how long they took, what was refused.
+
+Everything counted here comes from outside, so everything is bounded: methods and outcomes are the API's own, and what a
+refusal is about is the field that its sentence begins with, of which so many are told apart and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+
+from google.protobuf.message import Message
+
+from schemas.api import dpuplane_pb2 as pb
+
+BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Where the buckets of call times end; the last is followed by one without an end."""
+
+REASONS_MAX = 100
+OTHER = "other"
+
+_FIELD = re.compile(r"[a-z][a-z_]{0,39}").match
+
+
+class Durations:
+    """Seconds, in the buckets that BOUNDS_S ends."""
+
+    __slots__ = ("_counts", "sum_s")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One call took so long."""
+        self._counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def within(self) -> list[int]:
+        """How many took at most each of BOUNDS_S, and how many there are."""
+        return list(accumulate(self._counts))
+
+
+class Tally:
+    """Calls that have ended, by (method, outcome); refusals by what they are about.
+
+    The outcome of a command is what it was answered, that of a query is ok; a call that ended in an error has the name
+    of its gRPC status.
+    """
+
+    def __init__(self) -> None:
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.durations: dict[str, Durations] = {}
+        self.refusals: Counter[str] = Counter()
+
+    def answered(self, method: str, answer: Message, seconds: float) -> None:
+        """A call was answered."""
+        if isinstance(answer, pb.Answer):
+            outcome = pb.Answer.Outcome.Name(answer.outcome)
+            if answer.outcome == pb.Answer.refused:
+                self.refuse(answer.reason)
+        else:
+            outcome = "ok"
+        self._end(method, outcome, seconds)
+
+    def failed(self, method: str, status: str, reason: str, seconds: float) -> None:
+        """A call ended in an error."""
+        self.refuse(reason)
+        self._end(method, status, seconds)
+
+    def streamed(self, method: str, seconds: float) -> None:
+        """An answer in many parts has ended."""
+        self._end(method, "ok", seconds)
+
+    def refuse(self, reason: str) -> None:
+        """Something was refused, with this sentence."""
+        match = _FIELD(reason)
+        about = match[0] if match else OTHER
+        self.refusals[about if about in self.refusals or len(self.refusals) < REASONS_MAX else OTHER] += 1
+
+    def _end(self, method: str, outcome: str, seconds: float) -> None:
+        self.calls[method, outcome] += 1
+        durations = self.durations.get(method)
+        if durations is None:
+            durations = self.durations[method] = Durations()
+        durations.add(seconds)
