@@ -53,8 +53,8 @@ class Certificates:
         self.version = 1
         """Of what is in use; goes up with every rotation."""
         self.material = self._read()
-        self.trust_domain, self.principal = self._whose(trust_domain)
         self._servers = {verify: self._server_context(verify) for verify in (ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL)}
+        self.trust_domain, self.principal = self._whose(trust_domain)
         self._client = self._client_context()
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class Certificates:
         trust_domain = trust_domain or trust_domain_of(uri)
         found = parse_uri(uri, trust_domain)
         if not isinstance(found, Principal):
-            raise BadCertificates(f"{found}, in {self._paths['certificate']}")
+            raise BadCertificates(f"{self._paths['certificate']}: {found}")
         return trust_domain, found
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:

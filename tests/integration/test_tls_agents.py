@@ -1,0 +1,170 @@
+"""The agent link under mutual TLS: a DPU speaks for itself and nobody else, to relays of the plane and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from deploy.devices import of_relays
+from drivers import protocol_up
+from drivers.links import LinkClosed
+from drivers.protocol import Holding
+from drivers.protocol_down import Frame, Refused, Welcome, decode
+from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.websocket import Dialer
+from tests.support.certs import Office, Papers
+from tests.support.eventually import until
+from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
+from tests.support.rule_source import ALLOW, Tables, packed
+
+
+def hello(*dpus: str) -> bytes:
+    return protocol_up.encode(Hello("z", dpus, ["b"] * len(dpus), []))
+
+
+async def test_an_agent_with_its_papers_gets_its_table(tmp_path: Path) -> None:
+    tables = Tables(["d0"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with guarded_relay(tmp_path, tables) as served:
+        certificates = served.office.issue("dpu-agent/d0").certificates
+        async with agent_of("d0", served.address, certificates) as agent:
+            await until(lambda: agent.table == tables.table)
+        assert served.denials.denied == served.denials.unauthenticated == 0
+
+
+async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link(tmp_path: Path) -> None:
+    tables = Tables(["d0", "d1"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with guarded_relay(tmp_path, tables) as served:
+        honest = served.office.issue("dpu-agent/d0").certificates
+        async with agent_of("d0", served.address, honest) as agent:
+            await until(lambda: agent.table == tables.table)
+            (before,) = served.relay.zones["z"].sessions
+            liar = served.office.issue("dpu-agent/d1")
+            for said in (hello("d0"), hello("d1", "d0")):
+                async with dialed(served.address, liar) as link:
+                    link.send(said)
+                    answer = decode(await link.receive())
+                    assert isinstance(answer, Refused)
+                    assert answer.reason == "hello.dpus: 'd0' is not 'd1', whom the link's certificate names"
+                    with pytest.raises(LinkClosed):
+                        await link.receive()
+            assert list(served.relay.zones["z"].sessions) == [before]
+
+
+async def test_a_second_hello_on_the_same_link_opens_no_other_dpu(tmp_path: Path) -> None:
+    tables = Tables(["d0", "d1"])
+    async with guarded_relay(tmp_path, tables) as served, dialed(served.address, _dpu(served, "d1")) as link:
+        link.send(hello("d1"))
+        assert isinstance(decode(await link.receive()), Welcome)
+        link.send(hello("d0"))
+        answer = decode(await link.receive())
+        assert isinstance(answer, Refused)
+        assert set(served.relay.zone_devices("z")) <= {"d1"}
+
+
+async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
+    tables = Tables(["d0", "d1"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with guarded_relay(tmp_path, tables) as served:
+        certificates = _dpu(served, "d0").certificates
+        async with agent_of("d0", served.address, certificates), dialed(served.address, _dpu(served, "d1")) as link:
+            await until(lambda: served.relay.zone_devices("z").get("d0", (0, 0))[1] == 5)
+            before = served.relay.zone_devices("z")["d0"]
+            link.send(hello("d1"))
+            while not isinstance(decode(await link.receive()), Frame):
+                pass
+            everybody = (1 << 64) - 1
+            lie = Holding(everybody, 1, 0, 0, 0, NO_DIGEST)
+            link.send(protocol_up.encode(Ack([lie], [])))
+            link.send(protocol_up.encode(Heartbeat([lie])))
+            await link.receive()
+            assert served.relay.zone_devices("z")["d0"] == before
+
+
+@pytest.mark.parametrize("who", ["node-agent/d0", "operator/ann", "viewer/vic", "plane/api", "provisioner/p"])
+async def test_nobody_else_gets_a_link(tmp_path: Path, who: str) -> None:
+    async with guarded_relay(tmp_path, Tables(["d0"])) as served:
+        with pytest.raises(LinkClosed, match="answered 403"):
+            async with dialed(served.address, served.office.issue(who)):
+                pass
+        assert (served.denials.denied, served.relay.zones) == (1, {})
+
+
+async def test_a_simulator_speaks_for_a_whole_zone(tmp_path: Path) -> None:
+    async with (
+        guarded_relay(tmp_path, Tables(["d0", "d1"])) as served,
+        dialed(served.address, served.office.issue("simulator/s")) as link,
+    ):
+        link.send(hello("d0", "d1"))
+        assert isinstance(decode(await link.receive()), Welcome)
+        assert set(served.relay.zone_devices("z")) == {"d0", "d1"}
+
+
+async def test_a_link_ends_with_its_certificate(tmp_path: Path) -> None:
+    async with guarded_relay(tmp_path, Tables(["d0"])) as served:
+        short = served.office.issue("dpu-agent/d0", valid=timedelta(seconds=2))
+        async with dialed(served.address, short) as link:
+            link.send(hello("d0"))
+            async with asyncio.timeout(30):
+                with pytest.raises(LinkClosed):
+                    while True:
+                        await link.receive()
+        with pytest.raises(LinkClosed):
+            async with dialed(served.address, short) as link:
+                await link.receive()
+
+
+async def test_an_agent_talks_to_relays_of_the_plane_only(tmp_path: Path) -> None:
+    """The same host, the same authority, and a key that fits: but it is the certificate of somebody else."""
+    async with guarded_relay(tmp_path, Tables(["d0"]), as_role="node-agent/n1", host_names=("127.0.0.1",)) as served:
+        with pytest.raises(LinkClosed, match="names node-agent/n1, and must name plane/NAME"):
+            async with dialed(served.address, _dpu(served, "d0")):
+                pass
+
+
+async def test_a_relay_under_another_host_name_is_not_believed(tmp_path: Path) -> None:
+    async with guarded_relay(tmp_path, Tables(["d0"]), host_names=("relay.example.org",)) as served:
+        with pytest.raises(LinkClosed, match=r"not valid for '127\.0\.0\.1'"):
+            async with dialed(served.address, _dpu(served, "d0")):
+                pass
+
+
+async def test_a_relay_of_another_authority_is_not_believed_and_one_without_tls_neither(tmp_path: Path) -> None:
+    async with guarded_relay(tmp_path / "a", Tables(["d0"])) as served:
+        other = Office(tmp_path / "b").authority.cert
+        with pytest.raises(LinkClosed, match="certificate verify failed"):
+            async with dialed(served.address, _dpu(served, "d0")._replace(ca=other)):
+                pass
+        async with Dialer() as dialer:
+            with pytest.raises(LinkClosed):
+                await dialer.dial(served.address)
+
+
+async def test_another_process_of_the_plane_asks_what_dpus_hold_and_nobody_else_may(tmp_path: Path) -> None:
+    tables = Tables(["d0"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with (
+        guarded_relay(tmp_path, tables) as served,
+        agent_of("d0", served.address, _dpu(served, "d0").certificates) as agent,
+    ):
+        await until(lambda: agent.table == tables.table)
+        await until(lambda: served.relay.zone_devices("z")["d0"].version == 5)
+        process = served.office.issue("plane/api").certificates
+        found = await of_relays(lambda: [served.address], process)(frozenset())
+        assert found["z"]["d0"].version == 5
+        for who in ("operator/ann", "dpu-agent/d0"):
+            others = served.office.issue(who).certificates
+            assert await of_relays(lambda: [served.address], others)(frozenset()) == {}
+        async with aiohttp.ClientSession() as session:
+            url = f"https://{served.address}/no-such-page"
+            async with session.get(url, ssl=process.client_context()) as response:
+                assert response.status == 403
+
+
+def _dpu(served: GuardedRelay, name: str) -> Papers:
+    return served.office.issue(f"dpu-agent/{name}")

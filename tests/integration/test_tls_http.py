@@ -1,0 +1,100 @@
+"""HTTP under TLS: probes for anybody, everything else for those who may read, whatever the path."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from deploy.http import HttpServer
+from deploy.security import Security
+from deploy.settings import Address
+from projections.principals import ROLES
+from tests.support.certs import Office, Papers
+from tests.support.served import now_ms
+
+Get = Callable[[str, Papers | None], Awaitable[tuple[int, str]]]
+
+
+class Page:
+    """The HTTP listener of a process, and who issues papers for it."""
+
+    def __init__(self, office: Office, security: Security, address: str) -> None:
+        self.office = office
+        self.security = security
+        self.address = address
+
+    async def get(self, path: str, who: str | Papers | None) -> tuple[int, str]:
+        papers = self.office.issue(who) if isinstance(who, str) else who
+        context = ssl.create_default_context(cafile=str(self.office.authority.cert))
+        if papers is not None:
+            context.load_cert_chain(papers.cert, papers.key)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://{self.address}{path}", ssl=context) as response,
+        ):
+            return response.status, await response.text()
+
+
+async def _secret(_request: web.Request) -> web.Response:
+    return web.Response(text="secret")
+
+
+@asynccontextmanager
+async def page(folder: Path) -> AsyncIterator[Page]:
+    office = Office(folder / "certs")
+    security = Security(office.issue("plane/local").certificates, now_ms)
+    routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret)]
+    server = HttpServer(Address("127.0.0.1", 0), CollectorRegistry(), lambda: "", routes, security.http())
+    try:
+        yield Page(office, security, str(await server.start()))
+    finally:
+        await server.stop()
+
+
+async def test_probes_need_no_certificate_and_all_else_does(tmp_path: Path) -> None:
+    async with page(tmp_path) as served:
+        for path in ("/healthz", "/readyz"):
+            assert await served.get(path, None) == (200, "ok\n")
+        for path in ("/metrics", "/secret", "/healthz/secret", "/healthz/", "//healthz", "/no-such", "/%2e%2e/secret"):
+            status, text = await served.get(path, None)
+            assert (status, text) == (401, "certificate: none was given\n"), path
+        assert served.security.denials.unauthenticated == 7
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_readers_read_and_others_do_not(tmp_path: Path, role: str) -> None:
+    async with page(tmp_path) as served:
+        status, text = await served.get("/secret", f"{role}/x")
+        if role in ("viewer", "operator", "approver"):
+            assert (status, text) == (200, "secret")
+        else:
+            assert status == 403
+            assert text == f"/secret: {role}/x must have the role approver or operator or viewer\n"
+
+
+async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path) -> None:
+    async with page(tmp_path / "a") as served:
+        other = Office(tmp_path / "b").issue("viewer/vic")
+        with pytest.raises((aiohttp.ClientError, OSError)):
+            await served.get("/healthz", other)
+
+
+async def test_an_older_tls_is_not_spoken(tmp_path: Path) -> None:
+    async with page(tmp_path) as served:
+        context = ssl.create_default_context(cafile=str(served.office.authority.cert))
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        host, port = served.address.split(":")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection(host, int(port), ssl=context)
+        context.maximum_version = ssl.TLSVersion.TLSv1_3
+        _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        writer.close()

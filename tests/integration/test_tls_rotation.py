@@ -1,0 +1,200 @@
+"""Certificates rotate under load and without a restart: nothing fails, and what is old opens nothing any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography import x509
+
+from deploy.certificates import BadCertificates, Certificates
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.certs import HOUR, Office, Papers
+from tests.support.eventually import until
+from tests.support.guarded import Guarded, guarded
+from tests.support.guarded_links import agent_of, guarded_relay
+from tests.support.rule_source import ALLOW, Tables, packed
+
+
+async def presented(address: str, client: Papers) -> int:
+    """The serial number of the certificate that a listener shows to a new connection."""
+    host, port = address.split(":")
+    context = ssl.create_default_context(cafile=str(client.ca))
+    context.load_cert_chain(client.cert, client.key)
+    context.set_alpn_protocols(["h2"])
+    _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    raw = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.transport.abort()
+    return x509.load_der_x509_certificate(raw).serial_number
+
+
+def serial_of(path: Path) -> int:
+    return x509.load_pem_x509_certificate(path.read_bytes()).serial_number
+
+
+@asynccontextmanager
+async def load_on(plane: Guarded) -> AsyncIterator[list[str]]:
+    """Callers who never stop, each call on a connection of its own or on one that stays; what went wrong."""
+    faults: list[str] = []
+    done = [0]
+    viewer = plane.office.issue("viewer/vic")
+
+    async def ask(fresh: bool) -> None:
+        caller = plane.caller(viewer)
+        while True:
+            try:
+                await caller.queries.ListZones(pb.ListZonesRequest(), timeout=20)
+                done[0] += 1
+            except grpc.aio.AioRpcError as error:
+                faults.append(f"{error.code()}: {error.details()}")
+            if fresh:
+                await caller.channel.close(None)
+                caller = plane.caller(viewer)
+
+    tasks = [asyncio.create_task(ask(number % 2 == 0)) for number in range(6)]
+    try:
+        await until(lambda: done[0] > 20)
+        yield faults
+        enough = done[0] + 50
+        await until(lambda: done[0] > enough)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_the_api_takes_up_a_new_certificate_under_load_and_no_call_fails(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as plane:
+        viewer = plane.office.issue("viewer/watch")
+        cert = plane.office.folder / "plane@local.pem"
+        async with load_on(plane) as faults:
+            for version in range(2, 6):
+                plane.office.issue("plane/local")
+                assert plane.certificates.refresh()
+                assert plane.certificates.version == version
+                assert await presented(plane.plane.address, viewer) == serial_of(cert)
+        assert faults == []
+
+
+async def test_an_authority_that_is_no_longer_believed_opens_nothing(tmp_path: Path) -> None:
+    new = Office(tmp_path / "new")
+    async with guarded(tmp_path) as plane:
+        ca = plane.office.authority.cert
+        old_only, both = ca.read_bytes(), ca.read_bytes() + new.authority.cert.read_bytes()
+        newcomer = new.issue("viewer/new")
+        (tmp_path / "old.pem").write_bytes(old_only)
+        newcomer = newcomer._replace(ca=tmp_path / "old.pem")  # the server's own certificate stays the old one's
+        veteran = plane.office.issue("viewer/old", ca=tmp_path / "old.pem")
+        request = pb.ListZonesRequest()
+
+        async def may(papers: Papers) -> bool:
+            try:
+                await plane.caller(papers).queries.ListZones(request, timeout=5)
+            except grpc.aio.AioRpcError:
+                return False
+            return True
+
+        assert (await may(newcomer), await may(veteran)) == (False, True)
+        ca.write_bytes(both)
+        assert plane.certificates.refresh()
+        assert (await may(newcomer), await may(veteran)) == (True, True)
+        ca.write_bytes(new.authority.cert.read_bytes())
+        assert plane.certificates.refresh()
+        assert (await may(newcomer), await may(veteran)) == (True, False)
+
+
+async def test_agents_and_their_relay_rotate_and_the_old_certificate_is_refused(tmp_path: Path) -> None:
+    tables = Tables(["d0"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with guarded_relay(tmp_path, tables) as served:
+        papers = served.office.issue("dpu-agent/d0", valid=timedelta(seconds=3))
+        old = papers._replace(cert=tmp_path / "old.pem", key=tmp_path / "old.key")
+        shutil.copy(papers.cert, old.cert)
+        shutil.copy(papers.key, old.key)
+        certificates = papers.certificates
+        async with agent_of("d0", served.address, certificates) as agent:
+            await until(lambda: agent.table == tables.table)
+            served.office.issue("plane/relay", "127.0.0.1")
+            assert served.certificates.refresh()
+            served.office.issue("dpu-agent/d0")
+            assert certificates.refresh()
+            (first,) = served.relay.zones["z"].sessions
+            await until(lambda: list(served.relay.zones["z"].sessions) not in ([], [first]))
+            tables.put(6, {ALLOW: packed("11.0.0.0/8")})
+            await until(lambda: agent.table == tables.table)
+            assert await presented(served.address, papers) == serial_of(served.papers.cert)
+            async with agent_of("d0", served.address, old.certificates) as expired:
+                await until(lambda: expired._relays._failures > 1)
+                assert expired.table != tables.table
+        assert agent.target[1] == 6
+
+
+def test_half_of_a_rotation_is_not_taken_up_and_the_whole_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(tmp_path)
+    papers = office.issue("plane/local")
+    certificates = papers.certificates
+    in_use = certificates.material
+    assert not certificates.refresh()
+    spare = Office(tmp_path / "spare").issue("plane/local")
+    key = papers.key.read_bytes()
+    papers.key.write_bytes(spare.key.read_bytes())
+    assert not certificates.refresh()
+    papers.key.write_bytes(b"")
+    assert not certificates.refresh()
+    papers.key.unlink()
+    assert not certificates.refresh()
+    assert certificates.material == in_use
+    assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 3
+    papers.key.write_bytes(key)
+    assert not certificates.refresh(), "what is there again is what is in use"
+    office.issue("plane/local")
+    assert certificates.refresh()
+    assert certificates.material != in_use
+
+
+def test_a_process_does_not_become_another_by_rotation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(tmp_path)
+    papers = office.issue("plane/local")
+    certificates = papers.certificates
+    other = office.issue("operator/ann")
+    shutil.copy(other.key, papers.key)
+    shutil.copy(other.cert, papers.cert)
+    assert not certificates.refresh()
+    assert "must name plane/local as before" in caplog.records[-1].__dict__["reason"]
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    papers = office.issue("plane/local")
+    nothing = tmp_path / "nothing.pem"
+    nothing.write_text("")
+    stranger = Office(tmp_path / "b").issue("plane/local")
+    cases = [
+        (Papers(tmp_path / "absent", papers.key, papers.ca), "absent: No such file"),
+        (Papers(nothing, papers.key, papers.ca), "nothing.pem"),
+        (Papers(papers.cert, stranger.key, papers.ca), "cannot be used together"),
+        (Papers(papers.cert, papers.key, nothing), "nothing.pem: has no certificate"),
+    ]
+    for bad, says in cases:
+        with pytest.raises(BadCertificates) as caught:
+            Certificates(*bad)
+        assert says in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+async def test_files_are_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.certificates.LOOK_S", 0.01)
+    office = Office(tmp_path)
+    certificates = office.issue("plane/local").certificates
+    watching = asyncio.create_task(certificates.run())
+    office.issue("plane/local", now=datetime.now(UTC), valid=HOUR)
+    await until(lambda: certificates.version == 2)
+    watching.cancel()

@@ -1,0 +1,93 @@
+"""A relay that listens with mutual TLS, the page of what its DPUs hold, and agents that come with papers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from commands.denials import Denials
+from deploy import devices
+from deploy.certificates import Certificates
+from deploy.security import Security
+from drivers.agent import Agent, Identity
+from drivers.agent_store import MemoryStore
+from drivers.backends.simulated import SimulatedDevice
+from drivers.links import Link
+from drivers.relay import Relay, RelaySettings
+from drivers.websocket import AgentListener, Dialer
+from tests.support.certs import Office, Papers
+from tests.support.rule_source import Tables
+from tests.support.served import now_ms
+
+FAST = RelaySettings(heartbeat_s=0.3, handshakes_at_once=10_000)
+
+
+class GuardedRelay(NamedTuple):
+    """A relay, where it listens, and who issues papers for it."""
+
+    relay: Relay
+    address: str
+    office: Office
+    papers: Papers
+    certificates: Certificates
+    denials: Denials
+
+
+@asynccontextmanager
+async def guarded_relay(
+    folder: Path,
+    tables: Tables,
+    *,
+    host_names: tuple[str, ...] = (),
+    as_role: str = "plane/relay",
+    clock: Callable[[], int] = now_ms,
+) -> AsyncIterator[GuardedRelay]:
+    """`as_role` is who the relay's own certificate says that it is."""
+    office = Office(folder / "certs")
+    papers = office.issue(as_role, *(host_names or ("127.0.0.1",)))
+    security = Security(papers.certificates, clock)
+    relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=FAST)
+    running = asyncio.create_task(relay.run())
+    ssl, door = security.agents(devices.DEVICES_PATH)
+    pages = {devices.DEVICES_PATH: devices.page(relay)}
+    listener = AgentListener(
+        relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, pages=pages, middlewares=[door]
+    )
+    try:
+        async with listener:
+            address = f"127.0.0.1:{listener.port}"
+            yield GuardedRelay(relay, address, office, papers, security.certificates, security.denials)
+    finally:
+        running.cancel()
+
+
+@asynccontextmanager
+async def dialed(address: str, papers: Papers) -> AsyncIterator[Link]:
+    """An agent's end of a link, to be spoken by hand."""
+    async with Dialer(papers.certificates.client_context) as dialer:
+        link = await dialer.dial(address)
+        try:
+            yield link
+        finally:
+            await link.close()
+
+
+@asynccontextmanager
+async def agent_of(dpu: str, address: str, certificates: Certificates) -> AsyncIterator[Agent]:
+    """The agent of a DPU of zone `z`, running."""
+    async with Dialer(certificates.client_context) as dialer:
+        rng = random.Random(dpu)
+        identity = Identity("z", dpu, "boot")
+        agent = Agent(
+            identity, [address], dial=dialer.dial, device=SimulatedDevice(rng=rng), store=MemoryStore(), rng=rng
+        )
+        running = asyncio.create_task(agent.run())
+        try:
+            yield agent
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
