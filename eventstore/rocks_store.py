@@ -17,7 +17,7 @@ from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict,
 
 from eventstore.archive import Archived, Keeping, archive_name, archived, thin
 from eventstore.errors import FatalError
-from eventstore.hashes import row_hash
+from eventstore.hashes import row_hash, rows_hash
 from eventstore.log import Partition
 from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
 
@@ -155,6 +155,12 @@ class _RocksBatch:
                 added += row_hash(table, key, new)
                 self._batch.put(row_key, new)
         return added
+
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        prefix, put = _prefix(b"r", self._partition, table), self._batch.put
+        for key, row in zip(keys, rows, strict=True):
+            put(prefix + key.encode(), row)
+        return rows_hash(table, keys, rows)
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         self._ids.append((bucket, chunk))

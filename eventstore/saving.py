@@ -21,7 +21,7 @@ from eventstore.ledger import Entry
 from eventstore.log import Partition
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
-from eventstore.snapshots import EncodedRow, Head, SaveBatch, Saved, SaveFailed, Store, reduced
+from eventstore.snapshots import Head, SaveBatch, Saved, SaveFailed, Store, reduced
 from eventstore.table import Table
 
 _SLICE_ROWS = 400
@@ -117,15 +117,18 @@ async def save(folded: FoldedPartition, store: Store) -> None:
     try:
         digest = folded.digest
         for table, changes in drained:
-            for start in range(0, len(changes), _SLICE_ROWS):
-                digest += batch.replace(table.name, _encoded(changes[start : start + _SLICE_ROWS]))
+            for keys in _slices(changes.fresh):
+                digest += batch.add(table.name, keys, list(map(_ROWS.encode, table.some(keys))))
+                await asyncio.sleep(0)
+            for keys in _slices(changes.changed):
+                digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.some(keys)), strict=True)))
                 await asyncio.sleep(0)
         _add_ids(folded, batch)
         digest %= MODULUS
         batch.commit(head_of(folded, digest))
     except BaseException:
         for table, changes in drained:
-            table.touch([key for key, _ in changes])
+            table.touch([*changes.fresh, *changes.changed])
         raise
     folded.ledger.mark_saved()
     folded.digest = digest
@@ -199,8 +202,12 @@ def _take_over(folded: FoldedPartition, head: Head) -> None:
     folded.state.rederive()
 
 
-def _encoded(changes: list[tuple[str, Any]]) -> list[EncodedRow]:
-    return [(key, None if row is None else _ROWS.encode(row)) for key, row in changes]
+def _slices(keys: list[str]) -> Iterator[list[str]]:
+    return (keys[start : start + _SLICE_ROWS] for start in range(0, len(keys), _SLICE_ROWS))
+
+
+def _encoded(row: Any) -> bytes | None:
+    return None if row is None else _ROWS.encode(row)
 
 
 def _add_ids(folded: FoldedPartition, batch: SaveBatch) -> None:

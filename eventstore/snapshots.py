@@ -51,6 +51,10 @@ class SaveBatch(Protocol):
         """Put or remove rows; what that adds to the digest (before reducing it modulo 2^128)."""
         ...
 
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        """Put rows under keys that have none; what that adds to the digest."""
+        ...
+
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         """Add command ids to a bucket of the ledger."""
         ...
@@ -149,6 +153,9 @@ class _MemoryBatch:
             added += new - self._hashes.get((self._partition, table, key), 0)
             self._changed[(self._partition, table, key)] = new
         return added
+
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        return self.replace(table, list(zip(keys, rows, strict=True)))
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         """Ids have no digest."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
-from typing import Generic, TypeVar
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 Row = TypeVar("Row")
 
 _FEW = 64
 """Keys up to which a list of their own is not worth it."""
+
+
+class Drained(NamedTuple):
+    """The keys of rows to save, each list sorted; under those in `fresh` nothing was saved that could be looked up."""
+
+    fresh: list[str]
+    changed: list[str]
 
 
 class Table(Generic[Row]):
@@ -20,9 +27,12 @@ class Table(Generic[Row]):
     Keys that changed one by one are put into a set. Those that changed together stay the list that they came as, since
     a set of them would cost a replay more than the rows do; it is made when they are drained, or when the lists have
     grown longer than the table, so whatever changes however often, they take no more than the rows.
+
+    A key that was not in the table when it was added is not among the saved ones either, unless it was removed since
+    the last save: then it is in the set, and counts as changed.
     """
 
-    __slots__ = ("_changed", "_listed", "_together", "name", "row_type", "rows")
+    __slots__ = ("_added", "_changed", "_listed", "_together", "name", "row_type", "rows")
 
     def __init__(self, name: str, row_type: type[Row]) -> None:
         self.name = name
@@ -30,6 +40,7 @@ class Table(Generic[Row]):
         self.rows: MutableMapping[str, Row] = {}
         self._changed: set[str] = set()
         self._together: list[Collection[str]] = []
+        self._added: list[str] = []
         self._listed = 0
 
     def put(self, key: str, row: Row) -> None:
@@ -39,6 +50,11 @@ class Table(Generic[Row]):
     def put_all(self, rows: Mapping[str, Row]) -> None:
         self.rows.update(rows)
         self.touch([*rows])
+
+    def add_all(self, rows: Mapping[str, Row]) -> None:
+        """Put rows under keys none of which is in the table."""
+        self.rows.update(rows)
+        self.touch_added(rows)
 
     def remove(self, key: str) -> None:
         """Forget a row; no error if it is not there."""
@@ -52,25 +68,41 @@ class Table(Generic[Row]):
             return
         self._together.append(keys)
         self._listed += len(keys)
-        if self._listed > len(self.rows):
-            self._gather()
+        self._bound()
+
+    def touch_added(self, keys: Iterable[str]) -> None:
+        """These rows are new in the table."""
+        self._added += keys
+        self._bound()
 
     def changes(self) -> int:
         """How many rows changed since the last drain; one that changed several times may count as several."""
-        return len(self._changed) + self._listed
+        return len(self._changed) + len(self._added) + self._listed
 
-    def drain(self) -> list[tuple[str, Row | None]]:
-        """The changed rows since the last drain, sorted by key, None for the removed ones."""
+    def drain(self) -> Drained:
+        """What changed since the last drain."""
+        added, self._added = self._added, []
         self._gather()
-        changed = [(key, self.rows.get(key)) for key in sorted(self._changed)]
+        if not self._changed.isdisjoint(added):
+            added = [key for key in added if key not in self._changed]
+        drained = Drained(sorted(added), sorted(self._changed))
         self._changed.clear()
-        return changed
+        return drained
+
+    def some(self, keys: Iterable[str]) -> Sequence[Row | None]:
+        """The rows under these keys, None for those that are not there."""
+        return list(map(self.rows.get, keys))
 
     def load(self, rows: Iterable[tuple[str, Row]]) -> None:
         """Fill from saved rows; nothing becomes dirty."""
         self.rows.update(rows)
 
+    def _bound(self) -> None:
+        if self._listed + len(self._added) > len(self.rows):
+            self._gather()
+
     def _gather(self) -> None:
-        self._changed.update(*self._together)
+        self._changed.update(self._added, *self._together)
+        self._added.clear()
         self._together.clear()
         self._listed = 0

@@ -7,9 +7,12 @@ of its last change. A record of the zone is never split: what one changes fits o
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from projections.columns import size_of_labels
 from projections.zone_rows import Gone, Node
@@ -20,9 +23,12 @@ _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48
 """What an item takes beside its name, zone and uid: addresses, numbers, and the lengths of its strings."""
 
-_NONE4, _NONE6 = bytes(4), bytes(16)
+_NONE6 = bytes(16)
 
-_Item = tuple[str, Node | Gone]
+_ZONE, _UID, _LABELS = attrgetter("zone"), attrgetter("uid"), attrgetter("labels")
+_CREATED_MS, _CHANGED_MS = attrgetter("created_ms"), attrgetter("changed_ms")
+_ADDRESS4, _ADDRESS6 = attrgetter("address4"), attrgetter("address6")
+
 _Value = TypeVar("_Value", str, int)
 
 
@@ -32,16 +38,17 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     `mark` is where fleet goes on. If more than that was pruned already, this view of fleet lags, and there is nothing
     right to say. Whoever appends it puts their own envelope in.
     """
-    if mark < state.forwarded:
+    first = bisect_left(state.outgoing, mark)
+    if mark < state.forwarded or first == len(state.outgoing):
         return None
-    parcel = _Parcel()
-    for position in range(bisect_left(state.outgoing, mark), len(state.outgoing)):
-        offset = state.outgoing[position]
-        names = sorted(state.outbox[offset])
-        items = [(name, item) for name in names if (item := state.last_change(name, offset)) is not None]
-        if not parcel.add(items, offset, items[0][1].changed_ms):
-            break
-    return parcel.sealed(partition, mark) if parcel.items else None
+    offsets = _with_room(state, first)
+    items = _items(state, offsets)
+    if items.size() > MAX_FORWARD_BYTES:
+        more = range(2, len(offsets) + 1)
+        too_many = bisect_left(more, True, key=lambda n: _items(state, offsets[:n]).size() > MAX_FORWARD_BYTES)
+        offsets = offsets[: 1 + too_many]
+        items = _items(state, offsets)
+    return _sealed(items, partition, mark, offsets[-1] + 1)
 
 
 def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
@@ -51,86 +58,83 @@ def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
     return mark >= offset or first == len(waiting) or waiting[first] >= offset
 
 
-class _Parcel:
-    """Items of one forward, and what they take."""
-
-    def __init__(self) -> None:
-        self.items: list[_Item] = []
-        self._labels = _LabelSets()
-        self._bytes = _FIXED_BYTES
-        self._last = -1
-        self._earliest_ms = -1
-
-    def add(self, items: Sequence[_Item], offset: int, append_ms: int) -> bool:
-        """Take the items of one record, if there is room; the first always fits."""
-        size = sum(_ITEM_BYTES + len(name) + len(row.zone) + len(row.uid) for name, row in items)
-        size += self._labels.take(row.labels for _, row in items if isinstance(row, Node))
-        fits = len(self.items) + len(items) <= MAX_FORWARD_ITEMS and self._bytes + size <= MAX_FORWARD_BYTES
-        if self.items and not fits:
-            return False
-        self.items += items
-        self._bytes += size
-        self._last = offset
-        self._earliest_ms = append_ms if self._earliest_ms < 0 else min(self._earliest_ms, append_ms)
-        return True
-
-    def sealed(self, partition: int, mark: int) -> MembershipChanged:
-        rows = [row for _, row in self.items]
-        nodes = [row if isinstance(row, Node) else None for row in rows]
-        label_sets, label_index = self._labels.columns(nodes)
-        return MembershipChanged(
-            envelope=Envelope("", f"zones/{partition}", "", 0),
-            cause_partition=partition,
-            from_offset=mark,
-            to_offset=self._last + 1,
-            earliest_ms=self._earliest_ms,
-            zones=_column([row.zone for row in rows]),
-            names=[name for name, _ in self.items],
-            states=_column([PRESENT if isinstance(row, Node) else row.state for row in rows]),
-            created_ms=_column([row.created_ms for row in rows]),
-            uids=_column([row.uid for row in rows]),
-            addresses4=_packed(node.address4.to_bytes(4, "big") if node else _NONE4 for node in nodes),
-            addresses6=_packed((node.address6 if node else b"") or _NONE6 for node in nodes),
-            label_sets=label_sets,
-            label_index=label_index,
-        )
-
-
 class _LabelSets:
-    """Each label set once. Nodes that joined together share theirs, so most are found by identity."""
+    """Each label set once, in order of appearance, and the number of each node's among them."""
 
-    def __init__(self) -> None:
-        self._number_of: dict[int, int] = {}
-        self._numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    def __init__(self, labels: Sequence[dict[str, str]]) -> None:
+        distinct = {id(each): each for each in labels}  # nodes that joined together share theirs
+        numbers: dict[tuple[tuple[str, str], ...], int] = {}
+        number_of = {i: numbers.setdefault(tuple(sorted(each.items())), len(numbers)) for i, each in distinct.items()}
+        self.sets = list(map(dict, numbers))
+        self.index = list(map(number_of.__getitem__, map(id, labels)))
 
-    def take(self, labels: Iterable[dict[str, str]]) -> int:
-        """Know these sets; the bytes of those that are new."""
-        size = 0
-        for each in labels:
-            if id(each) not in self._number_of:
-                key = tuple(sorted(each.items()))
-                if key not in self._numbers:
-                    size += size_of_labels(each)
-                self._number_of[id(each)] = self._numbers.setdefault(key, len(self._numbers))
-        return size
 
-    def columns(self, nodes: Sequence[Node | None]) -> tuple[list[dict[str, str]], list[int]]:
-        """The sets that these nodes have, in order of appearance, and each node's among them. Who left has none."""
-        nothing: dict[str, str] = {}
-        self.take([nothing])
-        numbers = [self._number_of[id(node.labels if node else nothing)] for node in nodes]
-        sets = list(self._numbers)
-        used = {number: order for order, number in enumerate(dict.fromkeys(numbers))}
-        label_sets = [dict(sets[number]) for number in used]
-        return (label_sets, _column([used[number] for number in numbers])) if any(label_sets) else ([], [])
+class _Items(NamedTuple):
+    """What is said of each node: its name, its state, and its row, which is bare if it is gone."""
+
+    names: list[str]
+    states: list[int]
+    rows: list[Node]
+    labels: _LabelSets
+
+    def size(self) -> int:
+        """Bytes of a forward of these, or a few more."""
+        texts = "".join((*self.names, *map(_ZONE, self.rows), *map(_UID, self.rows)))
+        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + len(texts) + sum(map(size_of_labels, self.labels.sets))
+
+
+def _with_room(state: ZoneState, first: int) -> list[int]:
+    """As many records, from the one in this place on, as fit one forward by their nodes; the first always does."""
+    items = count = 0
+    for offset in state.outgoing[first : first + MAX_FORWARD_ITEMS]:
+        items += state.fresh_in(offset)
+        if items > MAX_FORWARD_ITEMS and count:
+            break
+        count += 1
+    return state.outgoing[first : first + count]
+
+
+def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
+    """What these records changed and no later one has."""
+    names: list[str] = []
+    changed: list[int] = []
+    for offset in offsets:
+        found = sorted(state.outbox[offset])
+        names += found
+        changed += repeat(offset, len(found))
+    rows = state.last_changes(names, changed)
+    if not all(rows):
+        names = [name for name, row in zip(names, rows, strict=True) if row is not None]
+    nodes = [row if isinstance(row, Node) else _bare(row) for row in rows if row is not None]
+    states = [row.state if type(row) is Gone else PRESENT for row in rows if row is not None]
+    return _Items(names, states, nodes, _LabelSets(list(map(_LABELS, nodes))))
+
+
+def _bare(gone: Gone) -> Node:
+    return Node(gone.zone, gone.created_ms, gone.uid, 0, b"", {}, gone.changed, gone.changed_ms)
+
+
+def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
+    names, states, rows, labels = items
+    addresses4, addresses6 = list(map(_ADDRESS4, rows)), list(map(_ADDRESS6, rows))
+    return MembershipChanged(
+        envelope=Envelope("", f"zones/{partition}", "", 0),
+        cause_partition=partition,
+        from_offset=mark,
+        to_offset=end,
+        earliest_ms=min(map(_CHANGED_MS, rows)),
+        zones=_column(list(map(_ZONE, rows))),
+        names=names,
+        states=_column(states),
+        created_ms=_column(list(map(_CREATED_MS, rows))),
+        uids=_column(list(map(_UID, rows))),
+        addresses4=struct.pack(f">{len(rows)}I", *addresses4) if any(addresses4) else b"",
+        addresses6=b"".join([address or _NONE6 for address in addresses6]) if any(addresses6) else b"",
+        label_sets=labels.sets if any(labels.sets) else [],
+        label_index=_column(labels.index) if any(labels.sets) else [],
+    )
 
 
 def _column(values: list[_Value]) -> list[_Value]:
     """One value stands for all, if they are equal."""
     return values[:1] if values.count(values[0]) == len(values) else values
-
-
-def _packed(addresses: Iterable[bytes]) -> bytes:
-    """Nothing, if nobody has an address of the family."""
-    packed = b"".join(addresses)
-    return packed if packed.strip(b"\0") else b""

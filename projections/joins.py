@@ -216,7 +216,7 @@ def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
     slots = map(state.roster.put, items.names, fours, sixes, label)
     sets = map(state.labels.sets.__getitem__, label)
     columns = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots, repeat(False), repeat(-1))
-    state.members.put_all(dict(zip(items.names, map(Member, *columns), strict=False)))
+    state.members.add_all(dict(zip(items.names, map(Member, *columns), strict=False)))
 
 
 def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:

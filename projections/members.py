@@ -7,7 +7,8 @@ and a tenth of the fold. A member that was decided by itself, or has no slot, st
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, KeysView, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -65,6 +66,16 @@ class MemberRows(MutableMapping[str, Member]):
     def whole(self) -> dict[str, Member]:
         """The members that are kept as rows, as those without a slot are."""
         return {name: row for name, row in self._found.items() if isinstance(row, Member)}
+
+    def some(self, names: Iterable[str]) -> list[Member | None]:
+        """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
+        found = list(map(self._found.get, names))
+        slots = [slot for slot in found if type(slot) is int]
+        numbers = map(self._zone.__getitem__, slots)
+        zones, created_ms = map(self._zones.__getitem__, numbers), map(self._created_ms.__getitem__, slots)
+        uids, held = map(self._uids.__getitem__, slots), self._roster.some(slots)
+        rows = map(Member, zones, created_ms, uids, *held, slots, repeat(False), repeat(-1))
+        return [next(rows) if type(each) is int else each for each in found]  # type: ignore[misc]
 
     def restored(self, rows: Mapping[str, Member]) -> None:
         """Fill from saved rows, whose slots have been seated in the roster."""
@@ -127,6 +138,9 @@ class Members(Table[Member]):
         super().__init__("members", Member)
         self.rows = MemberRows(Roster(Labels()))
 
+    def some(self, keys: Iterable[str]) -> Sequence[Member | None]:
+        return self.rows.some(keys)
+
     def reseat(self, rows: Mapping[str, Member], roster: Roster) -> None:
         """These are the rows, and their slots are in this roster from here on."""
         self.rows = MemberRows(roster)
@@ -142,4 +156,4 @@ class Members(Table[Member]):
     ) -> None:
         """As `MemberRows.seat`; these members changed."""
         self.rows.seat(names, slots, zones, created_ms, uids)
-        self.touch(names)
+        self.touch_added(names)

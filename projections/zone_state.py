@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eventstore.fold import At
@@ -21,6 +22,7 @@ from eventstore.table import Table
 from projections.dpu_index import DpuIndex
 from projections.zone_rows import CompleteList, Dpu, Gone, Marks, Node, Zone
 
+_CHANGED = attrgetter("changed")
 _MARKS = "marks"
 _NOTHING: Mapping[str, Any] = {}
 
@@ -103,10 +105,17 @@ class ZoneState:
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
 
-    def last_change(self, name: str, offset: int) -> Node | Gone | None:
-        """The node, or its tombstone, if its last change was at this offset."""
-        row = self.nodes.rows.get(name) or self.gone.rows.get(name)
-        return row if row is not None and row.changed == offset else None
+    def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | Gone | None]:
+        """Each node, or its tombstone, if its last change was at the offset that goes with it."""
+        rows: list[Node | Gone | None] = list(map(self.nodes.rows.get, names))
+        if all(rows) and list(map(_CHANGED, rows)) == offsets:
+            return rows
+        rows = [row or self.gone.rows.get(name) for name, row in zip(names, rows, strict=True)]
+        return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
+
+    def fresh_in(self, offset: int) -> int:
+        """How many nodes, or tombstones, the record at this offset changed last."""
+        return self._fresh_in[offset]
 
     def apply(self, change: Change, at: At) -> None:
         if change.zones:
@@ -132,7 +141,7 @@ class ZoneState:
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.put_all(nodes)
+        self.nodes.add_all(nodes)
         self.outbox.update(zip(offsets, zip(nodes, strict=True), strict=True))
         self.outgoing += offsets
         self._fresh_in.update(zip(offsets, repeat(1), strict=False))
@@ -143,9 +152,10 @@ class ZoneState:
     def _change_nodes(self, change: Change, at: At) -> None:
         if change.fresh:
             self._count(next(iter(change.nodes.values())).zone, len(change.nodes))
+            self.nodes.add_all(change.nodes)
         else:
             self._overtake(change)
-        self.nodes.put_all(change.nodes)
+            self.nodes.put_all(change.nodes)
         if change.gone:
             self.gone.put_all(change.gone)
         self._send(at.offset, [*change.nodes, *change.gone])

@@ -113,6 +113,10 @@ class _Batch:
             self._rows.append((table, key, new))
         return added
 
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        assert self._saved.rows.get(table, {}).keys().isdisjoint(keys), "what is new was saved before"
+        return self.replace(table, list(zip(keys, rows, strict=True)))
+
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         self._ids.append((bucket, chunk))
 

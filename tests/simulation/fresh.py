@@ -7,6 +7,7 @@ that replicas answered, saved, sent and forwarded while things went wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -81,7 +82,8 @@ class _Digests:
 
     def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
         """The rows that changed since the last time, by table."""
-        rows = {table.name: changes for table in folded.state.tables if (changes := table.drain())}
+        drained = {table: [*chain(*table.drain())] for table in folded.state.tables}
+        rows = {table.name: list(zip(keys, table.some(keys), strict=True)) for table, keys in drained.items() if keys}
         for table, changes in rows.items():
             for key, row in changes:
                 new = 0 if row is None else row_hash(table, key, _ROWS.encode(row))

@@ -72,7 +72,7 @@ def test_06_a_claim_repeated_changes_nothing(log: CliqueLog) -> None:
     log.state.members.drain()
     for _ in range(100):
         assert log.claim("a", "u", address="10.0.0.1", created_ms=START_MS).index == 0
-    assert log.state.members.drain() == []
+    assert not any(log.state.members.drain())
 
 
 def test_07_a_new_pod_keeps_the_index_and_is_not_ready(log: CliqueLog) -> None:
@@ -109,7 +109,7 @@ def test_10_a_graceful_stop_moves_nobody_else(log: CliqueLog) -> None:
     log.fill(18)
     log.state.members.drain()
     log.release("n3", "u3")
-    assert [key for key, _ in log.state.members.drain()] == ["d/c/n3"]
+    assert log.state.members.drain().changed == ["d/c/n3"]
     assert log.indices() == {f"n{number}": number for number in range(18) if number != 3}
 
 

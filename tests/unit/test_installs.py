@@ -166,7 +166,7 @@ def test_a_report_that_says_nothing_new_changes_no_row() -> None:
     for table in state.tables:
         table.drain()
     apply(state, report([(5, 1, range(2), 20)]))
-    assert [table.drain() for table in state.tables] == [[], []]
+    assert not any(table.changes() for table in state.tables)
 
 
 def test_an_unknown_zone_has_no_progress() -> None:

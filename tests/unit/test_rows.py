@@ -11,7 +11,9 @@ Step = tuple[str, int, int]
 
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("put", "remove", "put_all", "touch", "drain")), st.integers(0, 200), st.integers(1, 200)
+        st.sampled_from(("put", "remove", "put_all", "add_all", "touch", "drain")),
+        st.integers(0, 200),
+        st.integers(1, 200),
     ),
     max_size=30,
 )
@@ -22,6 +24,7 @@ def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step])
     table: Table[int] = Table("numbers", int)
     rows: dict[str, int] = {}
     changed: set[str] = set()
+    saved: set[str] = set()
     for turn, (step, first, count) in enumerate(steps):
         keys = [str(number) for number in range(first, first + count)]
         match step:
@@ -37,16 +40,24 @@ def test_what_is_drained_is_what_changed_since_the_last_drain(steps: list[Step])
                 table.put_all(dict.fromkeys(keys, turn))
                 rows |= dict.fromkeys(keys, turn)
                 changed.update(keys)
+            case "add_all":
+                added = {key: turn for key in keys if key not in rows}
+                table.add_all(added)
+                rows |= added
+                changed.update(added)
             case "touch":
                 table.touch(keys)
                 changed.update(keys)
             case _:
                 assert table.changes() >= len(changed)
-                assert table.drain() == [(key, rows.get(key)) for key in sorted(changed)]
-                changed.clear()
+                fresh, known = table.drain()
+                assert sorted([*fresh, *known]) == sorted(changed)
+                assert saved.isdisjoint(fresh)
+                assert table.some(fresh) == [rows[key] for key in fresh]
+                changed, saved = set(), set(rows)
         assert table.rows == rows
     assert table.changes() >= len(changed)
-    assert {key for key, _ in table.drain()} == changed
+    assert {key for keys in table.drain() for key in keys} == changed
     assert table.changes() == 0
 
 
@@ -56,4 +67,14 @@ def test_rows_that_change_again_and_again_are_remembered_once() -> None:
     for _ in range(100):
         table.put_all(rows)
         assert table.changes() <= 2 * len(rows)
-    assert len(table.drain()) == len(rows)
+    assert len(table.drain().changed) == len(rows)
+
+
+def test_a_row_that_is_new_need_not_be_looked_up_unless_its_key_was_saved_before() -> None:
+    table: Table[int] = Table("numbers", int)
+    table.add_all({"a": 1, "b": 2})
+    assert table.drain() == (["a", "b"], [])
+    table.remove("a")
+    table.add_all({"a": 3, "c": 4})
+    table.put("c", 5)
+    assert table.drain() == ([], ["a", "c"])

@@ -21,6 +21,7 @@ from eventstore.partition import FoldedPartition
 from eventstore.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
 from eventstore.saving import save
 from eventstore.snapshots import MemoryStore
+from eventstore.table import Table
 from projections.forwarding import forward
 from projections.single_joins import Joined
 from projections.zone import ZoneFold
@@ -78,12 +79,16 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
     found |= {"entries": [*ledger.entries.items()], "floor": ledger.floor}
     found |= {"added": [*unsaved.added.items()], "forgotten": unsaved.forgotten}
     found |= {"derived": derived_of(state), "outbox": [(at, [*names]) for at, names in state.outbox.items()]}
-    found |= {"forward": forward(state, 0, 0), "changed": [table.drain() for table in state.tables]}
+    found |= {"forward": forward(state, 0, 0), "changed": [changes_of(table) for table in state.tables]}
     for table in state.tables:
         table.touch([*table.rows])
     asyncio.run(save(folded, MemoryStore()))
     found["digest"] = folded.digest
     return found
+
+
+def changes_of(table: Table[Any]) -> list[tuple[list[str], Sequence[object]]]:
+    return [(keys, table.some(keys)) for keys in table.drain()]
 
 
 def assert_alike(records: Sequence[Record], splits: Sequence[int] = ()) -> int:
