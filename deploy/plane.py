@@ -26,8 +26,10 @@ from deploy.directory import LocalDirectory
 from deploy.http import HttpServer
 from deploy.metrics import PlaneCollector
 from deploy.opening import location_of, open_log, open_store
+from deploy.page_routes import Page
 from deploy.pasts import Pasts
-from deploy.roles import ROLES, actors_of, relay_of, replica_of
+from deploy.registry import schemas
+from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
 from deploy.security import api_options, security_of
 from deploy.settings import Address, Settings
 from drivers.backends.bmc import Connect, by_scheme
@@ -72,6 +74,7 @@ class Plane:
         self._rng = rng
         self._beacons: Beacons | None = None
         self._unready = "the log is not folded yet"
+        self._page = Page(self.roles, self._alive, now_ms)
 
     @classmethod
     @asynccontextmanager
@@ -136,7 +139,7 @@ class Plane:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(PlaneCollector(self.replica, self.relay, self._now_ms))
         security = None if self.security is None else self.security.http()
-        http = HttpServer(self.settings.http, registry, lambda: self._unready, security=security)
+        http = HttpServer(self.settings.http, registry, lambda: self._unready, [*self._page.routes(), *schemas()], security)
         stack.push_async_callback(http.stop)
         with _listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
@@ -178,6 +181,8 @@ class Plane:
         stack.push_async_callback(server.stop, API_GRACE_S)
         self.addresses["api"] = await server.start()
         running.start(server.wait())
+        folds = folds_of(self.log.partition_count, self.roles)
+        running.start(self._page.open(server.queries, self.log, self.replica, folds))
 
     def _devices(self) -> DeviceSource:
         if self.settings.data is not None and self.relay is not None:

@@ -33,6 +33,7 @@ class ProgressView(NamedTuple):
     dpus: int
     version: int
     waiting_ms: int
+    unreported_ms: int
     reported: int
     received: int
     applied: int
@@ -63,10 +64,20 @@ class LatencyView(NamedTuple):
     buckets: tuple[BucketView, ...]
 
 
+class _Reach(NamedTuple):
+    received: int
+    applied: int
+    in_hardware: int
+    waiting_ms: int
+
+
+_NOWHERE = _Reach(0, 0, 0, 0)
+
+
 class _Counted(NamedTuple):
     row: VersionInstalls
     ordinals: int
-    counts: tuple[int, int, int]
+    reach: _Reach
 
 
 class Progress:
@@ -82,32 +93,30 @@ class Progress:
         numbers = installs.numbers.get(zone)
         reported = numbers[-1] if numbers else 0
         newest = installs.version(zone, reported) if numbers else None
-        received, applied, in_hardware = self._counts(zone, newest, dpus.used) if newest else (0, 0, 0)
-        if dpus.names and reported < now.version:
-            waiting_ms = tables.earliest_since(fleet, zone, reported)
-        else:
-            waiting_ms = newest.appended_ms if newest and in_hardware < len(dpus.names) else 0
+        reach = self._reach(zone, newest, dpus.used, installs) if newest else _NOWHERE
+        is_unreported = dpus.names and reported < now.version
         return ProgressView(
             zone=zone,
             nodes=state.node_counts.get(zone, 0),
             dpus=len(dpus.names),
             version=now.version,
-            waiting_ms=waiting_ms,
+            waiting_ms=reach.waiting_ms,
+            unreported_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
             reported=reported,
-            received=received,
-            applied=applied,
-            in_hardware=in_hardware,
+            received=reach.received,
+            applied=reach.applied,
+            in_hardware=reach.in_hardware,
             frozen=fleet.is_frozen(zone),
             exceptions=len(told.exceptions) if told is not None else 0,
             stuck=len(dpus.stuck),
             phases=dict(dpus.phases),
         )
 
-    def _counts(self, zone: str, row: VersionInstalls, ordinals: int) -> tuple[int, int, int]:
+    def _reach(self, zone: str, row: VersionInstalls, ordinals: int, installs: InstallsState) -> _Reach:
         known = self._counted.get(zone)
         if known is None or known.row is not row or known.ordinals != ordinals:
-            known = self._counted[zone] = _Counted(row, ordinals, _counts(row, ordinals))
-        return known.counts
+            known = self._counted[zone] = _Counted(row, ordinals, _reach(zone, row, ordinals, installs))
+        return known.reach
 
 
 class Latencies:
@@ -139,7 +148,7 @@ class Latencies:
         return LatencyView(tuple(changes), tuple(_buckets(delays.values())))
 
 
-def _counts(row: VersionInstalls, ordinals: int) -> tuple[int, int, int]:
+def _reach(zone: str, row: VersionInstalls, ordinals: int, installs: InstallsState) -> _Reach:
     """DPUs at each level: who has it in hardware has it applied, and who has it applied has received it."""
     there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)
     reached = BitMap()
@@ -149,7 +158,25 @@ def _counts(row: VersionInstalls, ordinals: int) -> tuple[int, int, int]:
             reached |= BitMap.deserialize(packed)
         counts.append(len(reached & there))
     assert len(counts) == len(LEVELS)
-    return counts[2], counts[1], counts[0]
+    is_whole = counts[0] == len(there)
+    return _Reach(counts[2], counts[1], counts[0], 0 if is_whole else _waiting_ms(zone, there, installs))
+
+
+def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
+    """When the earliest of the remembered versions was appended that not all of these DPUs have in hardware.
+
+    Who has a version has those before it, so the DPUs that have one are those of all versions from it on.
+    """
+    missing, waiting_ms = BitMap(there), 0
+    for number in reversed(installs.numbers[zone]):
+        row = installs.version(zone, number)
+        assert row is not None, f"{zone} has no row of its version {number}"
+        for _, packed in row.levels[IN_HARDWARE]:
+            missing -= BitMap.deserialize(packed)
+        if not missing:
+            break
+        waiting_ms = row.appended_ms or waiting_ms
+    return waiting_ms
 
 
 def _delays(row: VersionInstalls) -> Counter[int]:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Answer(_message.Message):
-    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position")
+    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position", "dry_run")
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         unknown: _ClassVar[Answer.Outcome]
@@ -29,6 +29,7 @@ class Answer(_message.Message):
     HOLD_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     outcome: Answer.Outcome
     reason: str
@@ -37,7 +38,54 @@ class Answer(_message.Message):
     hold: int
     items: _containers.RepeatedCompositeFieldContainer[ItemAnswer]
     position: str
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    dry_run: DryRun
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ...) -> None: ...
+
+class DryRun(_message.Message):
+    __slots__ = ("budget", "addresses", "effects")
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    budget: str
+    addresses: int
+    effects: _containers.RepeatedCompositeFieldContainer[TableEffect]
+    def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ...) -> None: ...
+
+class TableEffect(_message.Message):
+    __slots__ = ("zones", "zone_count", "rules")
+    ZONES_FIELD_NUMBER: _ClassVar[int]
+    ZONE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    zones: _containers.RepeatedScalarFieldContainer[str]
+    zone_count: int
+    rules: _containers.RepeatedCompositeFieldContainer[RuleEffect]
+    def __init__(self, zones: _Optional[_Iterable[str]] = ..., zone_count: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[RuleEffect, _Mapping]]] = ...) -> None: ...
+
+class RuleEffect(_message.Message):
+    __slots__ = ("policy", "action", "priority", "protocol", "ports", "addresses_appearing", "addresses_vanishing", "prefixes_appearing", "prefixes_vanishing", "appearing", "vanishing")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_APPEARING_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_VANISHING_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_APPEARING_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_VANISHING_FIELD_NUMBER: _ClassVar[int]
+    APPEARING_FIELD_NUMBER: _ClassVar[int]
+    VANISHING_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    action: str
+    priority: int
+    protocol: str
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    addresses_appearing: int
+    addresses_vanishing: int
+    prefixes_appearing: int
+    prefixes_vanishing: int
+    appearing: _containers.RepeatedScalarFieldContainer[str]
+    vanishing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemAnswer(_message.Message):
     __slots__ = ("name", "outcome", "reason")
@@ -174,14 +222,16 @@ class ChangeNodesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeSpec, _Mapping]]] = ...) -> None: ...
 
 class LeaveNodesRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "names")
+    __slots__ = ("command_id", "zone", "names", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class DescribeZoneRequest(_message.Message):
     __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes")
@@ -335,12 +385,14 @@ class OpenSessionRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
-    __slots__ = ("command_id", "policy")
+    __slots__ = ("command_id", "policy", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     policy: PolicySpec
-    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[_Union[PolicySpec, _Mapping]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[_Union[PolicySpec, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class PolicySpec(_message.Message):
     __slots__ = ("name", "priority", "action", "protocol", "ports", "sources", "zones")
@@ -383,12 +435,14 @@ class PortRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class DeletePolicyRequest(_message.Message):
-    __slots__ = ("command_id", "name")
+    __slots__ = ("command_id", "name", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     name: str
-    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class ApproveHoldRequest(_message.Message):
     __slots__ = ("command_id", "hold", "hash")
@@ -1162,7 +1216,7 @@ class ProgressList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[ZoneProgress, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ZoneProgress(_message.Message):
-    __slots__ = ("zone", "nodes", "dpus", "version", "waiting_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases")
+    __slots__ = ("zone", "nodes", "dpus", "version", "waiting_ms", "reported", "received", "applied", "in_hardware", "frozen", "exceptions", "stuck", "phases", "unreported_ms")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1183,6 +1237,7 @@ class ZoneProgress(_message.Message):
     EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_MS_FIELD_NUMBER: _ClassVar[int]
     zone: str
     nodes: int
     dpus: int
@@ -1196,7 +1251,8 @@ class ZoneProgress(_message.Message):
     exceptions: int
     stuck: int
     phases: _containers.ScalarMap[str, int]
-    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    unreported_ms: int
+    def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_ms: _Optional[int] = ...) -> None: ...
 
 class ShowLatencyRequest(_message.Message):
     __slots__ = ("min_position", "at")
@@ -1241,3 +1297,73 @@ class LatencyBucket(_message.Message):
     to_ms: int
     dpus: int
     def __init__(self, from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., dpus: _Optional[int] = ...) -> None: ...
+
+class ExplainRuleRequest(_message.Message):
+    __slots__ = ("min_position", "node", "dpu", "zone", "at")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    node: str
+    dpu: str
+    zone: str
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+
+class Explanation(_message.Message):
+    __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing", "reason", "position")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    dpu: str
+    zone: str
+    addresses: _containers.RepeatedCompositeFieldContainer[ExplainedAddress]
+    steps: _containers.RepeatedCompositeFieldContainer[ExplainedStep]
+    missing: str
+    reason: str
+    position: str
+    def __init__(self, node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[ExplainedAddress, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ExplainedStep, _Mapping]]] = ..., missing: _Optional[str] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ExplainedAddress(_message.Message):
+    __slots__ = ("address", "prefix", "policy", "action", "priority", "protocol", "ports", "version")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    prefix: str
+    policy: str
+    action: str
+    priority: int
+    protocol: str
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    version: int
+    def __init__(self, address: _Optional[str] = ..., prefix: _Optional[str] = ..., policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ExplainedStep(_message.Message):
+    __slots__ = ("name", "reached", "time_ms", "position", "version", "note")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reached: bool
+    time_ms: int
+    position: str
+    version: int
+    note: str
+    def __init__(self, name: _Optional[str] = ..., reached: _Optional[bool] = ..., time_ms: _Optional[int] = ..., position: _Optional[str] = ..., version: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...

@@ -36,10 +36,10 @@ def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> Ins
     state.zones.put("z", ZoneInstalls(1, APPENDED, 10))
     for number, received, in_hardware in versions:
         levels = [
-            merged((), {APPENDED + after: BitMap(ordinals) for after, ordinals in level.items()})
+            merged((), {APPENDED + number + after: BitMap(ordinals) for after, ordinals in level.items()})
             for level in (received, {}, in_hardware)
         ]
-        state.versions.put(version_key("z", number), VersionInstalls(APPENDED, *levels))
+        state.versions.put(version_key("z", number), VersionInstalls(APPENDED + number, *levels))
     state.rederive()
     return state
 
@@ -49,7 +49,9 @@ def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_no
     found = Progress().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
-    assert found.waiting_ms == APPENDED
+    assert found.waiting_ms == APPENDED + 7
+    later = told((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
+    assert Progress().view("z", state, FleetState(1), later).waiting_ms == APPENDED + 9
     everywhere = Progress().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})))
     assert everywhere.waiting_ms == 0
 

@@ -1,0 +1,168 @@
+"""What the page asks for: answers of the Queries service as JSON, of now or, with `at`, of any moment of the past.
+
+Nothing is worked out here that a query does not say. What the page shows of the past is what the same query answers of
+the past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from commands.calls import Call
+from commands.queries import QueriesService
+from deploy import page_fleet
+from deploy.cli.output import to_plain
+from deploy.log_events import Wanted
+from deploy.page_log import TYPES, LogPage, latest, parse_cursor
+from deploy.page_requests import BadQuery, NotReady, data, number, parameters
+from eventstore.fold import Fold
+from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
+from eventstore.origin import read_first
+from eventstore.replica import Replica
+from projections.names import shown
+from projections.phases import PHASES
+from schemas.api import dpuplane_pb2 as pb
+
+ANSWERS_AT_ONCE = 8
+WAITING_MAX = 64
+DPUS_PER_PAGE = 100
+CLIQUES_PER_PAGE = 24
+
+
+class Source(NamedTuple):
+    """Where the answers come from. `cut` says where every partition ended at a moment."""
+
+    queries: QueriesService
+    log: EventLog
+    replica: Replica
+    folds: Collection[Fold[Any]]
+    call: Call
+    now_ms: Callable[[], int]
+    cut: Callable[[str], Awaitable[Mapping[Partition, int]]]
+
+
+class Data:
+    """Serves GET /page/data/..., a few at a time."""
+
+    def __init__(self, source: Callable[[], Source]) -> None:
+        self._source = source
+        self._at_once = asyncio.Semaphore(ANSWERS_AT_ONCE)
+        self._asked = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        served = (self.span, self.fleet, self.zone, self.dpus, self.cliques, self.holds, self.events)
+        return [web.get(f"/page/data/{serve.__name__}", data(self._bounded(serve))) for serve in served]
+
+    async def span(self, request: web.Request) -> Any:
+        """What the slider spans, and what there is to choose from."""
+        parameters(request, ())
+        source = self._source()
+        first = await read_first(source.log, {FLEET_0: await source.log.begin(FLEET_0)})
+        return {
+            "first_ms": first[FLEET_0].timestamp_ms,
+            "now_ms": source.now_ms(),
+            "log_id": source.replica.log_id,
+            "generation": source.replica.generation,
+            "replica": source.replica.name,
+            "phases": PHASES,
+            "types": sorted(TYPES),
+            "zone_columns": page_fleet.ZONE_COLUMNS,
+            "change_columns": page_fleet.CHANGE_COLUMNS,
+            "bucket_columns": page_fleet.BUCKET_COLUMNS,
+        }
+
+    async def fleet(self, request: web.Request) -> Any:
+        """All that the live feed says, at one moment."""
+        at = parameters(request, ("at",)).get("at", "")
+        source = self._source()
+        zones: list[pb.ZoneProgress] = []
+        async for part in source.queries.list_progress(pb.ListProgressRequest(at=at), source.call):
+            zones.extend(part.zones)
+        latency = await source.queries.show_latency(pb.ShowLatencyRequest(at=at), source.call)
+        holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)
+        return {
+            "now_ms": source.now_ms(),
+            "zones": page_fleet.rows(zones),
+            "totals": page_fleet.totals(zones),
+            "latency": page_fleet.latency(latency),
+            "holds": page_fleet.holds(holds),
+            "alerts": [],
+        }
+
+    async def zone(self, request: web.Request) -> Any:
+        given = parameters(request, ("at", "zone"))
+        source = self._source()
+        wanted = pb.ShowZoneRequest(zone=given.get("zone", ""), at=given.get("at", ""))
+        return to_plain(await source.queries.show_zone(wanted, source.call))
+
+    async def dpus(self, request: web.Request) -> Any:
+        given = parameters(request, ("at", "zone", "phase", "stuck", "page_token"))
+        source = self._source()
+        wanted = pb.ListDpusRequest(
+            zone=given.get("zone", ""),
+            phase=given.get("phase", ""),
+            stuck=bool(number("stuck", given.get("stuck", ""), most=1)),
+            page_size=DPUS_PER_PAGE,
+            page_token=given.get("page_token", ""),
+            at=given.get("at", ""),
+        )
+        return to_plain(await source.queries.list_dpus(wanted, source.call))
+
+    async def cliques(self, request: web.Request) -> Any:
+        given = parameters(request, ("at", "domain", "page_token"))
+        source = self._source()
+        wanted = pb.ListCliquesRequest(
+            domain=given.get("domain", ""),
+            page_size=CLIQUES_PER_PAGE,
+            page_token=given.get("page_token", ""),
+            at=given.get("at", ""),
+        )
+        return to_plain(await source.queries.list_cliques(wanted, source.call))
+
+    async def holds(self, request: web.Request) -> Any:
+        given = parameters(request, ("at",))
+        source = self._source()
+        wanted = pb.ListHoldsRequest(at=given.get("at", ""))
+        return to_plain(await source.queries.list_holds(wanted, source.call))
+
+    async def events(self, request: web.Request) -> Any:
+        given = parameters(request, ("at", "type", "subject", "actor", "before"))
+        source = self._source()
+        kind = given.get("type", "")
+        if kind and kind not in TYPES:
+            raise BadQuery(f"type: {shown(kind)} must be the name of an event, as NodesJoined, or undecodable")
+        wanted = Wanted(
+            types=frozenset({kind} if kind else ()), subject=given.get("subject", ""), actor=given.get("actor", "")
+        )
+        before = await self._before(source, given)
+        found: LogPage = await latest(source.log, source.folds, wanted, before)
+        return found._asdict()
+
+    async def _before(self, source: Source, given: dict[str, str]) -> dict[Partition, int]:
+        """Where the log is read back from: the page before, the moment shown, or its end."""
+        partitions = [partition for topic in FOLDED_TOPICS for partition in source.log.partitions(topic)]
+        ends = {partition: await source.log.end(partition) for partition in partitions}
+        if given.get("before"):
+            cursor = parse_cursor(given["before"], source.log.partition_count)
+            return {partition: min(position, ends[partition]) for partition, position in cursor.items()}
+        if given.get("at"):
+            cut = await source.cut(given["at"])
+            return {partition: cut.get(partition, end) for partition, end in ends.items()}
+        return ends
+
+    def _bounded(self, serve: Callable[[web.Request], Awaitable[Any]]) -> Callable[[web.Request], Awaitable[Any]]:
+        async def answer(request: web.Request) -> Any:
+            if self._asked >= WAITING_MAX:
+                raise NotReady(f"requests: {self._asked} wait for an answer already, the most that may")
+            self._asked += 1
+            try:
+                async with self._at_once:
+                    return await serve(request)
+            finally:
+                self._asked -= 1
+
+        return answer

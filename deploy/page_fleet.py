@@ -1,0 +1,69 @@
+"""Answers of the Queries service in the short form in which the page takes them: a row is a list, not an object.
+
+At 200 zones and ten looks a second the names of fields would be most of what is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from schemas.api import dpuplane_pb2 as pb
+
+ZONE_COLUMNS = (
+    "zone",
+    "nodes",
+    "dpus",
+    "version",
+    "waiting_ms",
+    "reported",
+    "received",
+    "applied",
+    "in_hardware",
+    "frozen",
+    "exceptions",
+    "stuck",
+    "unreported_ms",
+)
+CHANGE_COLUMNS = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
+BUCKET_COLUMNS = ("from_ms", "to_ms", "dpus")
+
+
+def rows(zones: Iterable[pb.ZoneProgress]) -> list[list[Any]]:
+    """A row per zone, in the order of ZONE_COLUMNS."""
+    return [[getattr(zone, name) for name in ZONE_COLUMNS] for zone in zones]
+
+
+def totals(zones: Sequence[pb.ZoneProgress]) -> dict[str, Any]:
+    """Sums over all zones."""
+    phases: Counter[str] = Counter()
+    for zone in zones:
+        phases.update(zone.phases)
+    return {
+        "nodes": sum(zone.nodes for zone in zones),
+        "dpus": sum(zone.dpus for zone in zones),
+        "stuck": sum(zone.stuck for zone in zones),
+        "phases": dict(sorted(phases.items())),
+    }
+
+
+def latency(found: pb.Latency) -> dict[str, Any]:
+    return {
+        "changes": [[getattr(change, name) for name in CHANGE_COLUMNS] for change in found.changes],
+        "buckets": [[getattr(bucket, name) for name in BUCKET_COLUMNS] for bucket in found.buckets],
+    }
+
+
+def holds(found: pb.HoldList) -> list[list[Any]]:
+    """What tells whether any of them changed; the page asks for them when it shows them."""
+    return [[hold.hold, hold.hash, len(hold.approved_by), hold.rejected_by] for hold in found.holds]
+
+
+def alerts(status: pb.Status) -> list[str]:
+    """What an operator must know wherever they look, a sentence each."""
+    halted = [f"{found.partition} is halted on {found.replica}: {found.reason}" for found in status.halted]
+    stalled = [f"{found.partition} is not forwarded: {found.reason}" for found in status.stalled]
+    frozen = ["every zone" if zone == "*" else f"zone {zone}" for zone in status.frozen]
+    shown = [f"{', '.join(frozen[:10])}{' and more' * (len(frozen) > 10)}: frozen; no rule is written there"]
+    return [*halted[:10], *stalled[:10], *(shown if frozen else [])]

@@ -1,0 +1,142 @@
+"""The log as a person reads it: the latest event first, over all partitions in order of time, a page at a time.
+
+A log can only be read forwards, so each partition is read in stretches from its end back, and the latest record of all
+that were read is taken, again and again. A page ends when it is full, when enough records were looked at (so a filter
+that nothing fits costs a bounded time), or at the log's beginning; its cursor says where the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, get_args
+
+from deploy.log_events import Wanted, as_line
+from deploy.page_requests import BadQuery
+from eventstore.errors import LogUnavailable
+from eventstore.fold import Fold
+from eventstore.log import EventLog, Partition, Record, partitions_of
+from projections.names import shown
+from schemas.events import Event
+
+TYPES = frozenset({event.__name__ for event in get_args(Event)} | {"undecodable"})
+PAGE = 50
+LOOKED_AT_MAX = 4_000
+"""Records looked at for one page."""
+FIRST_STRETCH, LAST_STRETCH = 8, 256
+"""Records read of a partition at once: few of each at first, more of those that the page turns out to lie in."""
+READ_S = 5.0
+_TEXT_SHOWN = 2_000
+_ITEMS_SHOWN = 20
+"""Characters of a text and items of a list that are shown; the rest is counted."""
+
+
+class LogPage(NamedTuple):
+    """Events, the latest first; `before` is where the next page goes on, empty at the log's beginning."""
+
+    events: list[dict[str, Any]]
+    before: str
+    looked_at: int
+
+
+class _Stretch:
+    """What was read of one partition and not taken yet, and where it was read from."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.records: list[Record] = []
+        self.begins = position
+        self.size = FIRST_STRETCH
+
+
+async def latest(log: EventLog, folds: Collection[Fold[Any]], wanted: Wanted, ends: Mapping[Partition, int]) -> LogPage:
+    """One page of what lies before these positions."""
+    stretches = {partition: _Stretch(end) for partition, end in ends.items() if _may_have(partition, folds, wanted)}
+    begins = {partition: await log.begin(partition) for partition in stretches}
+    found: list[dict[str, Any]] = []
+    looked_at = 0
+    while len(found) < PAGE and looked_at < LOOKED_AT_MAX:
+        await _read_back(log, stretches, begins)
+        there = [(each.records[-1].timestamp_ms, partition) for partition, each in stretches.items() if each.records]
+        if not there:
+            return LogPage(found, "", looked_at)
+        _, partition = max(there)
+        record = stretches[partition].records.pop()
+        stretches[partition].position = record.offset
+        line = as_line(partition, record)
+        if wanted.admits(line):
+            found.append(_shortened(line))
+        looked_at += 1
+        if not looked_at % 50:
+            await asyncio.sleep(0)
+    positions = {partition: each.position for partition, each in stretches.items()}
+    return LogPage(found, _cursor({**ends, **positions}), looked_at)
+
+
+def parse_cursor(text: str, partition_count: int) -> dict[Partition, int]:
+    """The positions of a cursor. Raises BadQuery."""
+    found = {}
+    for part in text.split(","):
+        place, _, offset = part.partition("=")
+        topic, _, number = place.partition("/")
+        if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit() and len(offset) < 19):
+            raise BadQuery(f"before: {shown(part)} must be part of the cursor of an earlier page")
+        partition = Partition(topic, int(number))
+        if len(number) > 4 or partition not in partitions_of(topic, partition_count):
+            raise BadQuery(f"before: {shown(place)} is not a partition of this log")
+        found[partition] = int(offset)
+    return found
+
+
+def _cursor(positions: Mapping[Partition, int]) -> str:
+    return ",".join(f"{partition}={position}" for partition, position in sorted(positions.items()))
+
+
+def _may_have(partition: Partition, folds: Collection[Fold[Any]], wanted: Wanted) -> bool:
+    """Whether a partition may have what is wanted: a type that its fold does not take would be quarantined there."""
+    if not wanted.types or not TYPES.difference({"undecodable"}).issuperset(wanted.types):
+        return True
+    accepts = {"LogCreated", "FoldVersionRaised"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
+    return not accepts.isdisjoint(wanted.types)
+
+
+async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], begins: Mapping[Partition, int]) -> None:
+    """Read the stretch before, of each partition of which all is taken."""
+    starts: dict[Partition, int] = {}
+    for partition, each in stretches.items():
+        if not each.records and each.position > begins[partition]:
+            starts[partition] = max(begins[partition], min(each.position, each.begins) - each.size)
+            each.size = min(each.size * 4, LAST_STRETCH)
+    if not starts:
+        return
+    missing = {partition: stretches[partition].position for partition in starts}
+    try:
+        async with asyncio.timeout(READ_S), aclosing(log.read(starts)) as batches:
+            async for partition, records in batches:
+                if partition in missing:
+                    stretches[partition].records += [r for r in records if r.offset < missing[partition]]
+                    if records[-1].offset + 1 >= missing[partition]:
+                        del missing[partition]
+                if not missing:
+                    break
+    except TimeoutError as error:
+        raise LogUnavailable(f"log: {min(missing)} gave no records within {READ_S:g} s") from error
+    for partition, start in starts.items():
+        stretches[partition].begins = start
+        if not stretches[partition].records:  # a gap in the offsets
+            stretches[partition].position = start
+
+
+def _shortened(value: Any) -> Any:
+    """An event as it is shown: of a long list its beginning and its length, of a long text its beginning."""
+    match value:
+        case dict():
+            return {key: _shortened(each) for key, each in value.items()}
+        case str():
+            return value if len(value) <= _TEXT_SHOWN else f"{value[:_TEXT_SHOWN]}... ({len(value)} characters)"
+        case Sequence():
+            shown_ = [_shortened(each) for each in value[:_ITEMS_SHOWN]]
+            return shown_ if len(value) <= _ITEMS_SHOWN else [*shown_, f"... {len(value) - _ITEMS_SHOWN} more"]
+        case _:
+            return value

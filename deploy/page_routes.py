@@ -1,0 +1,81 @@
+"""The page on --http: its files, its data, its live feed; or a sentence that says where it is.
+
+HTTP listens before the log is folded, and the API starts after that. So the routes are there from the beginning, and
+what they answer from is given to them once it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from commands.calls import Call
+from commands.queries import QueriesService
+from deploy import page_assets
+from deploy.page_board import Board
+from deploy.page_data import Data, Source
+from deploy.page_feed import Feeds
+from deploy.page_requests import HEADERS, NotReady
+from eventstore.beacons import Beacon
+from eventstore.log import FOLDED_TOPICS, EventLog, Partition
+from eventstore.moment import cut_of, parse_moment
+from eventstore.replica import Replica
+
+CALL = Call("?page", 10.0)
+"""Who asks, for what the page asks: nobody was proved to be anybody."""
+
+
+class Page:
+    """The routes of one process. `open` gives them what they show."""
+
+    def __init__(
+        self, roles: Collection[str], alive: Callable[[], Sequence[Beacon]], now_ms: Callable[[], int]
+    ) -> None:
+        self._shows = "api" in roles
+        self._roles = roles
+        self._alive = alive
+        self._now_ms = now_ms
+        self._source: Source | None = None
+        self._board: Board | None = None
+
+    def routes(self) -> list[web.RouteDef]:
+        if not self._shows:
+            return [web.get("/", self._elsewhere), web.get("/page/{rest:.*}", self._elsewhere)]
+        feeds = Feeds(self._opened_board, self._now_ms)
+        data = Data(self._opened_source)
+        return [*page_assets.routes(), web.get("/page/feed", feeds.serve), *data.routes()]
+
+    async def open(self, queries: QueriesService, log: EventLog, replica: Replica, folds: Collection[Any]) -> None:
+        """Show what these say, until cancelled."""
+
+        async def cut(at: str) -> Mapping[Partition, int]:
+            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, parse_moment(at))).offsets
+
+        self._source = Source(queries, log, replica, folds, CALL, self._now_ms, cut)
+        self._board = Board(queries, replica, CALL, self._now_ms)
+        await self._board.run()
+
+    def _opened_source(self) -> Source:
+        if self._source is None:
+            raise NotReady("page: the log is not folded yet; ask again in a moment")
+        return self._source
+
+    def _opened_board(self) -> Board:
+        if self._board is None:
+            raise NotReady("page: the log is not folded yet; ask again in a moment")
+        return self._board
+
+    async def _elsewhere(self, _request: web.Request) -> web.Response:
+        """421: this process folds too little to show the fleet."""
+        there = sorted(found.addresses["http"] for found in self._alive() if _shows(found))
+        where = ", ".join(f"http://{address}/" for address in there) or "none of which is heard of now"
+        reason = (
+            f"page: this process ({', '.join(self._roles)}) does not fold the fleet; ask one of role api: {where}\n"
+        )
+        return web.Response(status=421, text=reason, headers=HEADERS)
+
+
+def _shows(beacon: Beacon) -> bool:
+    return "api" in beacon.roles and "http" in beacon.addresses
