@@ -1,0 +1,163 @@
+"""The schemas of our topics as a Schema Registry gives them, read-only, so that any Kafka tool decodes the log.
+
+Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is given this address and its
+own deserializer does the rest. Ids are ours and pinned (eventstore/released.py), so every process of every plane gives
+the same answers, with nothing to keep and nothing to ask.
+
+A subject is the full name of an event type, as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many types
+and one type lies in several topics, whatever their prefix. Deserializers go by id, so they need not know. The topic
+`replicas` is beacons in JSON, and has no schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from eventstore.released import Schema, released
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+ROOTS = ("schemas", "subjects", "config", "mode", "compatibility", "contexts", "exporters", "dek-registry")
+LATEST = ("latest", "-1")
+VERSION_MAX = (1 << 31) - 1
+
+SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
+NO_LEVEL_OF_ITS_OWN, NO_MODE_OF_ITS_OWN, BAD_VERSION = 40408, 40409, 42202
+
+
+class RegistryError(Exception):
+    """An answer that is an error. The HTTP status is the first three digits of the code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Registry:
+    """What was ever released, by id and by subject."""
+
+    def __init__(self, schemas: Iterable[Schema]) -> None:
+        self._by_id = {schema.id: schema for schema in schemas}
+        self._subjects: dict[str, dict[int, Schema]] = {}
+        for schema in self._by_id.values():
+            self._subjects.setdefault(_subject(schema), {})[schema.version] = schema
+
+    def by_id(self, text: str) -> Schema:
+        schema = self._by_id.get(int(text)) if text.isascii() and text.isdigit() else None
+        if schema is None:
+            raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {text} not found")
+        return schema
+
+    def subjects(self) -> list[str]:
+        return sorted(self._subjects)
+
+    def versions(self, subject: str) -> Mapping[int, Schema]:
+        found = self._subjects.get(subject)
+        if found is None:
+            raise RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+        return found
+
+    def version(self, subject: str, text: str) -> Schema:
+        versions = self.versions(subject)
+        number = max(versions) if text in LATEST else int(text) if text.isascii() and text.isdigit() else 0
+        if not 1 <= number <= VERSION_MAX:
+            raise RegistryError(
+                BAD_VERSION,
+                f"The specified version '{text}' is not a valid version id. "
+                'Allowed values are between [1, 2^31-1] and the string "latest"',
+            )
+        if number not in versions:
+            raise RegistryError(VERSION_NOT_FOUND, f"Version {number} not found.")
+        return versions[number]
+
+
+Ask = Callable[[web.Request], Any]
+
+
+def schemas() -> Sequence[web.AbstractRouteDef]:
+    """The registry of this program's schemas."""
+    return routes(released())
+
+
+def routes(of: Iterable[Schema]) -> Sequence[web.AbstractRouteDef]:
+    """The registry's paths, for the HTTP server of a process."""
+    registry = Registry(of)
+    asks: dict[str, Ask] = {
+        "/schemas/types": lambda request: ["AVRO"],
+        "/schemas/ids/{id}": lambda request: {"schema": _text(registry.by_id(request.match_info["id"]))},
+        "/schemas/ids/{id}/schema": lambda request: registry.by_id(request.match_info["id"]).document,
+        "/schemas/ids/{id}/subjects": lambda request: [_subject(registry.by_id(request.match_info["id"]))],
+        "/schemas/ids/{id}/versions": lambda request: [_place(registry.by_id(request.match_info["id"]))],
+        "/subjects": lambda request: [
+            subject for subject in registry.subjects() if subject.startswith(request.query.get("subjectPrefix", ""))
+        ],
+        "/subjects/{subject}/versions": lambda request: sorted(registry.versions(request.match_info["subject"])),
+        "/subjects/{subject}/versions/{version}": lambda request: _whole(_asked(registry, request)),
+        "/subjects/{subject}/versions/{version}/schema": lambda request: _asked(registry, request).document,
+        "/subjects/{subject}/versions/{version}/referencedby": lambda request: _asked(registry, request) and [],
+        # Nobody registers here, so nothing is checked: a new version may need the upcasts of schemas/upcasts.py.
+        "/config": lambda request: {"compatibilityLevel": "NONE"},
+        "/config/{subject}": lambda request: _own(request, NO_LEVEL_OF_ITS_OWN, {"compatibilityLevel": "NONE"}),
+        "/mode": lambda request: {"mode": "READONLY"},
+        "/mode/{subject}": lambda request: _own(request, NO_MODE_OF_ITS_OWN, {"mode": "READONLY"}),
+    }
+    rest = [f"/{root}{{rest:(/.*)?}}" for root in ROOTS]
+    return [
+        *(web.get(path, _answering(ask)) for path, ask in asks.items()),
+        *(web.route("*", path, _refuse) for path in rest),
+    ]
+
+
+def _answering(ask: Ask) -> Callable[[web.Request], Any]:
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            return _response(ask(request))
+        except RegistryError as error:
+            return _response({"error_code": error.code, "message": str(error)}, int(str(error.code)[:3]))
+
+    return answer
+
+
+async def _refuse(request: web.Request) -> web.Response:
+    if request.method in ("GET", "HEAD"):
+        return _response({"error_code": 404, "message": "HTTP 404 Not Found"}, 404)
+    message = f"{request.method} is refused: schemas are released with dpuplane, and this registry is read-only"
+    response = _response({"error_code": 405, "message": message}, 405)
+    response.headers["Allow"] = "GET, HEAD"
+    return response
+
+
+def _response(body: Any, status: int = 200) -> web.Response:
+    text = json.dumps(body, separators=(",", ":"))
+    return web.Response(body=text.encode(), status=status, headers={"Content-Type": CONTENT_TYPE})
+
+
+def _asked(registry: Registry, request: web.Request) -> Schema:
+    return registry.version(request.match_info["subject"], request.match_info["version"])
+
+
+def _own(request: web.Request, code: int, of_all: dict[str, str]) -> dict[str, str]:
+    """Subjects have no setting of their own; who asks for the one of all in its place gets that."""
+    if request.query.get("defaultToGlobal", "").lower() == "true":
+        return of_all
+    subject, what = request.match_info["subject"], "compatibility" if "compatibilityLevel" in of_all else "mode"
+    raise RegistryError(code, f"Subject '{subject}' does not have subject-level {what} configured")
+
+
+def _subject(schema: Schema) -> str:
+    return f"{schema.document['namespace']}.{schema.name}"
+
+
+def _place(schema: Schema) -> dict[str, Any]:
+    return {"subject": _subject(schema), "version": schema.version}
+
+
+def _whole(schema: Schema) -> dict[str, Any]:
+    return {**_place(schema), "id": schema.id, "schema": _text(schema)}
+
+
+def _text(schema: Schema) -> str:
+    return json.dumps(schema.document, separators=(",", ":"))
