@@ -76,8 +76,7 @@ async def cut_of(log: EventLog, log_id: str, topics: Collection[str], moment: Mo
             time_ms = await time_before(log, named)
     except PermanentError as error:
         raise PermanentError(f"at: {error}") from error
-    if offsets.get(FLEET_0) == 0:
+    if isinstance(moment, int) and offsets.get(FLEET_0) == 0:
         first = (await read_first(log, {FLEET_0: 0}))[FLEET_0]
-        what = shown(moment) if isinstance(moment, int) else f"position {moment[:_TEXT_SHOWN]!r}"
-        raise PermanentError(f"at: {what} is before this log begins, at {shown(first.timestamp_ms)}")
+        raise PermanentError(f"at: {shown(moment)} is before this log begins, at {shown(first.timestamp_ms)}")
     return Cut(offsets, time_ms)

@@ -1,0 +1,193 @@
+"""Looking back: what a query answered at a moment, it answers for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from commands.calls import NotFound
+from commands.past import PastQueries
+from deploy.past import Order, folded, service
+from deploy.pasts import Pasts
+from deploy.plane import Plane
+from deploy.process import now_ms
+from deploy.settings import Settings, load_settings
+from eventstore.errors import LogUnavailable, PermanentError
+from eventstore.moment import shown
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.eventually import until
+from tests.support.histories import CALL, History, Remembered, asked_again, comparable
+from tests.support.kafka import KafkaUnderTest
+from tests.support.planes import run, serving
+
+
+@asynccontextmanager
+async def plane_of(**place: object) -> AsyncIterator[tuple[Plane, grpc.aio.Channel]]:
+    listeners = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
+    settings = load_settings({"partitions": 3, "name": "test", **listeners, **place}, None, {})
+    async with (
+        Plane.start(settings, now_ms=now_ms, rng=random.Random(3)) as plane,
+        grpc.aio.insecure_channel(plane.addresses["api"]) as channel,
+    ):
+        yield plane, channel
+
+
+async def lived(plane: Plane, history: History, moments: int, commands: int) -> list[Remembered]:
+    """What was answered at moments of a history, in the middle of which two states are archived."""
+    remembered = []
+    for moment in range(moments):
+        await history.go_on(commands)
+        remembered += await history.remember()
+        if moment in (moments // 3, 2 * moments // 3):
+            await until(lambda: _is_saved(plane))
+            await plane.replica._store.checkpoint()
+    return remembered
+
+
+def _is_saved(plane: Plane) -> bool:
+    return all(each.saved_position == each.position for each in plane.replica.partitions_status())
+
+
+async def differing(settings: Settings, remembered: list[Remembered]) -> tuple[list[str], Mapping[str, int]]:
+    """Which answers are others when they are asked for again, and how many records each moment folded."""
+    services: dict[str, Any] = {}
+    totals: dict[str, int] = {}
+    wrong = []
+    for each in remembered:
+        if each.position not in services:
+            order = Order(settings=settings, at=each.position, socket=Path("unused"))
+            said = [0]
+            past = await folded(order, lambda _done, total, said=said: said.append(total))  # type: ignore[misc]
+            totals[each.position] = said[-1]
+            services[each.position] = service(past, settings)
+        again = await asked_again(services[each.position], each)
+        if again != comparable(each.answer):
+            wrong.append(f"{each.method} at {each.position}: {again} was {each.answer}")
+    return wrong, totals
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_every_query_at_every_position_answers_as_it_did(tmp_path: Path, seed: int) -> None:
+    async with plane_of(data=tmp_path / "plane", simulate=2) as (plane, channel):
+        remembered = await lived(plane, History(channel, seed), moments=9, commands=25)
+        assert {each.method for each in remembered} >= {"ShowZone", "ListHolds", "ShowLatency", "ShowClique", "ShowDpu"}
+        wrong, totals = await differing(plane.settings, remembered)
+        assert not wrong, "\n".join(wrong)
+        whole = sum(status.position for status in plane.replica.partitions_status())
+        assert totals[remembered[-1].position] < whole / 2, "a moment after an archived state is folded from there"
+
+
+@pytest.mark.kafka
+async def test_every_query_at_every_position_answers_as_it_did_on_kafka(
+    kafka_log: KafkaUnderTest, tmp_path: Path
+) -> None:
+    place = {"kafka": kafka_log.bootstrap, "topic_prefix": kafka_log.prefix, "state": tmp_path / "state"}
+    async with plane_of(**place) as (plane, channel):
+        remembered = await lived(plane, History(channel, seed=4), moments=3, commands=40)
+        wrong, _ = await differing(plane.settings, remembered)
+        assert not wrong, "\n".join(wrong)
+
+
+async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
+    async with plane_of(data=tmp_path / "plane") as (plane, channel):
+        history = History(channel, seed=5)
+        await history.go_on(5)
+        before = shown(now_ms())
+        await asyncio.sleep(0.002)
+        commands: Any = channel.unary_unary(
+            "/dpuplane.v1.Commands/JoinNodes", pb.JoinNodesRequest.SerializeToString, pb.Answer.FromString
+        )
+        answer = await commands(pb.JoinNodesRequest(zone="new", nodes=[pb.NodeSpec(name="late")]))
+        async with Pasts.open(plane.settings, now_ms) as pasts:
+            then = await pasts.at(before, timeout_s=30)
+            with pytest.raises(NotFound, match="late"):
+                await then.show_node(pb.ShowNodeRequest(name="late"), CALL)
+            since = await pasts.at(answer.position, timeout_s=30)
+            found = await since.show_node(pb.ShowNodeRequest(name="late"), CALL)
+            assert found.zone == "new"
+            assert await pasts.at(before, timeout_s=30) is then
+
+
+async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    async with plane_of(data=tmp_path / "plane") as (plane, channel), Pasts.open(plane.settings, now_ms) as pasts:
+        await History(channel, seed=6).go_on(3)
+        log_id = plane.replica.log_id
+        for text, sentence in {
+            "2020-01-01": "at: 2020-01-01T00:00:00.000Z is before this log begins, at 20",
+            "9999-01-01": "at: 9999-01-01T00:00:00.000Z is in the future; here it is 20",
+            "99999999999999999999": "at: 99999999999999999999 ms is in the future",
+            "yesterday": "at: 'yesterday' must be the position of an answer, a time in ISO 8601, or milliseconds",
+            "other:fleet/0=1": "at: position: 'other' is not this log",
+            f"{log_id}:fleet/0=99": "at: position: fleet/0 has not come to 99 yet, it ends at",
+            f"{log_id}:zones/7=1": "at: position: 'zones/7' is not a partition of this log",
+        }.items():
+            with pytest.raises(PermanentError) as refused:
+                await pasts.at(text, timeout_s=30)
+            assert sentence in str(refused.value)
+
+
+async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: Path) -> None:
+    async with plane_of(data=tmp_path / "plane", pasts=1) as (plane, channel):
+        await History(channel, seed=7).go_on(5)
+        async with Pasts.open(plane.settings, now_ms) as pasts:
+            first = str(now_ms())
+            await pasts.at(first, timeout_s=30)
+            await asyncio.sleep(0.01)
+            second = str(now_ms())
+            with pytest.raises(LogUnavailable, match="1 other moments are being looked at; ask again"):
+                await pasts.at(second, timeout_s=0)
+            assert isinstance(await pasts.at(second, timeout_s=30), PastQueries)
+            assert list(pasts._moments) == [second]
+
+
+async def test_whoever_cannot_wait_hears_how_far_it_is_and_may_ask_again(tmp_path: Path) -> None:
+    async with plane_of(data=tmp_path / "plane") as (plane, channel):
+        await History(channel, seed=8).go_on(5)
+        async with Pasts.open(plane.settings, now_ms) as pasts:
+            moment = str(now_ms())
+            with pytest.raises(LogUnavailable, match="ask again for the answer"):
+                await pasts.at(moment, timeout_s=0.01)
+            await pasts.at(moment, timeout_s=30)
+
+
+async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        done = await run("status", "--at", str(now_ms()), server=plane.address("api"))
+        assert done.status == 0, done.stderr
+        [moment] = children(plane.child.pid)
+        plane.kill()
+        await plane.ended()
+        await until(lambda: not Path(f"/proc/{moment}").exists())
+
+
+async def test_the_command_line_looks_back(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane"), "--pasts", "1") as plane:
+        api = plane.address("api")
+        joined = await run("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1", "-o", "json", server=api)
+        await run("nodes", "join", "n2", "--zone", "z", "--address", "10.0.0.2", server=api)
+        then = await run("nodes", "list", "--at", joined.json()["position"], "-o", "json", server=api)
+        assert [node["name"] for node in then.json()["nodes"]] == ["n1"]
+        now = await run("nodes", "list", "-o", "json", server=api)
+        assert [node["name"] for node in now.json()["nodes"]] == ["n1", "n2"]
+        early = await run("zones", "show", "z", "--at", "2020-01-01", server=api)
+        assert (early.status, early.stdout) == (1, "")
+        assert "is before this log begins" in early.stderr
+        both = await run("nodes", "list", "--at", str(now_ms()), "--min-position", "x", server=api)
+        assert both.status == 1
+        assert "min_position" in both.stderr
+    async with serving("--data", str(tmp_path / "plane"), "--pasts", "0") as plane:
+        none = await run("nodes", "list", "--at", str(now_ms()), server=plane.address("api"))
+        assert none.status == 1
+        assert "--pasts" in none.stderr
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,177 @@
+"""A random history through the API of a plane, and what every query answered at moments of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import Message
+
+from commands.calls import Call, NotFound, snake_case
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+
+ZONES = ("rack-1", "rack-2", "rack-3")
+NODES = tuple(f"node-{number}" for number in range(12))
+POLICIES = ("web", "storage")
+DOMAIN = "5e0d7a2c-domain"
+CALL = Call("?test", 30.0)
+
+
+class Remembered(NamedTuple):
+    """A query, what it was answered, and the position that the answer gave."""
+
+    method: str
+    request: Message
+    answer: Message
+    position: str
+
+
+class History:
+    """Commands drawn from a seed. `remember` asks everything there is to ask."""
+
+    def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._commands: Any = CommandsStub(channel)  # type: ignore[no-untyped-call]
+        self._queries: Any = QueriesStub(channel)  # type: ignore[no-untyped-call]
+        self._last = pb.Answer()
+
+    async def go_on(self, commands: int) -> None:
+        """So many commands, one after the other; what is refused is part of the history."""
+        for _ in range(commands):
+            method, request = self._rng.choice(_COMMANDS)(self._rng)
+            self._last = await getattr(self._commands, method)(request, timeout=30)
+
+    async def remember(self) -> list[Remembered]:
+        """What every query answers now."""
+        found = []
+        for method, request in [*_queries(), ("ShowCommand", pb.ShowCommandRequest(command_id=self._last.command_id))]:
+            try:
+                found += [
+                    Remembered(method, request, answer, answer.position)
+                    async for answer in answers(partial(getattr(self._queries, method), timeout=30), request)
+                    if answer.position  # a command that never came into the log has none
+                ]
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.NOT_FOUND, error
+        return found
+
+
+async def answers(ask: Callable[[Any], Any], request: Message) -> AsyncIterator[Any]:
+    """The answer to a request, or the messages of it."""
+    answer = ask(request)
+    if hasattr(answer, "__aiter__"):
+        async for message in answer:
+            yield message
+    else:
+        yield await answer
+
+
+async def asked_again(service: Any, remembered: Remembered) -> Message | None:
+    """What the Queries service of a moment answers to the same; None if it knows of nothing."""
+    try:
+        async for answer in answers(partial(_call, service, remembered.method), remembered.request):
+            if answer.position == remembered.position:
+                return comparable(answer)
+    except NotFound:
+        return None
+    return None
+
+
+def _call(service: Any, method: str, request: Message) -> Any:
+    return getattr(service, snake_case(method))(request, CALL)
+
+
+def comparable(answer: Message) -> Message:
+    """Without what is about the process that answers: which replicas live, and since when, as it remembers, zones wait
+    (what a table was before is remembered from the start of a process on)."""
+    if isinstance(answer, pb.Status):
+        return pb.Status(log_id=answer.log_id, generation=answer.generation, holds=answer.holds, frozen=answer.frozen)
+    if isinstance(answer, pb.ProgressList):
+        for zone in answer.zones:
+            for field in {field.name for field, _ in zone.ListFields()} & {"waiting_ms", "unreported_ms"}:
+                zone.ClearField(field)
+    return answer
+
+
+def _queries() -> list[tuple[str, Message]]:
+    return [
+        ("ListNodes", pb.ListNodesRequest()),
+        ("ListNodes", pb.ListNodesRequest(zone=ZONES[0])),
+        ("ShowNode", pb.ShowNodeRequest(name=NODES[0])),
+        ("LocateNodes", pb.LocateNodesRequest(names=NODES)),
+        ("ListZones", pb.ListZonesRequest()),
+        ("ShowZone", pb.ShowZoneRequest(zone=ZONES[1])),
+        ("ShowRules", pb.ShowRulesRequest(zone=ZONES[0])),
+        ("ListCliques", pb.ListCliquesRequest()),
+        ("ShowClique", pb.ShowCliqueRequest(domain=DOMAIN, clique="0")),
+        ("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=DOMAIN, clique="0")),
+        ("ListDpus", pb.ListDpusRequest()),
+        ("ShowDpu", pb.ShowDpuRequest(dpu="card-0")),
+        ("ListPolicies", pb.ListPoliciesRequest()),
+        ("ListHolds", pb.ListHoldsRequest()),
+        ("ListBudgets", pb.ListBudgetsRequest()),
+        ("ListProgress", pb.ListProgressRequest()),
+        ("ShowLatency", pb.ShowLatencyRequest()),
+        ("ShowStatus", pb.ShowStatusRequest()),
+    ]
+
+
+def _join(rng: random.Random) -> tuple[str, Message]:
+    number = rng.randrange(len(NODES))
+    node = pb.NodeSpec(name=NODES[number], addresses=[f"10.0.{rng.randrange(2)}.{number}"], labels={"app": "web"})
+    return "JoinNodes", pb.JoinNodesRequest(zone=rng.choice(ZONES), nodes=[node])
+
+
+def _change(rng: random.Random) -> tuple[str, Message]:
+    node = pb.NodeSpec(name=rng.choice(NODES), addresses=[f"10.1.0.{rng.randrange(9)}"], labels={"app": "storage"})
+    return "ChangeNodes", pb.ChangeNodesRequest(zone=rng.choice(ZONES), nodes=[node])
+
+
+def _leave(rng: random.Random) -> tuple[str, Message]:
+    return "LeaveNodes", pb.LeaveNodesRequest(zone=rng.choice(ZONES), names=[rng.choice(NODES)])
+
+
+def _describe(rng: random.Random) -> tuple[str, Message]:
+    labels = {"tier": rng.choice(("gpu", "cpu"))}
+    return "DescribeZone", pb.DescribeZoneRequest(zone=rng.choice(ZONES), set_labels=True, labels=labels)
+
+
+def _policy(rng: random.Random) -> tuple[str, Message]:
+    name = rng.choice(POLICIES)
+    if rng.random() < 0.3:
+        return "DeletePolicy", pb.DeletePolicyRequest(name=name)
+    spec = pb.PolicySpec(name=name, priority=rng.randrange(5), action="allow", sources={"app": name})
+    return "SetPolicy", pb.SetPolicyRequest(policy=spec)
+
+
+def _claim(rng: random.Random) -> tuple[str, Message]:
+    node = rng.choice(NODES)
+    if rng.random() < 0.3:
+        return "ReleaseIndex", pb.ReleaseIndexRequest(domain=DOMAIN, clique="0", node=node)
+    return "ClaimIndex", pb.ClaimIndexRequest(domain=DOMAIN, clique="0", node=node, address="10.0.0.1")
+
+
+def _dpu(rng: random.Random) -> tuple[str, Message]:
+    number = rng.randrange(3)
+    if rng.random() < 0.5:
+        request = pb.RequestLifecycleRequest.pause if rng.random() < 0.5 else pb.RequestLifecycleRequest.resume
+        return "RequestLifecycle", pb.RequestLifecycleRequest(zone=ZONES[number], dpu=f"card-{number}", request=request)
+    return "RegisterDpu", pb.RegisterDpuRequest(
+        zone=ZONES[number], dpu=f"card-{number}", node=f"host-{number}", serial=f"s{number}"
+    )
+
+
+def _budget(rng: random.Random) -> tuple[str, Message]:
+    return "SetBudget", pb.SetBudgetRequest(kind="stated", permille=rng.randrange(1, 9), at_least=rng.randrange(1, 3))
+
+
+def _freeze(rng: random.Random) -> tuple[str, Message]:
+    zone = rng.choice(ZONES)
+    return ("Freeze", pb.FreezeRequest(zone=zone)) if rng.random() < 0.5 else ("Thaw", pb.ThawRequest(zone=zone))
+
+
+_COMMANDS = (_join, _join, _join, _change, _leave, _leave, _describe, _policy, _claim, _claim, _dpu, _budget, _freeze)
