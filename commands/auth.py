@@ -95,6 +95,7 @@ METHODS = {
     "Queries.ListDevices": Rule(_READERS),
     "Queries.ListProgress": Rule(_READERS),
     "Queries.ShowLatency": Rule(_READERS),
+    "Queries.ExplainRule": Rule(_READERS),
 }
 """Each method by SERVICE.METHOD. A node's agent needs the table of its clique, which names its peers."""
 
