@@ -36,5 +36,5 @@ class Pace:
     checkpoint_s: float = 600.0
     """Seconds between checkpoints of the saved state, for looking back (eventstore/archive.py)."""
 
-    checkpoint_records: int = 1_000_000
+    checkpoint_records: int = 250_000
     """Folded records between checkpoints, if so many come sooner."""
