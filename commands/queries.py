@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 
+from commands import explaining
 from commands.calls import Call, NotFound
 from commands.messages import message, policy, ports
 from commands.progress import ProgressQueries
@@ -191,13 +192,7 @@ class QueriesService(ProgressQueries):
 
     async def show_dpu(self, request: pb.ShowDpuRequest, call: Call) -> pb.Dpu:
         await self._reader.settle(request.min_position, (ZONES,), call)
-        zones = dpu_views.zones_of_dpu(request.dpu, self._reader.all_zones())
-        found = [zone for zone in zones if request.zone in ("", zone)]
-        if len(found) != 1:
-            searched = f"zone {names.shown(request.zone)}" if request.zone else "any zone"
-            where = f"in the zones {', '.join(found)}; name one" if found else f"not a DPU of {searched}"
-            raise NotFound(f"dpu: {names.shown(request.dpu)} is {where}")
-        number = self._reader.number_of(found[0])
+        number = self._reader.number_of(explaining.zone_of_dpu(self._reader, request.dpu, request.zone))
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
         return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
 
@@ -231,6 +226,14 @@ class QueriesService(ProgressQueries):
         await self._reader.settle(request.min_position, (FLEET,), call)
         found = fleet_views.budgets(self._reader.fleet)
         return pb.BudgetList(budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET))
+
+    async def explain_rule(self, request: pb.ExplainRuleRequest, call: Call) -> pb.Explanation:
+        require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
+        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        zone = explaining.zone_of_dpu(self._reader, request.dpu, request.zone)
+        async with asyncio.timeout(call.timeout_s):
+            held = (await self._devices(frozenset({zone}))).get(zone, {}).get(request.dpu)
+        return explaining.explanation(self._reader, request.node, request.dpu, zone, held)
 
     # --- commands and status ------------------------------------------------------------------------------------------
 

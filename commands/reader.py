@@ -40,6 +40,11 @@ class Reader:
         return range(len(self._folds.partitions(ZONES)))
 
     @property
+    def generation(self) -> int:
+        """Of the log: the epoch that devices are given."""
+        return self._folds.generation
+
+    @property
     def fleet(self) -> FleetState:
         return self._states.fleet
 

@@ -19,6 +19,7 @@ from commands import auth
 from commands.bulk import Bulk
 from commands.calls import Guard, Tracing
 from commands.desk import Desk
+from commands.dry_runs import DryRuns
 from commands.gate import Gate
 from commands.leaving import Leaving
 from commands.limits import DEFAULTS, Admission, Limits
@@ -65,7 +66,6 @@ class CommandServer:
         if unruled := auth.unruled(_SERVICES.values()):
             raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
         self._limits = limits
-        self.gate = gate
         self._credentials = credentials
         self._reflects = reflects
         self._listen = listen
@@ -81,7 +81,9 @@ class CommandServer:
         now = QueriesService(reader, Remembering(replica, now_ms), status, devices)
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
-            "Commands": CommandsService(self.desk, bulk, leaving, lookup, replica.name),
+            "Commands": CommandsService(
+                self.desk, bulk, leaving, DryRuns(replica, lookup, now_ms), lookup=lookup, edge=replica.name
+            ),
             "Queries": self.queries,
         }
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]

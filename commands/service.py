@@ -9,6 +9,7 @@ from commands import cliques, dpus, fleet, nodes
 from commands.bulk import Bulk
 from commands.calls import Call, Malformed
 from commands.desk import Desk
+from commands.dry_runs import DryRuns
 from commands.leaving import Leaving
 from commands.lookup import Lookup
 from commands.shapes import Enveloping, Statement
@@ -18,10 +19,13 @@ from schemas.api import dpuplane_pb2 as pb
 class CommandsService:
     """Methods of the service in snake case, called by `commands.calls.Guard`. `edge` is this replica's name."""
 
-    def __init__(self, desk: Desk, bulk: Bulk, leaving: Leaving, lookup: Lookup, edge: str) -> None:
+    def __init__(
+        self, desk: Desk, bulk: Bulk, leaving: Leaving, dry_runs: DryRuns, *, lookup: Lookup, edge: str
+    ) -> None:
         self._desk = desk
         self._bulk = bulk
         self._leaving = leaving
+        self._dry_runs = dry_runs
         self._lookup = lookup
         self._edge = edge
 
@@ -32,7 +36,7 @@ class CommandsService:
         return await self._desk.state(nodes.change, request, call)
 
     async def leave_nodes(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
-        return await self._leaving.leave(request, call)
+        return await (self._dry_runs if request.dry_run else self._leaving).leave(request, call)
 
     async def join_nodes_stream(
         self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call
@@ -68,9 +72,13 @@ class CommandsService:
         return await self._desk.state(partial(cliques.session, edge=self._edge), request, call)
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
+        if request.dry_run:
+            return await self._dry_runs.set_policy(request, call)
         return await self._desk.state(fleet.set_policy, request, call)
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
+        if request.dry_run:
+            return await self._dry_runs.delete_policy(request, call)
         return await self._desk.state(fleet.delete_policy, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.Answer:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from eventstore.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
-from eventstore.fold import DONE, At, Fold, Outcome, RunFold, refused
+from eventstore.fold import DONE, At, Decision, Fold, Outcome, RunFold, refused
 from eventstore.hashes import chained, content_of, record_hash
 from eventstore.ledger import Entry, Ledger
 from eventstore.listening import Listener, Ruling, RunRuling
@@ -173,10 +173,10 @@ class FoldedPartition:
         """The last record folded before this partition was saved."""
         self._last = (offset, digest)
 
-    def dry_run(self, event: Event, append_ms: int) -> Outcome:
+    def dry_run(self, event: Event, append_ms: int) -> Decision:
         """What would be decided of this event if it were the next record. Changes nothing."""
         at = At(self.partition, self.position, append_ms, max(self.time_ms, append_ms))
-        return self._fold.decide(self.state, event, at).outcome
+        return self._fold.decide(self.state, event, at)
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""

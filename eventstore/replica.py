@@ -20,7 +20,7 @@ from typing import Any
 
 from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
-from eventstore.fold import Fold, Outcome
+from eventstore.fold import Decision, Fold
 from eventstore.folds import Folds
 from eventstore.listening import Listener
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
@@ -47,7 +47,7 @@ class Replica(Folds):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
     `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
-    a partition, which hears what is decided there.
+    a partition, which hears what is decided there. `folded_records` counts those folded since the start.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Replica(Folds):
         listening: Callable[[Partition], Listener | None] = lambda partition: None,
     ) -> None:
         super().__init__(name, log.partition_count)
+        self.folded_records = 0
         self._log = log
         self._store = store
         self._now_ms = now_ms
@@ -103,7 +104,12 @@ class Replica(Folds):
         """Saves that failed since the start."""
         return self._saver.failures
 
-    def dry_run(self, partition: Partition, event: Event) -> Outcome:
+    @property
+    def saved_s(self) -> float:
+        """When all that was folded was saved last, by the loop's clock."""
+        return self._saver.saved_s
+
+    def dry_run(self, partition: Partition, event: Event) -> Decision:
         """What would be decided of this event now. Changes nothing, and appends nothing."""
         return self.folded(partition).dry_run(event, self._now_ms())
 
@@ -207,7 +213,8 @@ class Replica(Folds):
     async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record]) -> None:
         start = 0
         while start < len(records):
-            start = self._fold_slice(folded, records, start)
+            before, start = start, self._fold_slice(folded, records, start)
+            self.folded_records += start - before
             self._positions.advance(folded.partition, folded.position)
             for watch in self._watches:
                 watch.notify(folded.partition)

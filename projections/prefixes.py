@@ -27,10 +27,14 @@ __all__ = [
     "Cover",
     "Keys",
     "Net",
+    "any_holds",
+    "count_addresses",
     "cover4",
     "cover6",
     "diff",
     "digest_of",
+    "holder_in",
+    "keys_of",
     "networks",
     "pack",
     "pack_ints",
@@ -126,6 +130,44 @@ def pack_ints(keys: Iterable[int], size: int) -> bytes:
 def unpack(packed: bytes, size: int) -> list[int]:
     """Packed prefixes as integer keys."""
     return [int.from_bytes(packed[i : i + size], "big") for i in range(0, len(packed), size)]
+
+
+def keys_of(packed: bytes, size: int) -> Keys:
+    """Packed prefixes as an array of keys, in the order given."""
+    if size == SIZE6:
+        return np.frombuffer(packed, "S17")
+    rows = np.zeros((len(packed) // SIZE4, 8), np.uint8)
+    rows[:, 3:] = np.frombuffer(packed, np.uint8).reshape(-1, SIZE4)
+    keys: Keys = rows.reshape(-1).view(">u8").astype(np.uint64)
+    return keys
+
+
+def holder_in(keys: Keys, address: int, width: int) -> int | None:
+    """The prefix of a cover, as a key, that holds an address: the last one that begins at it or before, if any does."""
+    if width == WIDTH4:
+        place = int(np.searchsorted(keys, np.uint64(address << 8 | 255), "right"))
+    else:
+        place = int(np.searchsorted(keys, np.bytes_(address.to_bytes(16, "big") + b"\xff"), "right"))
+    if not place:
+        return None
+    found = keys[place - 1]
+    key = int(found) if width == WIDTH4 else int.from_bytes(bytes(found).ljust(SIZE6, b"\0"), "big")
+    return key if any_holds([key], address, width) else None
+
+
+def any_holds(keys: Iterable[int], address: int, width: int) -> bool:
+    """Whether any of these prefixes holds an address."""
+    if isinstance(keys, np.ndarray):
+        drops = (np.uint64(width) - (keys & np.uint64(255))).astype(np.uint64)
+        return bool((((keys >> np.uint64(8)) ^ np.uint64(address)) >> drops == 0).any())
+    return any(((key >> 8) ^ address) >> width - (key & 255) == 0 for key in keys)
+
+
+def count_addresses(packed: bytes, size: int) -> int:
+    """How many addresses packed prefixes hold."""
+    width = WIDTH4 if size == SIZE4 else WIDTH6
+    lengths = np.bincount(np.frombuffer(packed, np.uint8)[size - 1 :: size], minlength=1).tolist()
+    return sum(count << (width - length) for length, count in enumerate(lengths) if count)
 
 
 def networks(packed4: bytes, packed6: bytes) -> Iterator[IPv4Network | IPv6Network]:

@@ -27,10 +27,13 @@ from projections.prefixes import (
     Cover,
     Keys,
     Net,
+    any_holds,
     cover4,
     cover6,
     diff,
     digest_of,
+    holder_in,
+    keys_of,
     pack,
     pack_ints,
     unpack,
@@ -168,6 +171,22 @@ class RuleSet:
         undone = Change(change.remove4, change.remove6, change.add4, change.add6)
         return netted((self.content(), undone))
 
+    def prefix_of(self, address: Address) -> int | None:
+        """The prefix, as a key, that holds an address, as of the last `bring_up`; None if none does."""
+        family = self._four if isinstance(address, int) else self._six
+        assert family is not None
+        return family.holding(as_int(address))
+
+    def held_since(self, address: Address) -> tuple[int, int]:
+        """The version from which on it has an address that it has now, and that change's append time; a 0 for what is
+        too long ago to be known."""
+        for step in reversed(self._history):
+            if not _holds(step.change.remove4, step.change.remove6, address) and _holds(
+                step.change.add4, step.change.add6, address
+            ):
+                return step.version, dict(self._changed).get(step.version, 0)
+        return 0, 0
+
     def forget(self) -> None:
         """Let go of everything; nothing can be asked any more."""
         self._four = self._six = None
@@ -240,6 +259,13 @@ class _Family:
                 self._keys = np.frombuffer(pack_ints(sorted(found), self._size), "S17")
         return self._keys
 
+    def holding(self, address: int) -> int | None:
+        """The prefix that holds an address. A cover has no two that could."""
+        if self._cover is not None:
+            masks = ((address >> drop << drop) << 8 | self._width - drop for drop in range(self._width + 1))
+            return next((key for key in masks if key in self._cover.keys), None)
+        return holder_in(self.keys(), address, self._width)
+
     def packed(self) -> bytes:
         """In order."""
         if self._packed is None:
@@ -254,6 +280,12 @@ def _whole(roster: Roster, bit: int) -> tuple[_Family, _Family, int]:
     keys4 = cover4(four) if len(four) else NO_KEYS4
     keys6 = cover6(*six) if len(six[0]) else NO_KEYS6
     return _Family(keys4, WIDTH4, SIZE4), _Family(keys6, WIDTH6, SIZE6), len(four) + len(six[0])
+
+
+def _holds(packed4: bytes, packed6: bytes, address: Address) -> bool:
+    if isinstance(address, int):
+        return any_holds(keys_of(packed4, SIZE4), address, WIDTH4)
+    return any_holds(unpack(packed6, SIZE6), as_int(address), WIDTH6)
 
 
 def _packed(net4: Net, size4: int, net6: Net, size6: int) -> tuple[bytes, bytes, bytes, bytes]:

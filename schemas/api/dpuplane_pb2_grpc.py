@@ -976,6 +976,11 @@ class QueriesStub:
                 request_serializer=schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.SerializeToString,
                 response_deserializer=schemas_dot_api_dot_dpuplane__pb2.Latency.FromString,
                 _registered_method=True)
+        self.ExplainRule = channel.unary_unary(
+                '/dpuplane.v1.Queries/ExplainRule',
+                request_serializer=schemas_dot_api_dot_dpuplane__pb2.ExplainRuleRequest.SerializeToString,
+                response_deserializer=schemas_dot_api_dot_dpuplane__pb2.Explanation.FromString,
+                _registered_method=True)
 
 
 class QueriesServicer:
@@ -1099,6 +1104,13 @@ class QueriesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainRule(self, request, context):
+        """Why a DPU lets a node through, or does not: each step from the node's join to the DPU's hardware.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueriesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1196,6 +1208,11 @@ def add_QueriesServicer_to_server(servicer, server):
                     servicer.ShowLatency,
                     request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.FromString,
                     response_serializer=schemas_dot_api_dot_dpuplane__pb2.Latency.SerializeToString,
+            ),
+            'ExplainRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRule,
+                    request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ExplainRuleRequest.FromString,
+                    response_serializer=schemas_dot_api_dot_dpuplane__pb2.Explanation.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1711,6 +1728,33 @@ class Queries:
             '/dpuplane.v1.Queries/ShowLatency',
             schemas_dot_api_dot_dpuplane__pb2.ShowLatencyRequest.SerializeToString,
             schemas_dot_api_dot_dpuplane__pb2.Latency.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dpuplane.v1.Queries/ExplainRule',
+            schemas_dot_api_dot_dpuplane__pb2.ExplainRuleRequest.SerializeToString,
+            schemas_dot_api_dot_dpuplane__pb2.Explanation.FromString,
             options,
             channel_credentials,
             insecure,

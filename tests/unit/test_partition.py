@@ -228,8 +228,8 @@ def test_marks_are_at_the_same_positions_for_whoever_folds(gaps: list[int]) -> N
 def test_a_dry_run_decides_and_changes_nothing() -> None:
     partition = folded([fact("a")])
     before = (partition.position, partition.running, partition.state.total)
-    assert partition.dry_run(Issuer().delete("a"), T0) == DONE
-    assert partition.dry_run(Issuer().delete("b"), T0).code == "refused"
+    assert partition.dry_run(Issuer().delete("a"), T0).outcome == DONE
+    assert partition.dry_run(Issuer().delete("b"), T0).outcome.code == "refused"
     assert (partition.position, partition.running, partition.state.total) == before
 
 

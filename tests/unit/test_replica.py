@@ -130,7 +130,7 @@ def test_callers_are_answered_from_the_log() -> None:
         issue = Issuer()
         async with running(replica := toy_replica(FlakyLog())):
             done = issue.set("a")
-            assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done), FLEET_0, 1)
+            assert await submit(replica, done) == Answer(replica.dry_run(FLEET_0, done).outcome, FLEET_0, 1)
             refused = await submit(replica, issue.delete("b"))
             assert (refused.outcome.code, refused.offset) == ("refused", 2)
             again = await submit(replica, done)

@@ -1,0 +1,122 @@
+"""Dry runs: what a command would be answered, and what it would do to the rule tables, without a record of it.
+
+The folds decide as they would of a record that came next; nothing is evolved. What takes long, the covers of large
+sets, is done piece by piece from what was copied at one moment, so neither the answer nor other callers suffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from ipaddress import IPv4Network, IPv6Network
+from itertools import islice
+
+from msgspec import structs
+
+from commands import answers, fleet, nodes
+from commands.calls import Call
+from commands.lookup import Lookup
+from commands.messages import ports
+from commands.shapes import Enveloping, Statement, Unplaced
+from eventstore.fold import Outcome
+from eventstore.log import FLEET_0, Partition
+from eventstore.replica import Answer, Replica
+from projections.foresight import Effect, RuleChange, Verdict, leave_of, of_change
+from projections.prefixes import SIZE4, SIZE6, networks
+from projections.states import States
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Envelope, NodesLeft
+
+ZONES_SHOWN = 1_000
+PREFIXES_SHOWN = 1_000
+
+
+class DryRuns:
+    """Answers commands that are not to be stated."""
+
+    def __init__(self, replica: Replica, lookup: Lookup, now_ms: Callable[[], int]) -> None:
+        self._replica = replica
+        self._states = States(replica)
+        self._lookup = lookup
+        self._now_ms = now_ms
+
+    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
+        return await self._of_fleet(fleet.set_policy(request, self._enveloping(call)))
+
+    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
+        return await self._of_fleet(fleet.delete_policy(request, self._enveloping(call)))
+
+    async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
+        """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
+        enveloping = self._enveloping(call)
+
+        def event_of(zone: str) -> NodesLeft:
+            return nodes.leaving(request, enveloping, zone)
+
+        try:
+            if request.zone:
+                self._lookup.check_zone_of_leave(event_of(request.zone))
+            statement = nodes.stated(event_of(request.zone or self._lookup.zone_of_leave(event_of)))
+        except Unplaced as error:
+            return answers.refused("", str(error))
+        partition = self._replica.partition_for(statement.topic, statement.key)
+        change, outcome = self._replica.dry_run(partition, statement.event)
+        gone = change.gone if change is not None else {}
+        if not gone:
+            return await self._answer(outcome, Verdict.nothing(), partition)
+        mark = self._states.fleet.marks.get(partition.number, 0)
+        told = leave_of(gone, partition.number, mark, statement.event.envelope)
+        change, of_fleet = self._replica.dry_run(FLEET_0, told)
+        verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
+        said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if verdict.budget else outcome
+        return await self._answer(said, verdict, partition)
+
+    async def _of_fleet(self, statement: Statement) -> pb.Answer:
+        change, outcome = self._replica.dry_run(FLEET_0, statement.event)
+        verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
+        return await self._answer(outcome, verdict, FLEET_0)
+
+    def _enveloping(self, call: Call) -> Enveloping:
+        return lambda subject: Envelope("", subject, call.principal, self._now_ms())
+
+    async def _answer(self, outcome: Outcome, verdict: Verdict, partition: Partition) -> pb.Answer:
+        """No hold is named, for there is none; the position is that of what was looked at."""
+        last = Answer(structs.replace(outcome, hold=-1), partition, self._replica.position(partition) - 1)
+        answer = answers.told("", last, self._replica.log_id)
+        effects = []
+        for effect in verdict.foreseen.effects():
+            if effect is not None:
+                effects.append(_effect(effect))
+            await asyncio.sleep(0)
+        answer.dry_run.CopyFrom(pb.DryRun(budget=verdict.budget, addresses=verdict.addresses, effects=effects))
+        return answer
+
+
+def _effect(effect: Effect) -> pb.TableEffect:
+    return pb.TableEffect(
+        zones=effect.zones[:ZONES_SHOWN], zone_count=len(effect.zones), rules=map(_rule, effect.rules)
+    )
+
+
+def _rule(found: RuleChange) -> pb.RuleEffect:
+    rule, change = found.rule, found.change
+    return pb.RuleEffect(
+        policy=found.policy,
+        action=rule.action,
+        priority=rule.priority,
+        protocol=rule.protocol,
+        ports=ports(rule.ports),
+        addresses_appearing=found.appearing,
+        addresses_vanishing=found.vanishing,
+        prefixes_appearing=len(change.add4) // SIZE4 + len(change.add6) // SIZE6,
+        prefixes_vanishing=len(change.remove4) // SIZE4 + len(change.remove6) // SIZE6,
+        appearing=_texts(change.add4, change.add6),
+        vanishing=_texts(change.remove4, change.remove6),
+    )
+
+
+def _texts(packed4: bytes, packed6: bytes) -> Iterable[str]:
+    found: Iterator[IPv4Network | IPv6Network] = networks(
+        packed4[: PREFIXES_SHOWN * SIZE4], packed6[: PREFIXES_SHOWN * SIZE6]
+    )
+    return map(str, islice(found, PREFIXES_SHOWN))

@@ -1,0 +1,51 @@
+"""Explanations as messages: what is asked about is looked up here, why things are so is said by projections."""
+
+from __future__ import annotations
+
+from commands.calls import NotFound
+from commands.messages import ports
+from commands.reader import Reader
+from eventstore.log import FLEET, INSTALLS, ZONES
+from projections.dpu_views import zones_of_dpu
+from projections.explanations import AddressView, Subject, explain
+from projections.names import shown
+from projections.rules import Held
+from schemas.api import dpuplane_pb2 as pb
+
+
+def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
+    """The zone of a DPU, which has to be `zone` if that is given. Raises NotFound."""
+    zones = zones_of_dpu(dpu, reader.all_zones())
+    found = [known for known in zones if zone in ("", known)]
+    if len(found) != 1:
+        searched = f"zone {shown(zone)}" if zone else "any zone"
+        where = f"in the zones {', '.join(found)}; name one" if found else f"not a DPU of {searched}"
+        raise NotFound(f"dpu: {shown(dpu)} is {where}")
+    return found[0]
+
+
+def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | None) -> pb.Explanation:
+    """Why the DPU, which holds this as far as anybody knows, lets the node through, or not. Raises NotFound."""
+    row = reader.zones(reader.number_of(zone)).dpus.rows.get(dpu)
+    if row is None:
+        raise NotFound(f"dpu: {shown(dpu)} is not a DPU of zone {shown(zone)} any more")
+    rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
+    places = [(found.created_ms, number, found) for number, found in rows if found is not None]
+    _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
+    about = Subject(node, known, number, dpu, row, held, reader.generation)
+    view = explain(about, reader.fleet, reader.installs(zone))
+    numbers = sorted({number, reader.number_of(zone)})
+    return pb.Explanation(
+        node=node,
+        dpu=dpu,
+        zone=zone,
+        addresses=map(_address, view.addresses),
+        steps=[pb.ExplainedStep(**step._asdict()) for step in view.steps],
+        missing=view.missing,
+        reason=view.reason,
+        position=reader.token(ZONES, FLEET, INSTALLS, numbers=numbers),
+    )
+
+
+def _address(view: AddressView) -> pb.ExplainedAddress:
+    return pb.ExplainedAddress(**{**view._asdict(), "ports": ports(view.ports)})

@@ -1,0 +1,145 @@
+"""Dry runs and explanations through the API: what they say is what then happens, and nothing is appended for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+from pyroaring import BitMap
+
+from drivers.reports import Level, Pending
+from eventstore.codec import encode
+from eventstore.log import FLEET_0, INSTALLS
+from projections.rules import Held
+from projections.tables import table
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.eventually import until
+from tests.support.served import Served, now_ms, served
+
+
+def nodes(count: int, **labels: str) -> list[pb.NodeSpec]:
+    return [pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.0.{i}"], labels=labels) for i in range(count)]
+
+
+def policy(name: str = "web", action: str = "allow", **fields: object) -> pb.PolicySpec:
+    return pb.PolicySpec(name=name, action=action, protocol="tcp", **fields)  # type: ignore[arg-type]
+
+
+async def joined(plane: Served, count: int = 8) -> None:
+    await plane.join("z1", *nodes(count, tier="web"))
+    await until(lambda: len(plane.replica.state(FLEET_0).members.rows) == count)
+
+
+async def rules_of(plane: Served) -> set[tuple[str, str]]:
+    pages = [page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+    return {(rule.policy, rule.prefix) for page in pages for rule in page.rules}
+
+
+async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await joined(plane)
+        ends, before = await plane.ends(), await rules_of(plane)
+        request = pb.SetPolicyRequest(policy=policy(sources={"tier": "web"}, ports=[pb.PortRange(first=443, last=443)]))
+        said = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=request.policy, dry_run=True))
+        assert said.outcome == pb.Answer.done and not said.dry_run.budget and not said.HasField("hold")
+        (effect,) = said.dry_run.effects
+        (rule,) = effect.rules
+        assert (effect.zones, effect.zone_count) == (["z1"], 1)
+        assert (rule.policy, rule.appearing, rule.vanishing) == ("web", ["10.0.0.0/29"], [])
+        assert (rule.addresses_appearing, rule.prefixes_appearing, rule.addresses_vanishing) == (8, 1, 0)
+        assert await plane.ends() == ends and await rules_of(plane) == before
+        assert (await plane.calls.SetPolicy(request)).outcome == pb.Answer.done
+        assert await rules_of(plane) == before | {("web", "10.0.0.0/29")}
+
+
+async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await joined(plane)
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))
+        names = ["n0", "n1", "nobody"]
+        said = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names, dry_run=True))
+        assert said.outcome == pb.Answer.held and not said.HasField("hold")
+        assert (said.dry_run.budget, said.dry_run.addresses) == ("stated", 2)
+        ((rule,),) = [effect.rules for effect in said.dry_run.effects]
+        assert rule.vanishing == ["10.0.0.0/29"] and rule.appearing == ["10.0.0.2/31", "10.0.0.4/30"]
+        assert rule.addresses_vanishing - rule.addresses_appearing == 2
+        assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.Answer.done)]
+        real = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names))
+        assert real.outcome == pb.Answer.held
+        one = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n5"], dry_run=True))
+        assert one.outcome == pb.Answer.done and not one.dry_run.budget
+
+
+async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await joined(plane)
+        none = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
+        assert none.outcome == pb.Answer.refused and "must be the name of a policy" in none.reason
+        await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy()))
+        gone = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
+        assert [r.addresses_vanishing for effect in gone.dry_run.effects for r in effect.rules] == [8]
+        with pytest.raises(grpc.aio.AioRpcError, match="action"):
+            await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(action="maybe"), dry_run=True))
+        lost = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["nobody"], dry_run=True))
+        assert lost.outcome == pb.Answer.refused
+
+
+async def explained(plane: Served, node: str = "n0") -> pb.Explanation:
+    found: pb.Explanation = await plane.queries.ExplainRule(pb.ExplainRuleRequest(node=node, dpu="dpu1"))
+    return found
+
+
+async def report(plane: Served, version: int, level: Level) -> None:
+    """As a relay does: the DPU has this version at this level."""
+    pending = Pending()
+    pending.reach(version, level, BitMap([0]), now_ms() - 50, now_ms())
+    partition = plane.replica.partition_for(INSTALLS, "z1")
+    event = pending.event("z1", "relay-1", plane.replica.generation, 1, now_ms())
+    end = await plane.log.end(partition)
+    await plane.log.append(partition, b"z1", encode(event))
+    await plane.replica.reached(partition, end + 1, timeout_s=5)
+
+
+async def test_an_explanation_goes_step_by_step_to_the_hardware(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="dpu1", bmc_address="simulated:x"))
+        never = await explained(plane)
+        assert (never.missing, never.steps[-1].reached) == ("stated", False)
+        await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(zones={"row": "7"})))
+        await joined(plane, 4)
+        away = await explained(plane)
+        assert away.missing == "sent" and "not connected" in away.reason
+        assert [(a.address, a.prefix, a.policy) for a in away.addresses] == [("10.0.0.0", "10.0.0.0/30", "default")]
+        version = table(plane.replica.state(FLEET_0), "z1").version
+        plane.held = {"z1": {"dpu1": Held(plane.replica.generation, version - 1, bytes(16))}}
+        lags = await explained(plane)
+        assert lags.missing == "received" and f"needs {lags.steps[2].version or 0}" in lags.reason
+        await report(plane, version, Level.APPLIED)
+        applied = await explained(plane)
+        assert applied.missing == "in_hardware"
+        assert [step.name for step in applied.steps if step.time_ms][-2:] == ["received", "applied"]
+        await report(plane, version, Level.IN_HARDWARE)
+        whole = await explained(plane)
+        assert (whole.missing, whole.steps[-1].name, whole.steps[-1].reached) == ("", "in_hardware", True)
+
+
+async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_version(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="dpu1", bmc_address="simulated:x"))
+        await joined(plane, 4)
+        await rules_of(plane)
+        await plane.join("z1", pb.NodeSpec(name="late", addresses=["10.9.0.1", "fd00::1"]))
+        await until(lambda: "late" in plane.replica.state(FLEET_0).members.rows)
+        version = table(plane.replica.state(FLEET_0), "z1").version
+        late = await explained(plane, "late")
+        assert {address.version for address in late.addresses} == {version}
+        assert [address.prefix for address in late.addresses] == ["10.9.0.1/32", "fd00::1/128"]
+        assert late.steps[2].position == f"fleet/0/{version - 1}"
+        await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
+        assert "frozen" in (await explained(plane, "late")).reason
+        only = policy("default", sources={"tier": "web"})
+        await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=only))
+        assert (await explained(plane, "late")).missing == "intended"
+        with pytest.raises(grpc.aio.AioRpcError, match="is not a DPU of any zone"):
+            await plane.queries.ExplainRule(pb.ExplainRuleRequest(node="n0", dpu="other"))

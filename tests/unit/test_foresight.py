@@ -1,0 +1,162 @@
+"""A dry run says what then happens: to every zone's table, to the last prefix, held or not; and it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventstore.fold import At, Outcome
+from eventstore.log import partition_of
+from projections.foresight import Effect, of_change
+from projections.prefixes import networks
+from schemas.events import Event, PolicyDeleted, PolicySet
+from tests.support.fleet import (
+    HERE,
+    PARTITIONS,
+    Device,
+    Fleet,
+    Item,
+    copy,
+    envelope,
+    expected_table,
+    membership,
+    saved_bytes,
+)
+
+ZONES = ("z0", "z1", "z2", "z3")
+LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("01"), max_size=2)
+
+nodes = st.lists(
+    st.builds(
+        lambda number, labels, six: Item(
+            f"n{number}",
+            f"z{number % 4}",
+            str(IPv4Address(f"10.0.0.{number % 24}")) if number % 5 else "",
+            f"fd00::{number % 16:x}" if six else "",
+            labels,
+        ),
+        st.integers(0, 40),
+        LABELS,
+        st.booleans(),
+    ),
+    max_size=40,
+    unique_by=lambda item: item.name,
+)
+policies = st.builds(
+    PolicySet,
+    st.just(envelope("ann")),
+    st.sampled_from(["default", "web", "deny", "one"]),
+    st.integers(-1, 1),
+    st.sampled_from(["allow", "drop"]),
+    st.just("any"),
+    st.just([]),
+    LABELS,
+    LABELS,
+)
+edits = st.one_of(
+    policies, st.builds(PolicyDeleted, st.just(envelope("ann")), st.sampled_from(["default", "web", "deny"]))
+)
+
+
+def made(found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict[str, str]], at_least: int) -> Fleet:
+    fleet = Fleet()
+    fleet.budget("inferred", 0, 1_000_000)
+    fleet.budget("stated", 0, 1_000_000)
+    for zone, labels in zip(ZONES, zones, strict=True):
+        fleet.describe(zone, labels)
+    for item in found:
+        fleet.change(item)
+    for rule in rules:
+        fleet.apply(rule)
+    fleet.now_ms += 3_600_000
+    fleet.budget("inferred", 0, at_least)
+    fleet.budget("stated", 0, at_least)
+    return fleet
+
+
+def tables(fleet: Fleet) -> dict[str, Device]:
+    return {zone: expected_table(fleet.state, zone) for zone in fleet.state.zones.rows}
+
+
+def foreseen(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[Effect]]:
+    """What a dry run says; asserts that it leaves every row as it is."""
+    before = saved_bytes(fleet.state)
+    change, outcome = fleet.fold.decide(fleet.state, event, At(HERE, fleet.offset, fleet.now_ms, fleet.now_ms))
+    verdict = of_change(fleet.state, change, fleet.offset + 1)
+    effects = [effect for effect in verdict.foreseen.effects() if effect is not None]
+    assert saved_bytes(fleet.state) == before
+    return outcome, verdict.budget, effects
+
+
+def after(had: dict[str, Device], effects: Sequence[Effect]) -> dict[str, Device]:
+    """These tables, with what was foreseen done to them."""
+    becomes = {zone: copy(device) for zone, device in had.items()}
+    for effect in effects:
+        for zone in effect.zones:
+            for rule, _, change in effect.rules:
+                found = becomes[zone].setdefault(rule, set())
+                gone, come = {*networks(change.remove4, change.remove6)}, {*networks(change.add4, change.add6)}
+                assert gone <= found and not come & found
+                found -= gone
+                found |= come
+                if not found:
+                    del becomes[zone][rule]
+    return becomes
+
+
+def check(fleet: Fleet, event: Event) -> None:
+    had = tables(fleet)
+    outcome, budget, effects = foreseen(fleet, event)
+    expected = after(had, effects)
+    assert fleet.apply(event) == outcome
+    assert (outcome.code == "held") == bool(budget)
+    if outcome.code == "held":
+        assert budget in outcome.reason
+        assert fleet.approve(outcome.hold, "bob").code == "done"
+        assert fleet.approve(outcome.hold, "cat").code == "done"
+    now = tables(fleet)
+    assert {zone: device for zone, device in now.items() if device} == {z: d for z, d in expected.items() if d}
+    for effect in effects:
+        for rule in effect.rules:
+            assert rule.appearing == sum(net.num_addresses for net in networks(rule.change.add4, rule.change.add6))
+            assert rule.vanishing == sum(n.num_addresses for n in networks(rule.change.remove4, rule.change.remove6))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    nodes,
+    st.lists(policies, max_size=4),
+    st.lists(LABELS, min_size=4, max_size=4),
+    st.sampled_from([0, 3, 1_000]),
+    edits,
+)
+def test_an_edit_does_what_its_dry_run_said(
+    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], at_least: int, edit: Event
+) -> None:
+    check(made(found, rules, zones, at_least), edit)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    nodes,
+    st.lists(policies, max_size=4),
+    st.lists(LABELS, min_size=4, max_size=4),
+    st.sampled_from([0, 3, 1_000]),
+    st.sets(st.integers(0, 40), min_size=1, max_size=20),
+)
+def test_a_leave_does_what_its_dry_run_said(
+    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], at_least: int, gone: set[int]
+) -> None:
+    fleet = made(found, rules, zones, at_least)
+    rows = fleet.state.members.rows
+    names = [f"n{number}" for number in sorted(gone) if f"n{number}" in rows]
+    leaving = [Item(name, rows[name].zone, state=1) for name in names]
+    for zone in ZONES:  # a record speaks of the zones of one partition
+        here = [item for item in leaving if item.zone == zone]
+        if here:
+            cause = partition_of(zone.encode(), PARTITIONS)
+            mark = fleet.state.marks[cause]
+            check(fleet, membership(cause, mark, mark + 1, here))
