@@ -11,9 +11,8 @@ from ssl import SSLContext
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from deploy.exposition import CONTENT_TYPE, Exposition
 from deploy.settings import Address
 
 
@@ -23,7 +22,7 @@ class HttpServer:
     def __init__(
         self,
         listen: Address,
-        registry: CollectorRegistry,
+        exposition: Exposition,
         unready: Callable[[], str],
         routes: Iterable[web.AbstractRouteDef] = (),
         security: tuple[SSLContext, Middleware] | None = None,
@@ -31,7 +30,7 @@ class HttpServer:
         self._listen = listen
         self._ssl = None if security is None else security[0]
         middlewares = [] if security is None else [security[1]]
-        self._registry = registry
+        self._exposition = exposition
         self._unready = unready
         application = web.Application(middlewares=middlewares)
         application.add_routes(
@@ -56,7 +55,7 @@ class HttpServer:
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=await self._exposition.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

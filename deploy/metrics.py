@@ -1,74 +1,127 @@
 """Prometheus metrics of a process, read from its parts when they are scraped: nothing is counted twice.
 
-Units are in the names. Labels are partitions, levels and reasons, whose numbers are bounded; never nodes or DPUs.
+The parts come one after the other while a process starts; what is not there yet, or never will be in its role, is not
+shown. What any of it means is in `deploy.metrics_catalog`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from cryptography.x509 import load_pem_x509_certificate
+from prometheus_client.core import Metric
 
+from commands.server import CommandServer
+from deploy import metrics_api, metrics_fleet, metrics_log, metrics_relay
+from deploy import metrics_catalog as catalog
+from deploy.roles import ROLES, Actors
+from deploy.security import Security
+from deploy.survey import Survey
 from drivers.relay import Relay
-from eventstore.log import FLEET, FLEET_0
+from drivers.stalls import Stalls
+from drivers.statements import RANK_MAX, Statements
+from eventstore.beacons import Beacons
 from eventstore.replica import Replica
 
 
-class PlaneCollector(Collector):
-    """Collects from a replica, and from a relay where the process has one."""
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What a process consists of, as far as it is there."""
 
-    def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
-        self._replica = replica
-        self._relay = relay
-        self._now_ms = now_ms
+    replica: Replica
+    roles: Collection[str]
+    version: str
+    engine: str
+    now_ms: Callable[[], int]
+    unready: Callable[[], str]
+    security: Security | None
+    survey: Survey | None = None
+    relay: Relay | None = None
+    beacons: Beacons | None = None
+    server: CommandServer | None = None
+    stalls: Stalls | None = None
+    actors: Actors = field(default_factory=Actors)
 
-    def collect(self) -> Iterable[Metric]:
-        yield from self._partitions()
-        yield from self._fleet()
-        if self._relay is not None:
-            yield from self._deliveries(self._relay)
 
-    def _partitions(self) -> Iterator[Metric]:
-        position = GaugeMetricFamily("dpuplane_position_records", "Next offset to fold.", labels=["partition"])
-        lag = GaugeMetricFamily("dpuplane_lag_records", "Records not folded yet.", labels=["partition"])
-        age = GaugeMetricFamily("dpuplane_fold_age_seconds", "Since the last folded append.", labels=["partition"])
-        halted = GaugeMetricFamily("dpuplane_halted", "1 if this replica stopped folding it.", labels=["partition"])
-        quarantined = CounterMetricFamily(
-            "dpuplane_quarantined_records", "Records that no rule admits.", labels=["partition"]
+class PlaneCollector:
+    """Collects what the parts of a process know of themselves."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        parts = self._parts
+        yield from _process(parts)
+        yield from metrics_log.collect(parts.replica, parts.stalls, parts.now_ms())
+        if parts.server is not None:
+            yield from metrics_api.collect(parts.server)
+        yield from _admissions(parts)
+        yield from metrics_fleet.collect(parts.replica, parts.survey)
+        if parts.relay is not None and parts.survey is not None:
+            yield from metrics_relay.collect(parts.relay, parts.survey.found)
+        yield from _actors(parts.actors)
+
+
+def _process(parts: Parts) -> Iterator[Metric]:
+    info = catalog.INFO.family()
+    info.add_metric([parts.version, parts.replica.name, ",".join(sorted(parts.roles)), parts.engine], 1)
+    yield info
+    yield catalog.READY.family(0 if parts.unready() else 1)
+    alive = [beacon.roles for beacon in parts.beacons.alive()] if parts.beacons is not None else [parts.roles]
+    replicas = catalog.REPLICAS.family()
+    for role in ROLES:
+        replicas.add_metric([role], sum(role in roles for roles in alive))
+    yield replicas
+    yield catalog.DIVERGENCES.family(parts.beacons.divergences if parts.beacons is not None else 0)
+    if parts.security is not None:
+        certificate = load_pem_x509_certificate(parts.security.certificates.material.cert)
+        yield catalog.CERTIFICATE_EXPIRY.family(certificate.not_valid_after_utc.timestamp())
+
+
+def _admissions(parts: Parts) -> Iterator[Metric]:
+    """Who was not let in, at all doors."""
+    refused = catalog.REFUSED_ADMISSIONS.family()
+    if parts.server is not None:
+        refused.add_metric(["api"], parts.server.admission.refused)
+    if parts.relay is not None:
+        refused.add_metric(["agents"], parts.relay.admission.refused)
+    yield refused
+    if parts.security is not None:
+        denials = catalog.DENIALS.family()
+        denials.add_metric(["denied"], parts.security.denials.denied)
+        denials.add_metric(["unauthenticated"], parts.security.denials.unauthenticated)
+        yield denials
+
+
+def _actors(actors: Actors) -> Iterator[Metric]:
+    turns, failures = catalog.SIDE_EFFECTS.family(), catalog.APPEND_FAILURES.family()
+    stating: Sequence[tuple[str, Statements]] = [
+        (name, actor.statements)
+        for name, actor in (
+            ("forwarder", actors.forwarder),
+            ("timers", actors.timers),
+            ("provisioner", actors.provisioner),
         )
-        now_ms = self._now_ms()
-        for status in self._replica.partitions_status():
-            labels = [str(status.partition)]
-            position.add_metric(labels, status.position)
-            lag.add_metric(labels, status.lag)
-            age.add_metric(labels, max(0, now_ms - status.time_ms) / 1_000 if status.time_ms else 0)
-            halted.add_metric(labels, 1 if status.halted else 0)
-            quarantined.add_metric(labels, status.quarantined)
-        yield from (position, lag, age, halted, quarantined)
-
-    def _fleet(self) -> Iterator[Metric]:
-        if FLEET not in self._replica.supports():
-            return
-        state = self._replica.state(FLEET_0)
-        yield GaugeMetricFamily(
-            "dpuplane_members", "Nodes whose addresses are in rule tables.", len(state.members.rows)
-        )
-        yield GaugeMetricFamily("dpuplane_holds", "Withdrawals that wait for two principals.", len(state.holds.rows))
-
-    def _deliveries(self, relay: Relay) -> Iterator[Metric]:
-        closed = CounterMetricFamily("dpuplane_links_closed", "Agent links closed by this relay.", labels=["reason"])
-        for reason, count in relay.closed_for.items():
-            closed.add_metric([reason], count)
-        yield closed
-        sessions = sum(len(zone.sessions) for zone in relay.zones.values())
-        yield GaugeMetricFamily("dpuplane_links", "Agent links open.", sessions)
-        quantiles = GaugeMetricFamily(
-            "dpuplane_join_to_level_milliseconds",
-            "From a change's append to its DPUs, at this level, by quantile.",
-            labels=["level", "quantile"],
-        )
-        for level, histogram in relay.latency.items():
-            for share in (0.5, 0.99):
-                quantiles.add_metric([level.name.lower(), f"{share:g}"], histogram.quantile(share))
-        yield quantiles
+        if actor is not None
+    ]
+    for name, statements in stating:
+        failures.add_metric([name], statements.failures)
+        for rank in range(RANK_MAX + 1):
+            turns.add_metric([name, str(rank)], statements.turns[rank])
+    if (decisions := actors.decisions) is not None:
+        failures.add_metric(["decisions"], decisions.failures)
+        yield catalog.DECISIONS.family(decisions.written)
+    yield from (turns, failures)
+    if (forwarder := actors.forwarder) is not None:
+        yield catalog.FORWARDS.family(forwarder.forwards)
+        yield catalog.FORWARDED.family(forwarder.forwarded_items)
+        yield catalog.HANDED_DOWN.family(forwarder.handed_down)
+    if actors.timers is not None:
+        yield catalog.DEADLINES.family(actors.timers.stated)
+    if (provisioner := actors.provisioner) is not None:
+        steps = catalog.STEPS.family()
+        for (phase, result), count in sorted(provisioner.ended.items()):
+            steps.add_metric([phase, result], count)
+        yield steps
+        yield catalog.STEPS_UNDER_WAY.family(provisioner.under_way)

@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
-from prometheus_client import CollectorRegistry
 
 from commands.server import CommandServer
 from commands.status import DeviceSource, StatusBoard
 from deploy import devices
 from deploy.directory import LocalDirectory
+from deploy.exposition import Exposition
 from deploy.http import HttpServer
-from deploy.metrics import PlaneCollector
+from deploy.metrics import Parts, PlaneCollector
 from deploy.opening import location_of, open_log, open_store
 from deploy.page_routes import Page
 from deploy.pasts import Pasts
@@ -32,6 +32,7 @@ from deploy.registry import schemas
 from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
 from deploy.security import api_options, security_of
 from deploy.settings import Address, Settings
+from deploy.survey import Survey
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
@@ -65,6 +66,7 @@ class Plane:
         self.name = settings.name or f"{socket.gethostname()[:40]}-{rng.getrandbits(24):06x}"
         self.addresses: dict[str, str] = {}
         self.log: EventLog
+        self.parts: Parts
         self.replica: Replica
         self.states: States
         self.relay: Relay | None = None
@@ -93,6 +95,7 @@ class Plane:
             store = stack.enter_context(open_store(settings))
             plane.replica = replica_of(plane.roles, plane.log, store, plane.name, now_ms=now_ms, rng=rng)
             plane.states = States(plane.replica)
+            plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())
             running.start(plane.replica.run())
@@ -100,6 +103,18 @@ class Plane:
                 running.start(plane.security.certificates.run())
             await plane._serve(stack, running, expected_zones)
             yield plane
+
+    def _made_parts(self) -> Parts:
+        """What the metrics are read from; `_serve` adds the others as they start."""
+        return Parts(
+            replica=self.replica,
+            roles=self.roles,
+            version=version("dpuplane"),
+            engine="kafka" if self.settings.data is None else "embedded",
+            now_ms=self._now_ms,
+            unready=lambda: self._unready,
+            security=self.security,
+        )
 
     async def wait(self) -> None:
         """For ever: a part that fails cancels whoever waits here."""
@@ -119,6 +134,9 @@ class Plane:
         if "relay" in self.roles:
             zones = self.settings.zone_names
             self.relay = relay_of(self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones)
+        self.parts.relay = self.relay
+        self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
+        running.start(self.parts.survey.run())
         await self._open_http(stack)
         await self.replica.ready()
         if self.relay is not None:
@@ -129,6 +147,7 @@ class Plane:
         ranks = self._ranks(running)
         connect = by_scheme(await self._backends(stack))
         actors = actors_of(self.roles, self.replica, ranks, connect, now_ms=self._now_ms, rng=lambda: self._rng)
+        self.parts.actors = actors
         for actor in actors.named().values():
             running.start(actor.run())
         if self.settings.simulate and self.relay is not None:
@@ -136,10 +155,11 @@ class Plane:
         self._unready = ""
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(PlaneCollector(self.replica, self.relay, self._now_ms))
+        exposition = Exposition([PlaneCollector(self.parts)])
         security = None if self.security is None else self.security.http()
-        http = HttpServer(self.settings.http, registry, lambda: self._unready, [*self._page.routes(), *schemas()], security)
+        http = HttpServer(
+            self.settings.http, exposition, lambda: self._unready, [*self._page.routes(), *schemas()], security
+        )
         stack.push_async_callback(http.stop)
         with _listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
@@ -156,7 +176,7 @@ class Plane:
         self.addresses["agents"] = str(Address(host, listener.port))
 
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
-        stalls = Stalls(self.replica, now_ms=self._now_ms)
+        self.parts.stalls = stalls = Stalls(self.replica, now_ms=self._now_ms)
         running.start(stalls.run())
         board = StatusBoard(
             self.replica,
@@ -168,7 +188,7 @@ class Plane:
             stalled=lambda: stalls.reasons,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
-        server = CommandServer(
+        self.parts.server = server = CommandServer(
             self.replica,
             past=past,
             status=board,
@@ -196,7 +216,7 @@ class Plane:
         """One process has nobody to share with; on Kafka the beacons say who is there."""
         if self.settings.data is not None:
             return Solo(self.name)
-        self._beacons = Beacons(
+        self.parts.beacons = self._beacons = Beacons(
             self.log,
             self.replica,
             roles=self.roles,

@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
+from deploy.exposition import Exposition
 from deploy.http import HttpServer
 from deploy.security import Security
 from deploy.settings import Address
@@ -52,7 +52,7 @@ async def page(folder: Path) -> AsyncIterator[Page]:
     office = Office(folder / "certs")
     security = Security(office.issue("plane/local").certificates, now_ms)
     routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret)]
-    server = HttpServer(Address("127.0.0.1", 0), CollectorRegistry(), lambda: "", routes, security.http())
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes, security.http())
     try:
         yield Page(office, security, str(await server.start()))
     finally:

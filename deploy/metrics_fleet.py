@@ -1,0 +1,37 @@
+"""Metrics of the fleet as the folds have it: members, holds, freezes, DPUs by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from deploy import metrics_catalog as catalog
+from deploy.survey import Survey
+from eventstore.log import FLEET, ZONES
+from eventstore.replica import Replica
+from projections.phases import PHASES
+from projections.states import States
+
+
+def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
+    """Those of what this process folds."""
+    topics = replica.supports()
+    if FLEET in topics:
+        yield from _fleet(States(replica))
+    if ZONES in topics and survey is not None:
+        yield catalog.NODES.family(survey.found.nodes)
+        yield catalog.STUCK.family(survey.found.stuck)
+        dpus = catalog.DPUS.family()
+        for phase in PHASES:
+            dpus.add_metric([phase], survey.found.phases[phase])
+        yield dpus
+
+
+def _fleet(states: States) -> Iterator[Metric]:
+    fleet = states.fleet
+    yield catalog.MEMBERS.family(len(fleet.members.rows))
+    yield catalog.ZONES.family(len(fleet.zones.rows))
+    yield catalog.POLICIES.family(len(fleet.policies.rows))
+    yield catalog.HOLDS.family(len(fleet.holds.rows))
+    yield catalog.FROZEN.family(len(fleet.freezes.rows))

@@ -1,0 +1,105 @@
+"""What is counted over all zones and DPUs, for the metrics: in slices, ahead of the scrape that shows it.
+
+A scrape is answered at once, and by the loop that serves everybody else; a walk over a thousand zones is neither. So
+the walk goes on in the background, every few seconds, and a scrape shows what the last one found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from drivers.relay import Relay
+from drivers.relay_sessions import Session
+from drivers.relay_zones import Zone
+from eventstore.log import ZONES
+from eventstore.replica import Replica
+from projections.states import States
+
+EVERY_S = 5.0
+SLICE_S = 0.003
+
+
+@dataclass(slots=True)
+class Found:
+    """What one walk found. Ages are in seconds, by zone; `frozen` names the served zones that are."""
+
+    nodes: int = 0
+    stuck: int = 0
+    phases: Counter[str] = field(default_factory=Counter)
+    ages_s: dict[str, float] = field(default_factory=dict)
+    frozen: list[str] = field(default_factory=list)
+    connected: int = 0
+    current: int = 0
+    differing: int = 0
+    links: int = 0
+    backlog: int = 0
+    backlog_max: int = 0
+
+    @property
+    def age_max_s(self) -> float:
+        """The largest age of a zone that is not frozen: those lag behind on purpose."""
+        frozen = set(self.frozen)
+        return max((age_s for zone, age_s in self.ages_s.items() if zone not in frozen), default=0.0)
+
+
+class Survey:
+    """Walks while `run` runs; `found` is what the last walk found."""
+
+    def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
+        self.found = Found()
+        self._replica = replica
+        self._states = States(replica)
+        self._relay = relay
+        self._now_ms = now_ms
+
+    async def run(self) -> None:
+        await self._replica.ready()
+        while True:
+            await self.walk()
+            await asyncio.sleep(EVERY_S)
+
+    async def walk(self) -> None:
+        """Look at everything once, in slices."""
+        found, clock = Found(), asyncio.get_running_loop().time
+        until_s = clock() + SLICE_S
+        for _ in self._steps(found):
+            if clock() >= until_s:
+                await asyncio.sleep(0)
+                until_s = clock() + SLICE_S
+        self.found = found
+
+    def _steps(self, found: Found) -> Iterator[None]:
+        """Small steps of a walk; between two of them anything may change."""
+        if ZONES in self._replica.supports():
+            for partition in self._replica.partitions(ZONES):
+                state = self._states.zones_at(partition)
+                found.nodes += sum(state.node_counts.values())
+                for zone in list(state.dpu_index.zones.values()):
+                    found.phases.update(zone.phases)
+                    found.stuck += len(zone.stuck)
+                    yield
+        for served in list(self._relay.zones.values()) if self._relay is not None else ():
+            yield from self._look_at(served, found)
+
+    def _look_at(self, zone: Zone[Session], found: Found) -> Iterator[None]:
+        target, oldest = zone.target, zone.target.version
+        for session in list(zone.sessions):
+            backlog = session.link.backlog
+            found.links += 1
+            found.backlog += backlog
+            found.backlog_max = max(found.backlog_max, backlog)
+            for state, dpus in session.states():
+                in_hardware = state.in_hardware if state.epoch == target.epoch else 0
+                is_current = in_hardware >= target.version
+                found.connected += dpus
+                found.current += dpus if is_current else 0
+                found.differing += dpus if state.repair else 0
+                oldest = min(oldest, in_hardware)
+            yield
+        since_ms = zone.lacking_since_ms(oldest) if oldest < target.version else 0
+        found.ages_s[zone.name] = max(0, self._now_ms() - since_ms) / 1_000 if since_ms else 0.0
+        if zone.frozen:
+            found.frozen.append(zone.name)
