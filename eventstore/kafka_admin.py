@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from aiokafka.protocol.abstract import AbstractType
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.admin import AlterConfigsRequest, CreateTopicsRequest, DescribeConfigsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
@@ -187,6 +187,14 @@ class Admin:
             if error.retriable:
                 raise LogUnavailable(f"topic {name} was not made: {message or error.__name__}")
             raise FatalError(f"topic {name} cannot be made: {message or error.__name__}")
+
+    async def alter(self, topics: Sequence[NewTopic]) -> None:
+        """Give topics these settings and no others. LogUnavailable if that is refused."""
+        wanted = [(_TOPIC_RESOURCE, each.name, list(each.settings.items())) for each in topics]
+        answer = await self._ask(AlterConfigsRequest(wanted, False))
+        for code, message, _, name in answer.resources:
+            if code:
+                raise LogUnavailable(f"settings of topic {name}: {message or for_code(code).__name__}")
 
     async def settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """What is in effect for each topic, wherever it was set."""

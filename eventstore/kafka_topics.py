@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
@@ -141,12 +141,8 @@ class Topics:
         missing = [
             _new_topic(topic, name, partition_count, copies) for topic, name in self._names.items() if name not in found
         ]
-        await _patiently(lambda: self._admin.create(missing))
-        while True:
-            there = await self._admin.topics(self._wanted())
-            if len(there) == len(TOPICS) and all(topic.is_led for topic in there.values()):
-                return there
-            await asyncio.sleep(_SOON_S)
+        await create_topics(self._admin, missing)
+        return await until_led(self._admin, self._wanted())
 
     def _check_partitions(self, found: Mapping[str, Topic]) -> None:
         for topic, name in self._names.items():
@@ -172,6 +168,25 @@ class Topics:
                     raise LogMismatch(
                         f"topic {name}: {setting.name} is {value!r}, and has to be {least}{setting.value}"
                     )
+
+
+def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
+    """Every topic of a log under this prefix, as it is made."""
+    return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
+
+
+async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:
+    """Make topics, however long the cluster takes for it."""
+    await _patiently(lambda: admin.create(topics))
+
+
+async def until_led(admin: Admin, names: Sequence[str]) -> dict[str, Topic]:
+    """All of these topics, once each partition has a leader."""
+    while True:
+        there = await admin.topics(names)
+        if len(there) == len(names) and all(topic.is_led for topic in there.values()):
+            return there
+        await asyncio.sleep(_SOON_S)
 
 
 def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewTopic:

@@ -45,6 +45,8 @@ SUBCOMMANDS = {
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
     "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),
+    "backup": Subcommand("deploy.cli.backup", "backup", "Copy the whole log into a folder of files."),
+    "restore": Subcommand("deploy.cli.backup", "restore", "Make a log, one generation on, from a backup."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }

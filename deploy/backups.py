@@ -1,0 +1,85 @@
+"""Backups as a whole: where they come from, where they go, and that nothing is ever written over."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+
+from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
+from deploy.whole_files import sync_folder, whole_file
+from eventstore.backup import FORMAT, MANIFEST, Manifest, Say, check, copy, load_manifest
+from eventstore.errors import PermanentError
+from eventstore.kafka_clients import Clients
+from eventstore.origin import await_origin
+from eventstore.restoring import Restored, into_folder, into_kafka, plan_of
+
+_CLOSE_S = 5.0
+
+
+async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, say: Say) -> Manifest:
+    """Copy the log of this place into a folder. Raises PermanentError if that is not empty."""
+    _check_empty(folder, "out")
+    async with open_to_read(place, rng=rng) as log:
+        origin = await await_origin(log)
+        _make(folder, "out")
+        copied = await copy(log, folder, say)
+    manifest = Manifest(
+        format=FORMAT,
+        log_id=origin.log_id,
+        generation=origin.generation,
+        parent=origin.parent,
+        partition_count=origin.partition_count,
+        made_at_ms=now_ms,
+        partitions=copied,
+    )
+    with whole_file(folder / MANIFEST) as path:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    return manifest
+
+
+async def remake(
+    folder: Path,
+    place: LogPlace,
+    *,
+    generation: int | None,
+    frozen: bool,
+    now_ms: int,
+    rng: random.Random,
+    say: Say,
+) -> Restored:
+    """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
+    manifest = load_manifest(folder)
+    plan = plan_of(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
+    if place.data is not None:
+        _check_empty(place.data, "data", but=f"{LOG_FOLDER}.restoring")
+        check(folder, manifest, say)
+        _make(place.data, "data")
+        restored = into_folder(plan, place.data / LOG_FOLDER, say)
+        sync_folder(place.data)
+        return restored
+    check(folder, manifest, say)
+    clients = Clients(place.kafka, rng)
+    try:
+        return await into_kafka(plan, clients, place.topic_prefix, say)
+    finally:
+        await clients.close(_CLOSE_S)
+
+
+def _check_empty(folder: Path, name: str, but: str = "") -> None:
+    try:
+        found = next((entry.name for entry in folder.iterdir() if entry.name != but), None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PermanentError(f"{name}: {folder} cannot be used: {error.strerror}") from error
+    if found is not None:
+        raise PermanentError(f"{name}: {folder} must be empty, and holds {found!r}: nothing is written over")
+
+
+def _make(folder: Path, name: str) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PermanentError(f"{name}: {folder} cannot be made: {error.strerror}") from error

@@ -1,0 +1,95 @@
+"""`dpuplane backup` and `dpuplane restore`: the whole log in a folder of files, and a log of its own made from them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from deploy.backups import make, remake
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import queries
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.progress import Progress
+from deploy.opening import LogPlace
+from schemas.api import dpuplane_pb2 as pb
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(epilog="Example: dpuplane backup --out /var/backups/dpuplane-1")
+@click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty, or not there.")
+@reads_log
+@queries
+def backup(client: Client, output: str, place: LogPlace | None, folder: Path) -> None:
+    """Copy the whole log into a folder, beside the processes that write it, at one consistent cut.
+
+    Saved states are not copied: they are folded again from the log. `dpuplane restore` makes a plane from the folder,
+    on either engine. A copy that was cut off has no manifest.json and is not taken for a backup.
+    """
+    with failing():
+        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        with Progress("backup") as progress:
+            made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
+    records = sum(copied.records for copied in made.partitions.values())
+    if output != "table":
+        out.print_value({"out": str(folder), "records": records, **msgspec.to_builtins(made)}, output)
+        return
+    size = sum(copied.bytes for copied in made.partitions.values())
+    out.print_fields(
+        [
+            ("log", f"{made.log_id}, generation {made.generation}"),
+            ("copied", f"{records:,} records of {len(made.partitions)} partitions, {size:,} bytes"),
+            ("written", str(folder)),
+        ]
+    )
+
+
+@click.command(epilog="Example: dpuplane restore --from /var/backups/dpuplane-1 --data /var/lib/dpuplane-2")
+@click.option("--from", "folder", type=_FOLDER, required=True, help="Folder that `dpuplane backup` has written.")
+@click.option(
+    "--generation",
+    type=click.IntRange(1, 1 << 31),
+    help="Of the new log; above that of every log that DPUs may have seen.  [that of the backup, and one]",
+)
+@click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw`.")
+@click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@reads_log
+def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
+    """Make a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka, --topic-prefix).
+
+    Every record is checked against the backup's hashes before anything is written. The new log is one generation on,
+    so every DPU takes its tables for newer. It starts frozen: nothing is written to devices until you have seen, with
+    `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw`.
+    """
+    if place is None:
+        raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
+    with failing(), Progress("restore") as progress:
+        restored = asyncio.run(
+            remake(
+                folder,
+                place,
+                generation=generation,
+                frozen=not thawed,
+                now_ms=time.time_ns() // 1_000_000,
+                rng=random.Random(),
+                say=progress.show,
+            )
+        )
+    origin = restored.origin
+    if output != "table":
+        plain = {"log_id": origin.log_id, "generation": origin.generation, "parent": origin.parent}
+        out.print_value({**plain, "records": restored.records, "frozen": not thawed, "place": str(place)}, output)
+        return
+    out.print_fields(
+        [
+            ("log", f"{origin.log_id}, generation {origin.generation}"),
+            ("restored", f"{restored.records:,} records to {place}"),
+            ("devices", "are written to at once" if thawed else "are not written to until `dpuplane thaw`"),
+        ]
+    )

@@ -1,0 +1,260 @@
+"""Backups of logs that grow, and what is made of them: every record where it was, on either engine, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from deploy.backups import make, remake
+from deploy.cli import cli
+from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
+from drivers.forwarder import Forwarder
+from eventstore.backup import COPIED_TOPICS, Manifest, load_manifest
+from eventstore.beacons import Solo
+from eventstore.codec import decode
+from eventstore.embedded import EmbeddedLog
+from eventstore.evidence import records_before
+from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
+from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore
+from projections.fleet import FleetFold
+from projections.zone import ZoneFold
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Frozen, LogCreated
+from tests.support.embedded import Clock
+from tests.support.kafka import KafkaUnderTest
+from tests.support.served import PARTITIONS, now_ms, served
+from tests.support.stated_log import PARTITIONS as STATED_PARTITIONS
+from tests.support.stated_log import fill, stated
+
+Contents = Mapping[Partition, list[Record]]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments), "--output", "json"])
+
+
+def unsaid(_what: str, _share: float) -> None:
+    """Nobody watches."""
+
+
+async def contents(log: EventLog) -> dict[Partition, list[Record]]:
+    """Every record of the topics that are copied."""
+    found: dict[Partition, list[Record]] = {}
+    for partition in (partition for topic in COPIED_TOPICS for partition in log.partitions(topic)):
+        async with aclosing(records_before(log, partition, await log.end(partition))) as records:
+            found[partition] = [record async for record in records]
+    return found
+
+
+async def contents_at(place: LogPlace) -> dict[Partition, list[Record]]:
+    async with open_to_read(place, rng=random.Random(1)) as log:
+        return await contents(log)
+
+
+def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> LogCreated:
+    """All that was copied is where it was, but for the first records; fleet is frozen at its end."""
+    origins = set()
+    for partition, records in before.items():
+        kept = records[: manifest.partitions[str(partition)].records]
+        there = list(after[partition])
+        if partition == FLEET_0:
+            assert isinstance(decode(there.pop().value), Frozen)
+        if partition.topic not in DECIDING_TOPICS:
+            kept = [record._replace(offset=place) for place, record in enumerate(kept)]
+            assert there == kept
+            continue
+        origin = decode(there[0].value)
+        assert isinstance(origin, LogCreated)
+        origins.add(there[0].value)
+        assert there[0]._replace(value=kept[0].value) == kept[0]
+        assert there[1:] == kept[1:]
+    assert len(origins) == 1
+    found = decode(origins.pop())
+    assert isinstance(found, LogCreated)
+    assert (found.generation, found.log_id != manifest.log_id) == (manifest.generation + 1, True)
+    assert found.parent.startswith(f"{manifest.generation}@{manifest.log_id}:")
+    return found
+
+
+def test_a_log_is_made_again_one_generation_on(tmp_path: Path) -> None:
+    old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
+    asyncio.run(stated(old))
+    assert run("backup", "--out", copy, "--data", old).exit_code == 0
+    restored = run("restore", "--from", copy, "--data", new)
+    assert restored.exit_code == 0, restored.output
+    said = json.loads(restored.stdout)
+    before, after = (asyncio.run(contents_at(LogPlace(place))) for place in (old, new))
+    origin = assert_restored(before, after, load_manifest(copy))
+    assert (said["generation"], said["log_id"], said["frozen"]) == (2, origin.log_id, True)
+
+
+def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_path: Path) -> None:
+    asyncio.run(stated(tmp_path / "1"))
+    for generation in (1, 2):
+        copy, new = tmp_path / f"copy{generation}", tmp_path / f"{generation + 1}"
+        assert run("backup", "--out", copy, "--data", tmp_path / f"{generation}").exit_code == 0
+        more = ("--generation", "7") if generation == 2 else ()
+        restored = run("restore", "--from", copy, "--data", new, "--thawed", *more)
+        assert restored.exit_code == 0, restored.output
+    said = json.loads(restored.stdout)
+    assert (said["generation"], [part.split("@")[0] for part in said["parent"].split()]) == (7, ["2", "1"])
+    low = run("restore", "--from", tmp_path / "copy2", "--data", tmp_path / "no", "--generation", "2")
+    assert (low.exit_code, "generation: 2 must be 3 or more" in low.stderr) == (1, True)
+
+
+def test_a_restored_log_still_proves_the_checkpoints_of_its_parent(tmp_path: Path) -> None:
+    old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
+    asyncio.run(stated(old))
+    runner = CliRunner()
+    for arguments in (
+        ["checkpoint", "keygen", "--key", f"{tmp_path}/key"],
+        ["checkpoint", "--key", f"{tmp_path}/key", "--out", f"{tmp_path}/signed", "--data", str(old)],
+    ):
+        assert runner.invoke(cli, arguments).exit_code == 0
+    assert run("backup", "--out", copy, "--data", old).exit_code == 0
+    assert run("restore", "--from", copy, "--data", new).exit_code == 0
+    proven = run("verify", "--checkpoint", tmp_path / "signed", "--public-key", tmp_path / "key.pub", "--data", new)
+    assert (proven.exit_code, json.loads(proven.stdout)["differences"]) == (0, [])
+    assert json.loads(proven.stdout)["restored"].endswith("generation 2")
+
+
+def damage_value(copy: Path) -> None:
+    path = copy / "zones-0.records"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def damage_end(copy: Path) -> None:
+    path = copy / "fleet-0.records"
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def damage_manifest(copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+
+
+def damage_file(copy: Path) -> None:
+    (copy / "zones-1.records").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (damage_value, "zones-0.records is damaged"),
+        (damage_end, "fleet-0.records does not end with a whole record"),
+        (damage_manifest, "manifest.json cannot be read"),
+        (damage_file, "zones-1.records cannot be read"),
+    ],
+)
+def test_nothing_is_made_of_a_damaged_backup(tmp_path: Path, damage: Callable[[Path], None], named: str) -> None:
+    asyncio.run(stated(tmp_path / "old"))
+    copy, new = tmp_path / "copy", tmp_path / "new"
+    assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
+    damage(copy)
+    refused = run("restore", "--from", copy, "--data", new)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert named in refused.stderr
+    assert not (new / LOG_FOLDER).exists()
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    asyncio.run(stated(tmp_path / "old"))
+    copy = tmp_path / "copy"
+    assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
+    for refused in (
+        run("restore", "--from", copy, "--data", tmp_path / "old"),
+        run("backup", "--out", copy, "--data", tmp_path / "old"),
+    ):
+        assert refused.exit_code == 1
+        assert "nothing is written over" in refused.stderr
+
+
+def test_what_an_interrupted_restore_left_is_no_log_and_in_nobody_s_way(tmp_path: Path) -> None:
+    asyncio.run(stated(tmp_path / "old"))
+    copy, new = tmp_path / "copy", tmp_path / "new"
+    assert run("backup", "--out", copy, "--data", tmp_path / "old").exit_code == 0
+    (new / f"{LOG_FOLDER}.restoring").mkdir(parents=True)
+    assert run("restore", "--from", copy, "--data", new).exit_code == 0
+    assert [entry.name for entry in new.iterdir()] == [LOG_FOLDER]
+
+
+async def test_a_copy_of_a_plane_at_work_lacks_nothing_that_it_cites(tmp_path: Path) -> None:
+    data = tmp_path / "plane"
+    async with served(data / LOG_FOLDER) as plane:
+        copies = 0
+
+        async def join(worker: int) -> None:
+            number = 0
+            while copies < 5:
+                number += 1
+                spec = pb.NodeSpec(
+                    name=f"w{worker}-{number}", addresses=[f"10.{worker}.{number // 250}.{number % 250}"]
+                )
+                await plane.join(f"zone-{worker}", spec)
+
+        async with asyncio.TaskGroup() as tasks:
+            for worker in range(6):
+                tasks.create_task(join(worker))
+            for number in range(5):
+                await asyncio.sleep(0.2)
+                manifest = await make(LogPlace(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid)
+                assert manifest.partitions["fleet/0"].end > 1
+                copies += 1
+    for number in range(5):
+        await goes_on(tmp_path / f"copy{number}", tmp_path / f"new{number}")
+
+
+async def goes_on(copy: Path, data: Path) -> None:
+    """A plane on the restored log brings every node of its zones into fleet: no forward is stuck."""
+    restored = await remake(
+        copy, LogPlace(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), say=unsaid
+    )
+    folds: list[Any] = [ZoneFold(), FleetFold(PARTITIONS)]
+    async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
+        replica = Replica(log, folds, store=MemoryStore(), name="r", now_ms=now_ms, rng=random.Random(3))
+        running = [tasks.create_task(replica.run())]
+        await replica.ready()
+        assert (replica.log_id, replica.generation) == (restored.origin.log_id, 2)
+        forwarder = Forwarder(replica, Solo("r"), now_ms=now_ms, rng=random.Random(4))
+        running.append(tasks.create_task(forwarder.run()))
+        names = {name for part in replica.partitions(ZONES) for name in replica.state(part).nodes.rows}
+        assert names
+        async with asyncio.timeout(30):
+            while not names <= set(replica.state(FLEET_0).members.rows):
+                await asyncio.sleep(0.05)
+        for task in running:
+            task.cancel()
+
+
+@pytest.mark.kafka
+async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnderTest, tmp_path: Path) -> None:
+    await stated(tmp_path / "old")
+    prefix = f"{kafka_log.prefix}"
+    embedded, kafka, again = LogPlace(tmp_path / "old"), LogPlace(None, kafka_log.bootstrap, prefix), tmp_path / "again"
+    kafka_log.partition_count = STATED_PARTITIONS
+
+    async def restored(copy: Path, place: LogPlace) -> None:
+        await remake(copy, place, generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), say=unsaid)
+
+    first = await make(embedded, tmp_path / "copy1", now_ms(), random.Random(1), unsaid)
+    await restored(tmp_path / "copy1", kafka)
+    there = await contents_at(kafka)
+    assert_restored(await contents_at(embedded), there, first)
+    second = await make(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
+    await restored(tmp_path / "copy2", LogPlace(again))
+    assert_restored(there, await contents_at(LogPlace(again)), second)
+    with pytest.raises(Exception, match="is there; restore under another prefix"):
+        await restored(tmp_path / "copy1", kafka)
+    log = await kafka_log.open()  # the settings are those of any other log
+    await fill(log, Clock(now_ms()), records=1)
+    assert (await log.end(Partition(INSTALLS, 0))) == len(there[Partition(INSTALLS, 0)]) + 1
