@@ -4,9 +4,9 @@ Start with `log.py` (what a log promises, whichever engine) and `fold.py` (what 
 brings the two together, and `partition.py`, the way of one record through everything that folds have in common.
 
     engines       embedded (rocks, rocks_reader, secondary), kafka (kafka_*), hostile (either, behind faults)
-    records       codec, avro, released; ids, position, hashes
+    records       codec, avro, avro_writer, released; ids, position, hashes
     a replica     origin, reading, partition, ledger, saving into snapshots (rocks_store), submitting, waiting
     beside it     beacons (who is there), replay (fold afresh)
 
-Imports schemas. Nothing outside it touches aiokafka, rocksdict or fastavro.
+Imports schemas. Nothing outside it touches aiokafka or rocksdict.
 """

@@ -11,13 +11,11 @@ Structs by position (eventstore/avro.py; a test holds that their fields are thos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from io import BytesIO
 from typing import Any, NamedTuple, get_args
 
-from fastavro import parse_schema, schemaless_writer
-from msgspec.structs import asdict
-
-from eventstore.avro import Reader, compiled
+from eventstore import avro, avro_writer
+from eventstore.avro import Reader
+from eventstore.avro_writer import Writer
 from eventstore.errors import Undecodable
 from eventstore.released import Schema, released
 from schemas.events import Envelope, Event
@@ -32,12 +30,6 @@ class _Reader(NamedTuple):
     make: type[Any]
 
 
-class _Writer(NamedTuple):
-    schema: Any
-    header: bytes
-    maps: tuple[tuple[str, Callable[[Any], Any]], ...]
-
-
 class Codec:
     """Writes the newest version of each event type and reads every version there ever was."""
 
@@ -46,29 +38,21 @@ class Codec:
         structs = {event.__name__: event for event in events}
         self._headers = {schema.label: _header(schema.id) for schema in versions.values()}
         self._readers: dict[bytes, _Reader] = {}
-        self._writers: dict[type[Any], _Writer] = {}
+        self._writers: dict[type[Any], Writer] = {}
         for schema in versions.values():
             make, header = structs[schema.name], _header(schema.id)
             newest = max(version for name, version in versions if name == schema.name)
             chain = tuple(upcasts[f"{schema.name}.v{version}"] for version in range(schema.version, newest))
-            read = compiled(
+            read = avro.compiled(
                 schema.document, {"Envelope": Envelope, schema.name: _by_name(schema.document) if chain else make}
             )
             self._readers[header] = _Reader(read, chain, make)
             if schema.version == newest:
-                self._writers[make] = _Writer(parse_schema(schema.document), header, _maps(schema.document))
+                self._writers[make] = avro_writer.compiled(schema.document, header)
 
     def encode(self, event: Any) -> bytes:
         """The record value of an event."""
-        schema, header, maps = self._writers[type(event)]
-        fields = asdict(event)
-        fields["envelope"] = asdict(event.envelope)
-        for field, in_order in maps:
-            fields[field] = in_order(fields[field])
-        out = BytesIO()
-        out.write(header)
-        schemaless_writer(out, schema, fields)
-        return out.getvalue()
+        return self._writers[type(event)](event)
 
     def decode(self, value: bytes) -> Any:
         """The event of a record value. Raises Undecodable."""
@@ -120,26 +104,6 @@ def _no_reader(value: bytes) -> str:
     if len(value) < HEADER_BYTES or value[0]:
         return f"value: {len(value)} bytes that do not begin with 0x00 and a schema id"
     return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is none of ours"
-
-
-def _maps(document: Mapping[str, Any]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """The fields that hold maps, each with the function that puts their keys in order."""
-    found: list[tuple[str, Callable[[Any], Any]]] = []
-    for field in document["fields"]:
-        match field["type"]:
-            case {"type": "map"}:
-                found.append((field["name"], _sorted_map))
-            case {"type": "array", "items": {"type": "map"}}:
-                found.append((field["name"], _sorted_maps))
-    return tuple(found)
-
-
-def _sorted_map(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return dict(sorted(value.items())) if len(value) > 1 else value
-
-
-def _sorted_maps(values: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [_sorted_map(value) for value in values]
 
 
 _CODEC = Codec(released(), get_args(Event), UPCASTS)

@@ -1,9 +1,10 @@
-"""The compiled reader says what fastavro says, of good bytes and of bad ones."""
+"""The compiled reader and writer say what fastavro says; the reader of bad bytes as well."""
 
 from __future__ import annotations
 
 import random
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eventstore import avro_writer
 from eventstore.avro import compiled
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
@@ -31,6 +33,7 @@ EVERYTHING: dict[str, Any] = {
     ],
 }
 PARSED = parse_schema(EVERYTHING)
+WRITE = avro_writer.compiled(EVERYTHING, b"header")
 READ = compiled(EVERYTHING, {"Everything": lambda *values: values, "Inner": lambda last: {"last": last}})
 
 NOTHING: dict[str, Any] = {
@@ -106,6 +109,26 @@ def test_what_fastavro_writes_is_read(value: dict[str, Any]) -> None:
     assert ours(written(value)) == value
 
 
+def in_order(value: dict[str, Any]) -> dict[str, Any]:
+    """With the keys of its maps sorted."""
+    maps = [dict(sorted(each.items())) for each in value["maps"]]
+    return value | {"maps": maps, "counts": dict(sorted(value["counts"].items()))}
+
+
+@given(everything)
+def test_what_is_written_is_what_fastavro_writes(value: dict[str, Any]) -> None:
+    event = SimpleNamespace(**value | {"inner": SimpleNamespace(**value["inner"])})
+    assert WRITE(event) == b"header" + written(in_order(value))
+
+
+@pytest.mark.parametrize("number", [LONG_MIN - 1, LONG_MAX + 1])
+@pytest.mark.parametrize("count", [1, 100])
+def test_numbers_of_more_than_64_bits_are_not_written(number: int, count: int) -> None:
+    event = NOTHING | {"numbers": [number] * count, "inner": SimpleNamespace(last="")}
+    with pytest.raises(OverflowError, match="64 bits"):
+        WRITE(SimpleNamespace(**event))
+
+
 @given(value=everything, seed=st.integers(0, 1 << 32), flips=st.integers(0, 5), cut=st.integers(0, 3))
 def test_of_damaged_bytes_it_says_what_fastavro_says_or_refuses_them(
     value: dict[str, Any], seed: int, flips: int, cut: int
@@ -141,6 +164,7 @@ def test_long_columns_of_texts_are_read_as_short_ones_are(text: str, count: int)
     value = NOTHING | {"names": [text.format(number) for number in range(count)]}
     body = written(value)
     assert ours(body) == value
+    assert WRITE(SimpleNamespace(**value | {"inner": SimpleNamespace(last="é")})) == b"header" + body
     assert all(ours(body[:end]) is None for end in range(len(body) - 90, len(body)))
 
 
