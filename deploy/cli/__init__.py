@@ -87,6 +87,8 @@ def cli() -> None:
 def main() -> None:
     """The console script."""
     try:
+    # gRPC reads it when it is imported; its own lines tell of every stranger's failed handshake.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         cli(prog_name="dpuplane")
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.

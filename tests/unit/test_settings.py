@@ -80,3 +80,28 @@ def test_an_empty_config_file_changes_nothing(tmp_path: Path) -> None:
 def test_addresses_read_as_they_are_written(address: Address) -> None:
     assert parse_address(str(address)) == address
     assert address.is_loopback
+
+
+TLS: dict[str, object] = {"tls_cert": "c.pem", "tls_key": "k.pem", "tls_client_ca": "ca.pem"}
+
+
+def test_listeners_off_the_loopback_need_tls() -> None:
+    settings = load_settings({"data": "d", "listen": "0.0.0.0:1", "http": "[::]:2", **TLS}, None, {})
+    assert (settings.tls_cert, settings.trust_domain) == (Path("c.pem"), "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"tls_cert": "c"}, "tls_key and tls_client_ca must be given too"),
+        ({"tls_client_ca": "c", "listen": "0.0.0.0:1"}, "tls_cert and tls_key must be given too"),
+        ({"trust_domain": "a.example"}, "trust_domain needs tls_cert"),
+        ({**TLS, "trust_domain": "A/b"}, "trust_domain: 'A/b' must be 1 to 255 lower-case letters"),
+        ({"calls_per_second": 0}, "calls_per_second"),
+        ({"calls_at_once": "no"}, "calls_at_once"),
+    ],
+)
+def test_half_of_tls_is_none(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load_settings({"data": "d", **flags}, None, {})
+    assert says in str(caught.value)

@@ -1,0 +1,236 @@
+"""Abuse of the API: what is too large, too deep, too many, not for the caller, or came before.
+
+The cases are those of an attacker with a certificate; each is refused by name, appends nothing, and leaves the server
+as it was for everybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import resource
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from commands.limits import DEFAULTS, Limits
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.guarded import Caller, Guarded, guarded
+
+Code = grpc.StatusCode
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Guarded]:
+    async with guarded(tmp_path) as found:
+        yield found
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details() or ""
+
+
+def raw(caller: Caller, method: str, **options: Any) -> Any:
+    """A method that sends bytes as they are."""
+    return caller.channel.unary_unary(f"/dpuplane.v1.{method}", **options)
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def nested(levels: int) -> bytes:
+    """Messages in messages in an unknown field, as groups, which parsers follow down."""
+    return varint(100 << 3 | 3) * levels + varint(100 << 3 | 4) * levels
+
+
+def resident_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def still_serves(plane: Guarded) -> None:
+    await plane.caller("viewer/vic").queries.ListZones(pb.ListZonesRequest(), timeout=10)
+
+
+# --- S6: size, depth, count, and what is no message ----------------------------------------------------------------
+
+JUNK: dict[str, tuple[bytes, grpc.StatusCode]] = {
+    "a byte over the size": (field(100, bytes(DEFAULTS.message_bytes_max - 4)), Code.RESOURCE_EXHAUSTED),
+    "ten thousand levels": (nested(10_000), Code.INVALID_ARGUMENT),
+    "a truncated field": (field(1, b"abc")[:-1], Code.INVALID_ARGUMENT),
+    "a name that is no UTF-8": (field(2, b"\xff\xfe"), Code.INVALID_ARGUMENT),
+    "random bytes": (bytes(range(256)) * 16, Code.INVALID_ARGUMENT),
+    "half a million empty nodes": (field(3, b"") * 500_000, Code.INVALID_ARGUMENT),
+}
+
+
+@pytest.mark.parametrize("case", JUNK)
+async def test_junk_is_refused_and_costs_little(plane: Guarded, case: str) -> None:
+    content, code = JUNK[case]
+    attacker = plane.caller("operator/eve")
+    ends = await plane.plane.ends()
+    await refused(raw(attacker, "Commands/JoinNodes")(b"\xff", timeout=10))
+    before = resident_kib()
+    assert (await refused(raw(attacker, "Commands/JoinNodes")(content, timeout=20)))[0] == code
+    assert resident_kib() - before < 64 * 1024
+    assert await plane.plane.ends() == ends
+    await still_serves(plane)
+
+
+async def test_unknown_fields_up_to_the_size_change_nothing(plane: Guarded) -> None:
+    request = pb.FreezeRequest(zone="z1").SerializeToString() + field(100, bytes(MIB // 2))
+    answer = pb.Answer.FromString(await raw(plane.caller("operator/ann"), "Commands/Freeze")(request, timeout=10))
+    assert answer.outcome == pb.Answer.done
+
+
+@pytest.mark.parametrize("bytes_over", [0, 64 * 1024])
+async def test_metadata_is_bounded(plane: Guarded, bytes_over: int) -> None:
+    caller = plane.caller("viewer/vic")
+    size = DEFAULTS.metadata_bytes_max + bytes_over
+    code, _ = await refused(caller.queries.ListZones(pb.ListZonesRequest(), metadata=[("x-much", "a" * size)]))
+    assert code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE, Code.INTERNAL)
+    await still_serves(plane)
+
+
+# --- S7: what swells ------------------------------------------------------------------------------------------------
+
+
+async def test_a_compressed_message_is_not_even_opened(plane: Guarded) -> None:
+    bomb = field(100, bytes(256 * MIB))
+    assert len(gzip.compress(bomb[:MIB])) < MIB // 100
+    caller = plane.caller("operator/eve")
+    before = resident_kib()
+    call = raw(caller, "Commands/Freeze")
+    code, details = await refused(call(bomb, compression=grpc.Compression.Gzip, timeout=30))
+    assert (code, "ompress" in details) == (Code.UNIMPLEMENTED, True)
+    assert resident_kib() - before < 300 * 1024, "what the client needs to make the bomb, and nothing of the server's"
+    await still_serves(plane)
+
+
+# --- S8: too many -----------------------------------------------------------------------------------------------------
+
+
+async def test_one_principal_over_its_rate_takes_nothing_from_others(tmp_path: Path) -> None:
+    limits = Limits(rate_per_s=0.001, burst=5)
+    async with guarded(tmp_path, limits=limits) as plane:
+        loud, others = plane.caller("viewer/loud"), plane.caller("viewer/quiet")
+        codes = []
+        for _ in range(20):
+            try:
+                await loud.queries.ListZones(pb.ListZonesRequest())
+                codes.append(Code.OK)
+            except grpc.aio.AioRpcError as error:
+                codes.append(error.code())
+        assert codes == [Code.OK] * 5 + [Code.RESOURCE_EXHAUSTED] * 15
+        again = plane.caller("viewer/loud")  # another connection, another certificate, the same principal
+        assert (await refused(again.queries.ListZones(pb.ListZonesRequest())))[0] == Code.RESOURCE_EXHAUSTED
+        await others.queries.ListZones(pb.ListZonesRequest())
+
+
+async def test_what_is_denied_counts_against_the_rate_as_well(tmp_path: Path) -> None:
+    async with guarded(tmp_path, limits=Limits(rate_per_s=0.001, burst=3)) as plane:
+        caller = plane.caller("viewer/eve")
+        codes = [(await refused(caller.calls.Freeze(pb.FreezeRequest())))[0] for _ in range(6)]
+        assert codes == [Code.PERMISSION_DENIED] * 3 + [Code.RESOURCE_EXHAUSTED] * 3
+
+
+async def test_strangers_at_the_door_and_idle_connections_hold_up_nobody(plane: Guarded) -> None:
+    """Open connections that never speak, half handshakes, and calls that are cut off as soon as they begin."""
+    host, port = plane.plane.address.split(":")
+    idle = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
+    for _, writer in idle[:100]:
+        writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32))
+    attacker = plane.caller("viewer/eve")
+    for _ in range(300):
+        attacker.queries.ListNodes(pb.ListNodesRequest()).cancel()
+    for _ in range(20):
+        await still_serves(plane)
+    for _, writer in idle:
+        writer.transport.abort()
+
+
+# --- S2: others' things ---------------------------------------------------------------------------------------------
+
+
+async def test_what_is_not_ones_own_looks_the_same_whether_it_is_there_or_not(plane: Guarded) -> None:
+    operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/mine")
+    there = await operator.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="there")]))
+    said = {}
+    for name in ("there", "absent"):
+        said[name] = await refused(agent.queries.ShowNode(pb.ShowNodeRequest(name=name, min_position=there.position)))
+    assert said["there"] == (said["absent"][0], said["absent"][1].replace("absent", "there"))
+    for command_id in (there.command_id, plane.plane.command_id()):
+        code, _ = await refused(agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)))
+        assert code == Code.PERMISSION_DENIED
+
+
+# --- S12: what came before -------------------------------------------------------------------------------------------
+
+
+async def test_a_captured_command_works_for_nobody_else_and_not_with_another_body(plane: Guarded) -> None:
+    ann, eve = plane.caller("operator/ann"), plane.caller("operator/eve")
+    captured = pb.JoinNodesRequest(
+        command_id=plane.plane.command_id(), zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["10.0.0.1"])]
+    )
+    first = await ann.calls.JoinNodes(captured)
+    await ann.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
+    replayed = await eve.calls.JoinNodes(captured)
+    assert replayed.outcome == pb.Answer.refused
+    altered = pb.JoinNodesRequest.FromString(captured.SerializeToString())
+    altered.nodes[0].addresses[0] = "10.0.0.2"
+    assert (await ann.calls.JoinNodes(altered)).outcome == pb.Answer.refused
+    assert await ann.calls.JoinNodes(captured) == first, "told again what became of it"
+    assert not (await ann.queries.ListNodes(pb.ListNodesRequest(zone="z1"))).nodes, "and done only once"
+
+
+async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_theirs(plane: Guarded) -> None:
+    ann, eve = plane.caller("operator/ann"), plane.caller("operator/eve")
+    command_id = plane.plane.command_id()
+    await eve.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z9"))
+    answer = await ann.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z1"))
+    assert (answer.outcome, command_id in answer.reason) == (pb.Answer.refused, True)
+    old = await ann.calls.Freeze(pb.FreezeRequest(command_id=plane.plane.command_id(late_ms=3_600_000), zone="z1"))
+    assert old.outcome == pb.Answer.refused
+    assert list((await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen) == ["z9"]
+
+
+# --- S13: the right certificate in the wrong hands -------------------------------------------------------------------
+
+
+async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> None:
+    eve, viewer = plane.caller("operator/eve"), plane.caller("viewer/vic")
+    nodes = [pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.{i // 250}.{i % 250 + 1}"]) for i in range(600)]
+    joined = await eve.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=nodes))
+    assert len(await rules_of(viewer, joined.position)) > 0
+    drop = pb.PolicySpec(name="drop-all", priority=99, action="drop")
+    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))).outcome == pb.Answer.held
+    narrow = pb.PolicySpec(name="default", action="allow", sources={"no": "node"})
+    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=narrow))).outcome == pb.Answer.held
+    await eve.calls.DeletePolicy(pb.DeletePolicyRequest(name="default"))
+    position = (await eve.calls.DescribeZone(pb.DescribeZoneRequest(zone="z1", set_labels=True))).position
+    assert (await refused(eve.calls.SetBudget(pb.SetBudgetRequest(kind="inferred", permille=1000))))[0] == (
+        Code.PERMISSION_DENIED
+    )
+    for hold in (await viewer.queries.ListHolds(pb.ListHoldsRequest())).holds:
+        approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
+        assert (await refused(eve.calls.ApproveHold(approve)))[0] == Code.PERMISSION_DENIED
+    assert {rule.action for rule in await rules_of(viewer, position)} == {"allow"}
+
+
+async def rules_of(caller: Caller, position: str) -> list[pb.Rule]:
+    pages = caller.queries.ShowRules(pb.ShowRulesRequest(zone="z1", min_position=position))
+    return [rule async for page in pages for rule in page.rules]

@@ -1,0 +1,125 @@
+"""Abuse of the agent link by a DPU with a certificate: it lies, floods, or sends what is no message.
+
+Whatever it does, only its own link suffers, and nothing that it says about others is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers import protocol_down, protocol_up
+from drivers.agent import Agent
+from drivers.links import Link, LinkClosed
+from drivers.protocol import MAX_UP_BYTES, Holding, ProtocolError
+from drivers.protocol_down import Frame, Refused
+from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello
+from projections.rules import Held
+from tests.support.eventually import until
+from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
+from tests.support.rule_source import ALLOW, Tables, packed
+
+
+class Attacked(NamedTuple):
+    """A relay, an honest agent (d0), and the link of a compromised one (d1) that has been greeted."""
+
+    served: GuardedRelay
+    tables: Tables
+    honest: Agent
+    link: Link
+
+    def held(self, dpu: str) -> Held:
+        return self.served.relay.zone_devices("z")[dpu]
+
+    async def unharmed(self, version: int) -> None:
+        """The honest one gets the next table."""
+        self.tables.put(version, {ALLOW: packed(f"10.{version}.0.0/16")})
+        await until(lambda: self.honest.table == self.tables.table)
+        await until(lambda: self.held("d0").version == version)
+
+
+@asynccontextmanager
+async def attacked(folder: Path) -> AsyncIterator[Attacked]:
+    tables = Tables(["d0", "d1"])
+    tables.put(5, {ALLOW: packed("10.0.0.0/8")})
+    async with (
+        guarded_relay(folder, tables) as served,
+        agent_of("d0", served.address, served.office.issue("dpu-agent/d0").certificates) as honest,
+        dialed(served.address, served.office.issue("dpu-agent/d1")) as link,
+    ):
+        await until(lambda: honest.table == tables.table)
+        link.send(protocol_up.encode(Hello("z", ["d1"], ["b"], [])))
+        while not isinstance(protocol_down.decode(await link.receive()), Frame):
+            pass
+        yield Attacked(served, tables, honest, link)
+
+
+async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_no_other(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as attack:
+        before = attack.held("d0")
+        wrong = Holding(1, attack.tables.epoch, 5, 5, 5, b"\x07" * 16)
+        attack.link.send(protocol_up.encode(Ack([wrong], [])))
+        await until(lambda: attack.held("d1").digest == b"\x07" * 16)
+        assert attack.held("d1").digest != attack.tables.table.digest
+        everybody = (1 << 4096) - 1
+        ahead = Holding(everybody, attack.tables.epoch, 2**40, 2**40, 2**40, NO_DIGEST)
+        attack.link.send(protocol_up.encode(Heartbeat([ahead])))
+        await attack.link.receive()
+        assert attack.held("d0") == before
+        await attack.unharmed(6)
+
+
+async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
+    async with attacked(tmp_path) as attack:
+        beat = protocol_up.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)]))
+        with pytest.raises(LinkClosed):
+            async with asyncio.timeout(60):
+                while True:
+                    for _ in range(200):
+                        attack.link.send(beat)
+                    await asyncio.sleep(0.01)
+        assert attack.served.relay.closed_for["flooding"] == 1
+        await attack.unharmed(6)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\xff" * 100,
+        bytes(MAX_UP_BYTES + 1),
+        random.Random(4).randbytes(10_000),
+        protocol_up.encode(Hello("z", ["d1\nlevel=info event=owned"], ["b"], [])),
+        protocol_up.encode(Hello("other", ["d1"], ["b"], [])),
+    ],
+    ids=["empty", "no message", "too large", "random", "a forged log line", "another zone"],
+)
+async def test_what_is_no_message_ends_its_own_link_only(
+    tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with attacked(tmp_path) as attack:
+        attack.link.send(said)
+        with pytest.raises(LinkClosed):
+            while True:
+                answer = protocol_down.decode(await attack.link.receive())
+                assert not isinstance(answer, Refused) or "\n" not in answer.reason
+        await attack.unharmed(6)
+    assert not [record for record in caplog.records if "\n" in record.getMessage()]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400) | st.binary(max_size=60).map(lambda tail: b"\x0a\x20" + tail))
+def test_any_bytes_are_a_message_or_a_protocol_error(data: bytes) -> None:
+    for decode in (protocol_up.decode, protocol_down.decode):
+        try:
+            decode(data)
+        except ProtocolError as error:
+            assert str(error).isprintable()
