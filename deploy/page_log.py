@@ -16,7 +16,7 @@ from deploy.log_events import Wanted, as_line
 from deploy.page_requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.fold import Fold
-from eventstore.log import EventLog, Partition, Record, partitions_of
+from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of
 from projections.names import shown
 from schemas.events import Event
 
@@ -83,7 +83,7 @@ def parse_cursor(text: str, partition_count: int) -> dict[Partition, int]:
         if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit() and len(offset) < 19):
             raise BadQuery(f"before: {shown(part)} must be part of the cursor of an earlier page")
         partition = Partition(topic, int(number))
-        if len(number) > 4 or partition not in partitions_of(topic, partition_count):
+        if len(number) > 4 or topic not in FOLDED_TOPICS or partition not in partitions_of(topic, partition_count):
             raise BadQuery(f"before: {shown(place)} is not a partition of this log")
         found[partition] = int(offset)
     return found

@@ -20,7 +20,7 @@ from deploy.page_feed import Feeds
 from deploy.page_requests import HEADERS, NotReady
 from eventstore.beacons import Beacon
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.moment import cut_of, parse_moment
+from eventstore.moment import check_not_to_come, cut_of, parse_moment
 from eventstore.replica import Replica
 
 CALL = Call("?page", 10.0)
@@ -51,7 +51,9 @@ class Page:
         """Show what these say, until cancelled."""
 
         async def cut(at: str) -> Mapping[Partition, int]:
-            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, parse_moment(at))).offsets
+            moment = parse_moment(at)
+            check_not_to_come(moment, self._now_ms())
+            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, moment)).offsets
 
         self._source = Source(queries, log, replica, folds, CALL, self._now_ms, cut)
         self._board = Board(queries, replica, CALL, self._now_ms)

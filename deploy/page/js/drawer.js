@@ -30,6 +30,7 @@ drawer.addEventListener("close", () => {
   const zone = shown;
   shown = "";
   if (state.query.get("zone")) go({ zone: "" });
+  if (document.activeElement !== document.body) return; // the browser gave the focus back to who opened it
   for (const tile of document.querySelectorAll(".tile")) if (tile.dataset.zone === zone) tile.focus();
 });
 drawer.addEventListener("click", (event) => event.target === drawer && drawer.close());

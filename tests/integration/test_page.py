@@ -1,0 +1,246 @@
+"""The page in a real Chromium, against a real plane with simulated DPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import grpc
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from tests.support.browser import browsing, looking, violations
+from tests.support.planes import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+VIEWS = ("fleet", "lifecycle", "cliques", "holds", "log")
+SHARE = r"^\D?\s?100 %$"
+
+
+class Fleet(NamedTuple):
+    """A plane, its page, and what commands it."""
+
+    address: str
+    calls: Any
+    browser: Browser
+
+    async def join(self, zone: str, *names: str, net: int = 1) -> None:
+        nodes = [pb.NodeSpec(name=name, addresses=[f"10.{net}.0.{n}"]) for n, name in enumerate(names, 1)]
+        answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=nodes))
+        assert answer.outcome == pb.Answer.done, answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+    data: Path = tmp_path_factory.mktemp("page") / "plane"
+    async with (
+        serving("--data", str(data), "--simulate", "8") as plane,
+        browsing() as browser,
+        grpc.aio.insecure_channel(plane.address("api")) as channel,
+    ):
+        stub: Any = CommandsStub(channel)  # type: ignore[no-untyped-call]
+        found = Fleet(f"http://{plane.address('http')}/", stub, browser)
+        for number in range(1, 7):
+            await found.join(f"rack-{number}", *(f"n-{number}-{n}" for n in range(30)), net=number)
+        await _furnish(stub)
+        yield found
+
+
+async def _furnish(calls: Any) -> None:
+    """Something of everything that the page shows, with names and texts as an enemy would choose them."""
+    for number in range(4):
+        claim = pb.ClaimIndexRequest(domain="training", clique="c1", node=f"n-1-{number}", address=f"10.1.0.{number}")
+        await calls.ClaimIndex(claim)
+    await calls.RegisterDpu(
+        pb.RegisterDpuRequest(
+            zone="rack-2",
+            dpu="odd",
+            node="n-2-1",
+            serial=HOSTILE,
+            bmc_address=f"http://127.0.0.1:9/{HOSTILE}".replace(" ", "/"),
+        )
+    )
+    await calls.RequestLifecycle(
+        pb.RequestLifecycleRequest(zone="rack-2", dpu="odd", request="provision", image=HOSTILE)
+    )
+    await calls.Freeze(pb.FreezeRequest(zone="rack-6"))
+    await calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=1, at_least=3))
+    await calls.LeaveNodes(pb.LeaveNodesRequest(zone="rack-5", names=[f"n-5-{n}" for n in range(20)]))
+
+
+async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet: Fleet) -> None:
+    async with looking(fleet.browser, fleet.address) as page:
+        await expect(page.locator(".tiles .tile")).to_have_count(6)
+        await fleet.join("rack-7", "n-7-1", net=7)
+        tile = page.locator('.tile[data-zone="rack-7"]')
+        await expect(tile).to_have_attribute(
+            "aria-label", "rack-7: 8 of 8 DPUs up to date, every DPU up to date", timeout=20_000
+        )
+        await expect(tile).to_have_attribute("data-state", "current")
+        await expect(page.locator('.tile[data-zone="rack-6"]')).to_have_attribute("data-state", "frozen")
+        await expect(page.locator(".figure", has_text="Change to hardware")).to_contain_text("ms")
+        await expect(page.locator("#histogram tbody tr").first).to_be_visible()
+
+
+async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: Fleet) -> None:
+    async with looking(fleet.browser, fleet.address) as page:
+        await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_visible()
+        await page.locator("#filter").focus()
+        await page.keyboard.press("Tab")
+        await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_focused()
+        await page.keyboard.press("ArrowRight")
+        await page.keyboard.press("ArrowRight")
+        await page.keyboard.press("ArrowLeft")
+        await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#drawer-title")).to_have_text("Zone rack-2")
+        await expect(page.locator("#drawer")).to_contain_text("Its newest tables")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#drawer")).not_to_be_visible()
+        await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_focused()
+        await page.keyboard.press("End")
+        await expect(page.locator(".tiles .tile").last).to_be_focused()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_axe_finds_nothing_wrong(fleet: Fleet, view: str, scheme: str) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/{view}", color_scheme=scheme) as page:
+        await expect(page.locator("#pulse")).to_contain_text("Live")
+        await expect(
+            page.locator(".tile[data-zone], .phases li, .card, .panel table, .panel pre, .command").first
+        ).to_be_visible()
+        assert await violations(page) == []
+
+
+async def test_axe_finds_nothing_wrong_with_a_zone_that_is_open(fleet: Fleet) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/fleet?zone=rack-2") as page:
+        await expect(page.locator("#drawer dl")).to_be_visible()
+        assert await violations(page) == []
+
+
+async def test_what_is_stuck_is_listed_with_its_reason_and_the_next_thing_to_try(fleet: Fleet) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/lifecycle") as page:
+        row = page.locator("tr", has_text="odd")
+        await expect(row).to_contain_text("does not answer", timeout=20_000)
+        await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
+
+
+async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: Fleet) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/holds") as page:
+        await expect(page.locator(".panel h2")).to_contain_text("Hold")
+        digest = await page.locator("dl.facts dd.mono").last.text_content()
+        await expect(page.locator(".command code").first).to_contain_text(f"--hash {digest} --as YOUR-NAME")
+        await expect(page.locator("#views")).to_contain_text("1 waiting")
+
+
+async def test_texts_from_outside_are_only_ever_text(fleet: Fleet) -> None:
+    for view in (
+        *VIEWS,
+        "log?type=LifecycleRequested",
+        "fleet?zone=rack-2",
+        f"log?subject={HOSTILE}",
+        f"cliques?domain={HOSTILE}",
+    ):
+        context = await fleet.browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"{fleet.address}#/{view}")
+        await expect(page.locator("#pulse")).to_contain_text("Live")
+        for button in (await page.locator("button[aria-expanded]").all())[:5]:
+            await button.click()
+        if view.startswith("log?type"):
+            await expect(page.locator("pre").first).to_contain_text(HOSTILE)
+        assert await page.locator("img").count() == 0
+        assert await page.evaluate("window.hacked") is None
+        await context.close()
+
+
+async def test_the_log_is_browsed_by_type_and_in_pages(fleet: Fleet) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/log") as page:
+        rows = page.locator("tbody tr")
+        await expect(rows).to_have_count(50)
+        first = await rows.first.text_content()
+        await page.get_by_role("button", name="Older").click()
+        await expect(page.get_by_role("button", name="Newer")).to_be_visible()
+        await expect(rows.first).not_to_have_text(str(first))
+        await page.get_by_label("Type").select_option("Frozen")
+        await page.get_by_role("button", name="Search").click()
+        await expect(rows).to_have_count(1)
+        await expect(rows).to_contain_text("rack-6")
+
+
+async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Fleet) -> None:
+    await asyncio.sleep(0.01)
+    before_ms = time.time_ns() // 1_000_000
+    await asyncio.sleep(0.01)
+    await fleet.join("rack-8", "n-8-1", net=8)
+    async with looking(fleet.browser, fleet.address) as page:
+        await expect(page.locator('.tile[data-zone="rack-8"]')).to_be_visible()
+    context = await fleet.browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"{fleet.address}#/fleet?at={before_ms}")
+    await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible(timeout=30_000)
+    await expect(page.locator('.tile[data-zone="rack-8"]')).to_have_count(0)
+    await expect(page.locator("#timebar")).to_have_attribute("data-past", "")
+    await page.get_by_role("link", name="Log").click()
+    await expect(page.locator("tbody tr").first).to_be_visible()
+    assert "n-8-1" not in str(await page.locator("tbody").text_content())
+    await page.get_by_role("link", name="Fleet", exact=True).click()
+    await page.get_by_role("button", name="Back to now").click()
+    await expect(page.locator('.tile[data-zone="rack-8"]')).to_be_visible()
+    await context.close()
+
+
+async def test_bad_questions_are_refused_with_one_sentence(fleet: Fleet) -> None:
+    asked = {
+        "fleet?zone=a": (400, "query: 'zone' is not a parameter here"),
+        "fleet?at=then": (400, "at: 'then' must be"),
+        "dpus?phase=Asleep": (400, "phase: 'Asleep' must be one of"),
+        "dpus?stuck=maybe": (400, "stuck: 'maybe' must be a whole number"),
+        "dpus?zone=a&zone=b": (400, "zone: must be given once only"),
+        "cliques?page_token=x": (400, "page_token: 'x' must be"),
+        "events?type=Nothing": (400, "type: 'Nothing' must be the name of an event"),
+        "events?before=zones/99999=1": (400, "before: "),
+        "events?at=99999999999999999": (400, "at: "),
+        "zone?zone=nowhere": (404, "zone: 'nowhere' is not known"),
+    }
+    async with aiohttp.ClientSession() as session:
+        for path, (status, sentence) in asked.items():
+            async with session.get(f"{fleet.address}page/data/{path}") as response:
+                said = json.loads(await response.text())["error"]
+                assert (response.status, said.startswith(sentence)) == (status, True), (path, said)
+                assert "\n" not in said
+
+
+async def test_only_the_page_itself_may_read_its_data(fleet: Fleet) -> None:
+    port = fleet.address.rsplit(":", 1)[1].rstrip("/")
+    async with aiohttp.ClientSession() as session:
+        for path, headers in (
+            ("page/data/span", {"Sec-Fetch-Site": "cross-site"}),
+            ("page/data/span", {"Host": f"rebound.example:{port}"}),
+            ("page/feed", {"Sec-Fetch-Site": "same-site"}),
+            ("page/js/main.js", {"Host": f"rebound.example:{port}"}),
+        ):
+            async with session.get(fleet.address + path, headers=headers) as response:
+                assert response.status == 403, (path, headers)
+        async with session.get(fleet.address) as response:
+            assert "script-src 'self'" in response.headers["Content-Security-Policy"]
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            text, tag = await response.text(), response.headers["ETag"]
+            assert "style=" not in text and "<script>" not in text
+        async with session.get(fleet.address, headers={"If-None-Match": tag}) as response:
+            assert response.status == 304
+        async with session.get(f"{fleet.address}page/data/span") as response:
+            assert response.headers["Cache-Control"] == "no-store"
+        async with session.get(f"{fleet.address}page/../pyproject.toml") as response:
+            assert response.status == 404

@@ -1,0 +1,150 @@
+"""What the page is told while it looks: what changed since, as it is now; and where to look."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from deploy.page_board import Board
+from deploy.page_feed import FEEDS_MAX, Feeds
+from deploy.page_routes import CALL, Page
+from eventstore.beacons import Beacon
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.served import Served, now_ms, served
+
+PATIENCE_S = 10.0
+
+
+@asynccontextmanager
+async def looked_at(plane: Served) -> AsyncIterator[Board]:
+    board = Board(plane.server.queries, plane.replica, CALL, now_ms)
+    running = asyncio.create_task(board.run())
+    try:
+        with board.watching():
+            yield board
+    finally:
+        running.cancel()
+
+
+@asynccontextmanager
+async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
+    application = web.Application()
+    application.add_routes(routes)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def until_zone(board: Board, zone: str, nodes: int, since: int = 0) -> tuple[int, dict[str, Any]]:
+    """Follow the board until it tells of so many nodes of a zone; what it told last."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            since, told = await board.changes(since, timeout_s=1.0)
+            if f"zone/{zone}" in told and told[f"zone/{zone}"][1] == nodes:
+                return since, told
+
+
+async def test_only_what_changed_is_told_and_as_it_is_now(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane, looked_at(plane) as board:
+        await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
+        await plane.join("b", pb.NodeSpec(name="n2", addresses=["10.0.0.2"]))
+        await until_zone(board, "a", 1)
+        look, _ = await until_zone(board, "b", 1)
+        await asyncio.sleep(0.3)  # the versions of both tables settle
+        look, _ = await board.changes(look, timeout_s=0.0)
+        for number in range(3, 13):
+            await plane.join("a", pb.NodeSpec(name=f"n{number}", addresses=[f"10.0.0.{number}"]))
+        _, told = await until_zone(board, "a", 11, look)
+        assert [key for key in told if key.startswith("zone/a")] == ["zone/a"], "ten joins are one row"
+        await asyncio.sleep(0.3)
+        _, everything = await board.changes(0, timeout_s=0.0)
+        assert {"zone/a", "zone/b", "totals", "holds", "alerts", "latency"} <= everything.keys()
+        assert everything["totals"]["nodes"] == 12
+
+
+async def test_nothing_is_told_twice(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane, looked_at(plane) as board:
+        await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
+        look, _ = await until_zone(board, "a", 1)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                since, (look, told) = look, await board.changes(look, timeout_s=1.5)
+                if look == since:
+                    break
+        assert told == {}
+
+
+async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane, looked_at(plane) as board:
+        await plane.join("a", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
+        await until_zone(board, "a", 1)
+        feeds = Feeds(lambda: board, now_ms)
+        async with listening(web.get("/feed", feeds.serve)) as address, aiohttp.ClientSession() as session:
+            async with session.get(f"{address}/feed") as response:
+                assert response.headers["Content-Type"] == "text/event-stream"
+                first = json.loads((await response.content.readuntil(b"\n\n")).removeprefix(b"data: "))
+                assert [row[:2] for row in first["zones"]] == [["a", 1]]
+                await plane.join("b", pb.NodeSpec(name="n2", addresses=["10.0.0.2"]))
+                told: set[str] = set()
+                async with asyncio.timeout(PATIENCE_S):
+                    while "b" not in told:
+                        message = json.loads((await response.content.readuntil(b"\n\n")).removeprefix(b"data: "))
+                        told.update(row[0] for row in message.get("zones", ()))
+            async with session.get(f"{address}/feed?at=1") as response:
+                assert response.status == 400
+
+
+async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane, looked_at(plane) as board:
+        feeds = Feeds(lambda: board, now_ms)
+        async with (
+            listening(web.get("/feed", feeds.serve)) as address,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
+        ):
+            opened = [await session.get(f"{address}/feed") for _ in range(FEEDS_MAX)]
+            async with session.get(f"{address}/feed") as response:
+                assert response.status == 503
+                assert (await response.json())["error"].startswith(f"feed: {FEEDS_MAX} pages look at")
+            opened.pop().close()
+            async with asyncio.timeout(PATIENCE_S):
+                while (again := await session.get(f"{address}/feed")).status != 200:
+                    await asyncio.sleep(0.05)
+            for response in (*opened, again):
+                response.close()
+
+
+def beacon(name: str, roles: Sequence[str], **addresses: str) -> Beacon:
+    return Beacon(replica=name, roles=list(roles), addresses=addresses, version="1", supports={})
+
+
+async def test_a_process_that_does_not_fold_the_fleet_says_who_does() -> None:
+    alive = [beacon("r", ["relay"], http="10.0.0.1:1"), beacon("a", ["api"], http="10.0.0.2:7081")]
+    page = Page(("relay",), lambda: alive, now_ms)
+    async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
+        for path in ("/", "/page/data/span", "/page/feed"):
+            async with session.get(address + path) as response:
+                assert response.status == 421
+                assert (await response.text()).endswith("ask one of role api: http://10.0.0.2:7081/\n")
+
+
+async def test_a_page_that_is_asked_before_the_log_is_folded_says_so() -> None:
+    page = Page(("api",), lambda: (), now_ms)
+    async with listening(*page.routes()) as address, aiohttp.ClientSession() as session:
+        async with session.get(f"{address}/page/data/fleet") as response:
+            assert (response.status, (await response.json())["error"]) == (
+                503,
+                "page: the log is not folded yet; ask again in a moment",
+            )
+        async with session.get(address) as response:
+            assert response.status == 200

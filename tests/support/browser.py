@@ -1,0 +1,70 @@
+"""A real Chromium, the distribution's own, driven by playwright; and axe, which knows the rules of accessibility."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+INSTALL = "apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core"
+INSTALL_TIMEOUT_S = 240
+
+
+@cache
+def executable() -> str:
+    """Where it is; installed from the distribution's packages if that is possible, else the test is skipped."""
+    found = _find()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
+        found = _find()
+    if found is None:
+        pytest.skip(f"no Chromium on this machine; `{INSTALL}` (as root) makes it available")
+    return found
+
+
+def _find() -> str | None:
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Browser]:
+    path = executable()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def looking(browser: Browser, address: str, **options: Any) -> AsyncIterator[Page]:
+    """A page of its own. At the end nothing may have gone wrong in it that nobody looked at."""
+    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+    page = await context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    try:
+        await page.goto(address)
+        yield page
+        assert not faults, faults
+    finally:
+        await context.close()
+
+
+async def violations(page: Page) -> list[str]:
+    """What axe finds wrong, a line each."""
+    await page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    found = await page.evaluate("axe.run()")
+    return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]

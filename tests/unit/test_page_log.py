@@ -1,0 +1,101 @@
+"""The log in pages from its end back: every event once, in order of time, whatever is filtered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.log_events import Wanted
+from deploy.page_log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
+from deploy.page_requests import BadQuery
+from deploy.roles import folds_of
+from eventstore.codec import encode
+from eventstore.log import FLEET_0, FOLDED_TOPICS, ZONES, Partition, partitions_of
+from schemas.events import Envelope, Event, Frozen, NodesLeft
+from tests.support.memory_log import Contents, MemoryLog
+
+COUNT = 3
+PLACES = [*partitions_of(ZONES, COUNT), FLEET_0]
+FOLDS = folds_of(COUNT)
+
+
+def said(subject: str, actor: str = "a") -> Envelope:
+    return Envelope("", subject, actor, 1)
+
+
+def left(zone: str, names: list[str]) -> Event:
+    return NodesLeft(said(zone), zone, names, [], [], False, b"")
+
+
+def log_of(records: Sequence[tuple[Partition, int, Event]]) -> MemoryLog:
+    contents = Contents(COUNT)
+    for partition, time_ms, event in records:
+        contents.add(partition, time_ms, b"", encode(event))
+    return MemoryLog(contents, lambda: 0)
+
+
+async def ends_of(log: MemoryLog) -> dict[Partition, int]:
+    return {p: await log.end(p) for topic in FOLDED_TOPICS for p in log.partitions(topic)}
+
+
+async def every_page(log: MemoryLog, wanted: Wanted) -> list[LogPage]:
+    pages = [await latest(log, FOLDS, wanted, await ends_of(log))]
+    while pages[-1].before:
+        pages.append(await latest(log, FOLDS, wanted, parse_cursor(pages[-1].before, COUNT)))
+    return pages
+
+
+@given(st.lists(st.tuples(st.sampled_from(PLACES), st.integers(0, 3), st.booleans()), max_size=400))
+def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[tuple[Partition, int, bool]]) -> None:
+    time_ms, records, expected = 1_000, [], []
+    counts: dict[Partition, int] = {}
+    for partition, later_ms, is_wanted in steps:
+        time_ms += later_ms
+        records.append((partition, time_ms, Frozen(said("wanted" if is_wanted else "other"), "z")))
+        offset = counts[partition] = counts.get(partition, -1) + 1
+        if is_wanted:
+            expected.append((time_ms, partition, offset))
+    pages = asyncio.run(every_page(log_of(records), Wanted(subject="wanted")))
+    shown = [(line["timestamp_ms"], line["partition"], line["offset"]) for page in pages for line in page.events]
+    assert shown == [(at, str(partition), offset) for at, partition, offset in sorted(expected, reverse=True)]
+    assert all(len(page.events) <= PAGE for page in pages)
+
+
+async def test_a_filter_that_nothing_fits_looks_at_a_bounded_number_of_records_at_a_time() -> None:
+    log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(LOOKED_AT_MAX + 10)])
+    first, second = await every_page(log, Wanted(actor="nobody"))
+    assert (first.events, first.looked_at) == ([], LOOKED_AT_MAX)
+    assert (second.looked_at, second.before) == (10, "")
+
+
+async def test_a_type_is_looked_for_only_where_it_may_stand() -> None:
+    records = [(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(300)]
+    log = log_of([*records, (FLEET_0, 5, Frozen(said("z"), "z"))])
+    found = await latest(log, FOLDS, Wanted(types={"Frozen"}), await ends_of(log))
+    assert ([line["type"] for line in found.events], found.looked_at) == (["Frozen"], 1)
+
+
+async def test_a_long_event_is_shown_by_its_beginning_and_its_length() -> None:
+    log = log_of([(PLACES[0], 1_000, left("z", [f"n{n}" for n in range(900)]))])
+    [line] = (await latest(log, FOLDS, Wanted(), await ends_of(log))).events
+    assert (line["names"][:2], line["names"][-1]) == (["n0", "n1"], "... 880 more")
+
+
+async def test_what_expired_is_the_beginning() -> None:
+    log = log_of([(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(30)])
+    del log.contents.records[PLACES[0]][:20]
+    log.contents.begins[PLACES[0]] = 20
+    [page] = await every_page(log, Wanted())
+    assert [line["offset"] for line in page.events] == list(range(29, 19, -1))
+
+
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "zones/0", "zones/9=1", "zones/0=-1", "x/0=1", "zones/0=1,", "zones/٣=1"]
+)
+def test_a_cursor_that_is_none_of_ours_is_refused_by_name(cursor: str) -> None:
+    with pytest.raises(BadQuery, match=r"^before: "):
+        parse_cursor(cursor, COUNT)
