@@ -42,6 +42,8 @@ SUBCOMMANDS = {
     "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
     "commands": Subcommand("deploy.cli.commands", "commands", "Ask what became of a command."),
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
+    "history": Subcommand("deploy.cli.history", "history_command", "Show all that happened to a node, DPU, clique, zone."),
+    "explain": Subcommand("deploy.cli.explain", "explain", "Say why a DPU lets a node through, or does not."),
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
     "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),

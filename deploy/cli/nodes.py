@@ -9,6 +9,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import Part, finish, merged
 from deploy.cli.client import Client
+from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.options import commands, key_values, looks_back, paged
 from schemas.api import dpuplane_pb2 as pb
 
@@ -91,8 +92,9 @@ def join(
 @nodes.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--zone", default="", help="The zone they are in; looked up if not given.")
+@dry_run_option
 @commands
-def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str) -> None:
+def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:
     """Let nodes leave.
 
     The answer comes when the whole fleet has taken it: `held` means that the leave is over its budget, and the rule
@@ -101,6 +103,10 @@ def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str) -> 
     Example: dpuplane nodes leave rack7-n3 rack7-n4
     """
     unique = list(dict.fromkeys(names))
+    if dry_run:
+        groups = [(zone, unique)] if zone or len(unique) == 1 else _by_zone(client, unique)
+        parts = [_leave(client, found, part, dry_run=True) for found, group in groups for part in _parts(group)]
+        finish_dry_run(parts, output)
     if zone or len(unique) == 1:
         answers = [_leave(client, zone, part) for part in _parts(unique)]
     elif client.command_id:
@@ -115,8 +121,8 @@ def _parts(names: list[str]) -> list[list[str]]:
     return [names[start : start + _MAX_NAMES] for start in range(0, len(names), _MAX_NAMES)]
 
 
-def _leave(client: Client, zone: str, names: list[str]) -> Part:
-    return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names))
+def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool = False) -> Part:
+    return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names, dry_run=dry_run))
 
 
 def _leave_alone(client: Client, names: list[str]) -> Iterator[Part]:

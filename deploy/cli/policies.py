@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from deploy.cli import output as out
 from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
+from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
@@ -90,33 +91,45 @@ def list_policies(*, client: Client, output: str) -> None:
 
 @policies.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@dry_run_option
 @commands
-def apply(*, client: Client, output: str, file: Path) -> None:
+def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
     """Set the policies of a YAML or JSON file: one or several documents, each one policy or a list of them.
 
     \b
     A policy: {name: web, action: allow, priority: 10, protocol: tcp, ports: [443, 8000-8080],
                sources: {tier: web}, zones: {row: "7"}}
 
+    With --dry-run each policy is looked at by itself, on top of what stands now.
+
     Example: dpuplane policies apply policy.yaml
     """
     documents = read_policies(_text_of(file), str(file))
     answers = [
-        ([document.name], client.command("SetPolicy", pb.SetPolicyRequest(policy=document.message())))
+        (
+            [document.name],
+            client.command("SetPolicy", pb.SetPolicyRequest(policy=document.message(), dry_run=dry_run)),
+        )
         for document in documents
     ]
+    if dry_run:
+        finish_dry_run(answers, output)
     finish(merged(answers), output)
 
 
 @policies.command()
 @click.argument("name")
+@dry_run_option
 @commands
-def delete(*, client: Client, output: str, name: str) -> None:
+def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
     """Delete a policy. Deleting `default` brings the built-in one back.
 
     Example: dpuplane policies delete web
     """
-    finish(client.command("DeletePolicy", pb.DeletePolicyRequest(name=name)), output)
+    answer = client.command("DeletePolicy", pb.DeletePolicyRequest(name=name, dry_run=dry_run))
+    if dry_run:
+        finish_dry_run([([name], answer)], output)
+    finish(answer, output)
 
 
 def _text_of(file: Path) -> str:

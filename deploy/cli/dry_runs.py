@@ -1,0 +1,69 @@
+"""`--dry-run`: what a command would do to the rule tables, printed, with the exit status that it would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.answers import Part, exit_status, merged, sentence
+from deploy.cli.rules import ports_text
+from schemas.api import dpuplane_pb2 as pb
+
+_SHOWN = 20
+"""Zones and prefixes of one line or rule that the table lists."""
+
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would happen to every zone's table, and whether it would be held; do nothing.",
+)
+
+
+def finish_dry_run(parts: Sequence[Part], output: str) -> None:
+    """Print what each command by itself would do, and end with the exit status."""
+    whole = merged(parts)
+    if output == "table":
+        for names, answer in parts:
+            _print(names, answer)
+    else:
+        whole.dry_run.effects.extend([] if len(parts) == 1 else [e for _, a in parts for e in a.dry_run.effects])
+        whole.dry_run.budget = next((answer.dry_run.budget for _, answer in parts if answer.dry_run.budget), "")
+        whole.dry_run.addresses = max(answer.dry_run.addresses for _, answer in parts)
+        out.print_value(out.to_plain(whole), output)
+    click.get_current_context().exit(exit_status(whole))
+
+
+def _print(names: Sequence[str], answer: pb.Answer) -> None:
+    would = answer.dry_run
+    about = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    click.echo(f"{about}: would be {sentence(answer)}")
+    for item in answer.items:
+        click.echo(f"  {item.name}: {pb.Answer.Outcome.Name(item.outcome)}: {item.reason}")
+    if would.budget:
+        click.echo(f"  held by the {would.budget} budget; if it is approved:")
+    if not would.effects:
+        click.echo("  no rule table would change")
+    for effect in would.effects:
+        zones = ", ".join(effect.zones[:_SHOWN])
+        more = effect.zone_count - min(_SHOWN, len(effect.zones))
+        click.echo(f"  zone{'s' if effect.zone_count > 1 else ''} {zones}{f' and {more} more' if more else ''}:")
+        for rule in effect.rules:
+            _print_rule(rule)
+
+
+def _print_rule(rule: pb.RuleEffect) -> None:
+    traffic = " ".join(filter(None, [rule.protocol, ports_text(rule.ports)]))
+    click.echo(
+        f"    {rule.action} {traffic}, priority {rule.priority}, policy {rule.policy}:"
+        f" {rule.addresses_appearing} addresses appear, {rule.addresses_vanishing} vanish"
+    )
+    for sign, prefixes, count in (
+        ("+", rule.appearing, rule.prefixes_appearing),
+        ("-", rule.vanishing, rule.prefixes_vanishing),
+    ):
+        for prefix in prefixes[:_SHOWN]:
+            click.echo(f"      {sign} {prefix}")
+        if count > _SHOWN:
+            click.echo(f"      {sign} and {count - _SHOWN} more prefixes")

@@ -1,0 +1,54 @@
+"""`dpuplane explain`: why a DPU lets a node through, or does not, step by step from the join to the hardware."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import looks_back
+from deploy.cli.rules import ports_text
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.command(epilog="Example: dpuplane explain rack7-n3 rack7-dpu1")
+@click.argument("node")
+@click.argument("dpu")
+@click.option("--zone", default="", help="The zone of the DPU; looked up if not given.")
+@looks_back
+def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
+    """Show which policy, prefix and table version carry NODE's addresses to DPU, and how far that has come.
+
+    The steps are: stated in its zone, accepted by the fleet, intended by the zone's table, sent, received, applied, in
+    hardware. The first that is missing says why.
+    """
+    found: pb.Explanation = client.query("ExplainRule", pb.ExplainRuleRequest(node=node, dpu=dpu, zone=zone))
+    if output != "table":
+        out.print_value(out.to_plain(found), output)
+        return
+    if found.addresses:
+        out.print_table(
+            ("address", "prefix", "action", "priority", "protocol", "ports", "policy", "since version"),
+            (
+                (a.address, a.prefix, a.action, a.priority, a.protocol, ports_text(a.ports), a.policy, a.version or "?")
+                for a in found.addresses
+            ),
+        )
+        click.echo()
+    out.print_table(
+        ("step", "reached", "time", "position", "version", "note"),
+        (
+            (s.name, "yes" if s.reached else "NO", _time(s.time_ms), s.position or "-", s.version or "-", s.note)
+            for s in found.steps
+        ),
+    )
+    verdict = f"missing: {found.missing}: {found.reason}" if found.missing else "every step is reached"
+    click.echo(f"\n{node} to {dpu} of zone {found.zone}: {verdict}")
+
+
+def _time(time_ms: int) -> str:
+    if not time_ms:
+        return "-"
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,76 @@
+"""`dpuplane history`: all that ever happened to one node, DPU, clique or zone, and who asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown
+from deploy.cli.options import queries
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.progress import Progress
+from deploy.history import Happening, history
+from deploy.opening import LogPlace, open_to_read
+from deploy.roles import folds_of
+from projections.decision_items import Item
+from projections.names import shown
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.command("history", epilog="Example: dpuplane history rack7-n3")
+@click.argument("subject")
+@reads_log
+@queries
+def history_command(*, client: Client, output: str, place: LogPlace | None, subject: str) -> None:
+    """Show all that ever happened to SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
+
+    Reads the log and folds it afresh, so it says what was decided of each record: when, where in the log, who asked,
+    and under which command id.
+    """
+    with failing():
+        happened = asyncio.run(_read(place or _asked(client), subject))
+    if not happened:
+        raise NotKnown(f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE")
+    if output != "table":
+        out.print_value({"subject": subject, "happened": [_plain(found) for found in happened]}, output)
+        return
+    heads = ("time", "position", "event", "actor", "command", "outcome", "decided")
+    out.print_table(heads, (_row(subject, found) for found in happened))
+
+
+def _asked(client: Client) -> LogPlace:
+    return place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+
+
+async def _read(place: LogPlace, subject: str) -> list[Happening]:
+    with Progress("history") as progress:
+
+        def heard(done: int, total: int) -> None:
+            progress.show(f"{done:,} of {total:,} records", done / max(total, 1))
+
+        async with open_to_read(place, rng=random.Random()) as log:
+            return await history(log, folds_of(log.partition_count), subject, heard)
+
+
+def _plain(found: Happening) -> dict[str, object]:
+    items = [{"kind": item.kind, "subject": item.subject, **{"detail": dict(item.detail)}} for item in found.items]
+    return {**found._asdict(), "items": items}
+
+
+def _row(subject: str, found: Happening) -> tuple[object, ...]:
+    time = datetime.fromtimestamp(found.time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    said = "; ".join(_said(subject, item) for item in found.items)
+    if found.reason and found.reason not in said:
+        said += f" ({found.reason})"
+    position = f"{found.partition}/{found.offset}"
+    return time, position, found.event, found.actor, found.command_id or "-", found.outcome, said
+
+
+def _said(subject: str, item: Item) -> str:
+    words = [item.kind, *([item.subject] if item.subject != subject else [])]
+    return " ".join([*words, *(f"{key}={value}" for key, value in item.detail.items())])

@@ -1,0 +1,124 @@
+"""All that ever happened to one subject, in order: the log folded afresh, and what of its decisions is about it.
+
+The fold says what was decided, as it did when it happened. Partitions are folded one after the other, so that one
+state at a time is in memory; what happened is put in order of time at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from drivers.owed import rulings_of
+from eventstore.fold import Fold
+from eventstore.listening import Ruling, RunRuling
+from eventstore.log import EventLog
+from eventstore.origin import await_origin
+from eventstore.partition import FoldedPartition
+from projections.decision_items import Item
+from projections.decisions import DECIDED_TOPICS
+from projections.histories import about
+
+ITEMS_SHOWN = 20
+"""Items of one record that are listed; of more only how many of each kind there are."""
+
+Heard = Callable[[int, int], None]
+"""Told how many records of how many are folded."""
+
+
+class Happening(NamedTuple):
+    """One record that was about the subject: when, where, who asked for it, and what was decided."""
+
+    time_ms: int
+    partition: str
+    offset: int
+    event: str
+    actor: str
+    command_id: str
+    outcome: str
+    reason: str
+    items: tuple[Item, ...]
+
+
+async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard: Heard) -> list[Happening]:
+    """Everything up to the present end of the log, oldest first. Raises as EventLog does."""
+    origin = await await_origin(log)
+    rules: dict[str, dict[int, Fold[Any]]] = {}
+    for fold in folds:
+        rules.setdefault(fold.topic, {})[fold.version] = fold
+    ends = {partition: await log.end(partition) for topic in DECIDED_TOPICS for partition in log.partitions(topic)}
+    found: list[Happening] = []
+    done, total = 0, sum(ends.values())
+    for partition, end in ends.items():
+        listener = _Listener(subject, found)
+        folded = FoldedPartition(partition, rules[partition.topic], origin.log_id, listener)
+        if end:
+            async with aclosing(_fold(log, folded, end)) as positions:
+                async for position in positions:
+                    heard(done + position, total)
+        done += end
+    return sorted(found)
+
+
+async def _fold(log: EventLog, folded: FoldedPartition, end: int) -> AsyncGenerator[int, None]:
+    async with aclosing(log.read({folded.partition: folded.position})) as batches:
+        async for _, records in batches:
+            start, stop = 0, len(records)
+            while stop and records[stop - 1].offset >= end:
+                stop -= 1
+            while start < stop and not folded.halted:
+                start, _ = folded.fold_some(records, start, stop)
+            yield folded.position
+            await asyncio.sleep(0)
+            if records[-1].offset + 1 >= end or folded.halted:
+                return
+
+
+class _Listener:
+    """Remembers what is about the subject."""
+
+    def __init__(self, subject: str, found: list[Happening]) -> None:
+        self._subject = subject
+        self._text = subject.encode()
+        self._found = found
+
+    def ruled(self, ruling: Ruling | RunRuling) -> None:
+        if isinstance(ruling, Ruling):
+            self._take(ruling)
+        elif any(self._text in record.value for record in ruling.records):  # joins say all that they are about
+            for single in rulings_of(ruling):
+                self._take(single)
+
+    def owes_from(self, position: int) -> int:
+        return position
+
+    def restored(self, owed_from: int, position: int) -> None:
+        """A history begins at the beginning."""
+
+    def _take(self, ruling: Ruling) -> None:
+        event, change, outcome, at, _, _ = ruling
+        items = about(self._subject, event, change, outcome, at)
+        if not items:
+            return
+        said = event.envelope
+        self._found.append(
+            Happening(
+                at.append_ms,
+                str(at.partition),
+                at.offset,
+                type(event).__name__,
+                said.actor,
+                said.command_id,
+                outcome.code,
+                outcome.reason,
+                tuple(items) if len(items) <= ITEMS_SHOWN else _counted(items),
+            )
+        )
+
+
+def _counted(items: Sequence[Item]) -> tuple[Item, ...]:
+    kinds = Counter(item.kind for item in items)
+    return tuple(Item(kind, f"{count} of them", {}) for kind, count in kinds.items())

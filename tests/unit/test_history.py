@@ -1,0 +1,84 @@
+"""A history is what all decisions of a log say of its subject: nothing is missed by looking before spelling out."""
+
+from __future__ import annotations
+
+from deploy.history import ITEMS_SHOWN, Happening, history
+from deploy.roles import folds_of
+from eventstore.codec import decode, encode
+from eventstore.log import FLEET_0, ZONES, partition_for
+from eventstore.partition import FoldedPartition
+from projections.decisions import DECIDED_TOPICS, spell
+from schemas.events import HoldApproved, IndexReleased, LogCreated, NodesJoined
+from tests.support.virtual_loop import run_virtual
+from tests.unit.test_decisions import Heard, LossyLog, World, a_day
+
+
+async def told(world: World, subject: str) -> list[Happening]:
+    return await history(LossyLog(world), folds_of(2), subject, lambda done, total: None)
+
+
+def spelled(world: World) -> dict[tuple[str, int], set[str]]:
+    """By a fold of its own, per record: every subject, zone and clique that an item of its decision is about."""
+    found: dict[tuple[str, int], set[str]] = {}
+    origin = decode(world.contents.records[FLEET_0][0].value)
+    assert isinstance(origin, LogCreated)
+    for fold in folds_of(2):
+        for partition, records in world.contents.records.items():
+            if partition.topic == fold.topic and partition.topic in DECIDED_TOPICS:
+                heard = Heard()
+                folded = FoldedPartition(partition, {1: fold}, origin.log_id, heard)
+                for record in records:
+                    folded.fold(record)
+                for event, change, outcome, at, _, _ in heard.rulings:
+                    items = spell(event, change, outcome, at)
+                    about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
+                    found[str(partition), at.offset] = {name for name in about if name}
+    return found
+
+
+def test_every_decision_about_a_subject_is_in_its_history() -> None:
+    async def scenario() -> None:
+        world = World(3)
+        world.lossy = False
+        await world.start("one")
+        await a_day(world, 1)
+        for number in range(40):  # a run of joins, as histories fold it
+            name, zone = f"m{number}", f"z{number % 3}"
+            event = NodesJoined(world.command(zone), zone, [name], [], [], b"", b"", [], [])
+            world.contents.add(partition_for(ZONES, zone, 2), world.now_ms(), zone.encode(), encode(event))
+        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        await world.say("fleet", "7", HoldApproved(world.command("7"), 7, b"x"))
+        await world.kill("one")
+        decisions = spelled(world)
+        subjects = set().union(*decisions.values())
+        assert subjects >= {"n1-0", "m7", "dpu1", "z0", "d/c", "p1", "nobody", "7"}
+        for subject in subjects:
+            places = [(found.partition, found.offset) for found in await told(world, subject)]
+            expected = {place for place, about in decisions.items() if subject in about}
+            assert expected <= {*places}
+            assert len(places) == len({*places})
+
+    run_virtual(scenario())
+
+
+def test_a_history_says_when_where_who_and_what() -> None:
+    async def scenario() -> None:
+        world = World(3)
+        world.lossy = False
+        await world.start("one")
+        await a_day(world, 1)
+        await world.say("cliques", "d", IndexReleased(world.command("d", "ann"), "d", "c", "n1-2", 0, ""))
+        await world.kill("one")
+        happened = await told(world, "n1-2")
+        events = {found.event for found in happened}
+        assert events == {"NodesJoined", "MembershipChanged", "IndexClaimed", "IndexReleased"}
+        assert [found.time_ms for found in happened] == sorted(found.time_ms for found in happened)
+        released = happened[-1]
+        assert (released.actor, released.outcome) == ("ann", "done")
+        assert ("index_released", "n1-2") in [item[:2] for item in released.items]
+        freed = (await told(world, "n1-18"))[-1]  # the first in line, whom nobody named
+        assert (freed.event, freed.items[0].kind) == ("IndexReleased", "index_assigned")
+        assert all(len(found.items) <= ITEMS_SHOWN for found in await told(world, "z0"))
+        assert await told(world, "never-heard-of") == []
+
+    run_virtual(scenario())
