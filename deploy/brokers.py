@@ -166,8 +166,8 @@ class Brokers:
         path = self.data / "cluster.json"
         if path.exists():
             return self._load(path)
-        cluster_id = _new_cluster_id()
-        ports = _ports(2 * self._count, self._base_port)
+        cluster_id = new_cluster_id()
+        ports = ports_for(2 * self._count, self._base_port)
         nodes = [Node(i + 1, ports[i], ports[self._count + i]) for i in range(self._count)]
         written = path.with_suffix(".new")
         written.write_text(json.dumps({"cluster_id": cluster_id, "brokers": [node._asdict() for node in nodes]}))
@@ -203,7 +203,7 @@ def _own(data: Path) -> IO[str]:
     return lock
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """As Kafka makes them: 16 random bytes in 22 characters, and no dash in front, which would look like a flag."""
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -211,7 +211,7 @@ def _new_cluster_id() -> str:
             return text
 
 
-def _ports(count: int, base: int | None) -> Sequence[int]:
+def ports_for(count: int, base: int | None) -> Sequence[int]:
     """`count` ports from `base` on, or free ones."""
     if base is not None:
         if not 1 <= base <= PORTS_MAX - count + 1:

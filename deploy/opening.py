@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.status import LogLocation
+from deploy.kafka_access import KafkaAccess
 from deploy.settings import Settings
 from eventstore.archive import Keeping
 from eventstore.embedded import EmbeddedLog
@@ -34,6 +35,7 @@ class LogPlace(NamedTuple):
     data: Path | None
     kafka: str = ""
     topic_prefix: str = ""
+    access: KafkaAccess = KafkaAccess()
 
     def __str__(self) -> str:
         return str(self.data) if self.data is not None else f"{self.topic_prefix}.* on {self.kafka}"
@@ -54,7 +56,7 @@ def state_folder(settings: Settings) -> Path | None:
 
 def place_of(settings: Settings) -> LogPlace:
     """Where the settings' log is."""
-    return LogPlace(settings.data, settings.kafka, settings.topic_prefix)
+    return LogPlace(settings.data, settings.kafka, settings.topic_prefix, settings.kafka_access)
 
 
 @asynccontextmanager
@@ -79,6 +81,7 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
             partition_count=settings.partitions,
             rng=rng,
             create=settings.role in ("all", "api"),
+            access=settings.kafka_access.options,
         )
         try:
             return await stack.enter_async_context(opening)
@@ -94,7 +97,10 @@ async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[
         async with EmbeddedLog.secondary(place.data / LOG_FOLDER) as secondary:
             yield secondary
         return
-    async with KafkaLog.open(place.kafka, topic_prefix=place.topic_prefix, rng=rng, create=False) as kafka:
+    opening = KafkaLog.open(
+        place.kafka, topic_prefix=place.topic_prefix, rng=rng, create=False, access=place.access.options
+    )
+    async with opening as kafka:
         yield kafka
 
 

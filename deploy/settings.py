@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deploy.addresses import Address, parse_address, parse_addresses
+from deploy.kafka_access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import sentence
 from eventstore.errors import PermanentError
 from projections.principals import check_trust_domain
@@ -36,6 +37,21 @@ class Settings(BaseModel):
 
     data: Path | None = Field(None, description="Folder of the embedded log; one process with every role owns it.")
     kafka: str = Field("", description="HOST:PORT,... of the Kafka cluster that holds the log, instead of `data`.")
+    kafka_security_protocol: SecurityProtocol = Field(
+        "PLAINTEXT", description="How brokers are spoken to: PLAINTEXT, SSL (mutual TLS) or SASL_SSL (a password)."
+    )
+    kafka_sasl_mechanism: Mechanism | None = Field(
+        None, description="With SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN."
+    )
+    kafka_sasl_username: str = Field("", description="With SASL_SSL: who we are.")
+    kafka_sasl_password_file: Path | None = Field(
+        None, description="With SASL_SSL: file that holds the password, and nothing else."
+    )
+    kafka_ca_file: Path | None = Field(
+        None, description="PEM file: the authorities of brokers' certificates; if not given, those of the system."
+    )
+    kafka_cert_file: Path | None = Field(None, description="PEM file: our certificate for brokers; with SSL a must.")
+    kafka_key_file: Path | None = Field(None, description="PEM file: the key of `kafka_cert_file`, not encrypted.")
     topic_prefix: str = Field(
         "dpuplane", pattern=r"^[A-Za-z0-9_-]{1,100}$", description="What the names of this plane's topics begin with."
     )
@@ -134,12 +150,25 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_kafka_access(self) -> Self:
+        if fault := self.kafka_access.fault():
+            raise ValueError(fault)
+        if self.data is not None and self.kafka_access != KafkaAccess():
+            raise ValueError("kafka_security_protocol is for a log on Kafka, and data is given")
+        return self
+
+    @model_validator(mode="after")
     def _check_listeners(self) -> Self:
         for name in ("listen", "http", "agents"):
             address: Address = getattr(self, name)
             if not address.is_loopback and not self.insecure and self.tls_cert is None:
                 raise ValueError(f"{name} {address} is off the loopback, which needs TLS or an explicit --insecure")
         return self
+
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """How brokers are spoken to."""
+        return KafkaAccess(**{name: getattr(self, f"kafka_{name}") for name in KafkaAccess._fields})
 
     @property
     def zone_names(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.kafka_admin import Admin
 from eventstore.kafka_appender import Appender
-from eventstore.kafka_clients import Clients
+from eventstore.kafka_clients import Access, Clients, in_plain
 from eventstore.kafka_offsets import Offsets
 from eventstore.kafka_reader import Reader
 from eventstore.kafka_topics import Topics
@@ -54,6 +54,7 @@ class KafkaLog:
         partition_count: int | None = None,
         rng: random.Random,
         create: bool = True,
+        access: Access = in_plain,
     ) -> AsyncIterator[KafkaLog]:
         """Open the log in these topics; missing ones are made if `create`.
 
@@ -62,7 +63,7 @@ class KafkaLog:
         """
         if sys.flags.optimize:
             raise FatalError("python -O removes checks that the Kafka client relies on: start without it")
-        clients = Clients(bootstrap, rng)
+        clients = Clients(bootstrap, rng, access)
         admin = Admin(clients)
         topics = Topics(admin, topic_prefix)
         try:

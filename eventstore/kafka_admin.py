@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.admin import AlterConfigsRequest, CreateTopicsRequest, DescribeConfigsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -26,7 +26,7 @@ from aiokafka.protocol.types import (
 )
 
 from eventstore.errors import FatalError, LogUnavailable
-from eventstore.kafka_clients import CLIENT, REQUEST_MS, Clients, Kept, reason
+from eventstore.kafka_clients import CLIENT, REQUEST_MS, Clients, Kept, check_security, reason
 
 _ATTEMPTS = 3
 _TOPIC_RESOURCE = 2
@@ -138,8 +138,9 @@ class NewTopic(NamedTuple):
 class _Connection:
     """A connection to the cluster, for requests that any broker answers."""
 
-    def __init__(self, servers: list[str]) -> None:
-        self._client = AIOKafkaClient(bootstrap_servers=servers, **CLIENT)
+    def __init__(self, servers: list[str], access: Mapping[str, Any]) -> None:
+        self._client = AIOKafkaClient(bootstrap_servers=servers, **CLIENT, **access)
+        check_security(self._client, access)
 
     async def start(self) -> None:
         await self._client.bootstrap()
@@ -169,6 +170,8 @@ class Admin:
         answer = await self._ask(_Metadata(names))
         found: dict[str, Topic] = {}
         for error, name, topic_id, _, partitions, *_ in answer.topics:
+            if error == TopicAuthorizationFailedError.errno:
+                raise LogUnavailable(f"topic {name}: Kafka hides it from us; see `dpuplane topics acls`")
             if error == 0 and partitions:
                 replicas = min(len(each[4]) for each in partitions)
                 found[name] = Topic(name, topic_id, replicas, {each[1]: each[2] for each in partitions})

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import FatalError, LogUnavailable
@@ -66,20 +67,34 @@ class Client(Protocol):
 
 
 C = TypeVar("C", bound=Client)
+Make = Callable[[list[str], Mapping[str, Any]], C]
+"""Makes a client of these servers, with this access."""
 
 
-def make_producer(servers: list[str]) -> AIOKafkaProducer:
+Access = Callable[[], Mapping[str, Any]]
+"""How brokers are to be spoken to, in aiokafka's terms (security_protocol, ssl_context, sasl_...), asked for each new
+client: so certificates and passwords that were replaced are used from the next client on."""
+
+
+def in_plain() -> Mapping[str, Any]:
+    """The Access of brokers that ask nobody who they are."""
+    return {}
+
+
+def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProducer:
     """A producer that acknowledges what is safe, and that promises nothing it cannot keep (no idempotence)."""
-    producer = AIOKafkaProducer(bootstrap_servers=servers, **PRODUCER)
+    producer = AIOKafkaProducer(bootstrap_servers=servers, **PRODUCER, **access)
     check_producer(producer)
+    check_security(producer.client, access)
     return producer
 
 
-def make_consumer(servers: list[str]) -> AIOKafkaConsumer:
+def make_consumer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaConsumer:
     """A consumer that belongs to no group, commits nothing, never jumps, and reads what anybody can have written."""
     read_tolerantly()
-    consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER)
+    consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER, **access)
     check_consumer(consumer)
+    check_security(consumer._client, access)
     return consumer
 
 
@@ -97,6 +112,13 @@ def check_consumer(consumer: AIOKafkaConsumer) -> None:
         _require(setting, getattr(consumer, f"_{setting}"), CONSUMER[setting])
 
 
+def check_security(client: Any, access: Mapping[str, Any]) -> None:
+    """FatalError unless the connections of a client will be as protected as its Access wants them."""
+    _require("security_protocol", client._security_protocol, access.get("security_protocol", "PLAINTEXT"))
+    if "ssl_context" in access:
+        _require("ssl_context", client._ssl_context is access["ssl_context"], True)
+
+
 def _require(setting: str, value: object, wanted: object) -> None:
     if value != wanted:
         raise FatalError(f"Kafka client setting {setting} is in effect {value!r}, and has to be {wanted!r}")
@@ -105,7 +127,8 @@ def _require(setting: str, value: object, wanted: object) -> None:
 class Clients:
     """Starts clients, and owns the tasks that close them."""
 
-    def __init__(self, bootstrap: str, rng: random.Random) -> None:
+    def __init__(self, bootstrap: str, rng: random.Random, access: Access = in_plain) -> None:
+        self._access = access
         self._servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
         rng.shuffle(self._servers)
         self._rng = rng
@@ -113,7 +136,7 @@ class Clients:
         self._closing: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
-    async def started(self, make: Callable[[list[str]], C]) -> C:
+    async def started(self, make: Make[C]) -> C:
         """A new client that has met the cluster. LogUnavailable if it has not in time.
 
         Another server is asked first each time, and each time in vain doubles the patience: one that is there and says
@@ -122,7 +145,8 @@ class Clients:
         if self.is_closed:
             raise LogUnavailable("the log is closed")
         servers = list(self._servers)
-        client = make(servers)
+        access = self._access()
+        client = make(servers, access)
         try:
             async with asyncio.timeout(self._patience_s):
                 await client.start()
@@ -131,7 +155,8 @@ class Clients:
             self._patience_s = min(2 * self._patience_s, START_S_MAX)
             if servers == self._servers:  # and nobody else has gone on to the next one meanwhile
                 self._servers = [*servers[1:], servers[0]]
-            raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {reason(error)}") from error
+            why = await _refusal(servers[0], access) or reason(error)
+            raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {why}") from error
         except BaseException:
             self.discard(client)
             raise
@@ -161,7 +186,7 @@ class Clients:
 class Kept(Generic[C]):
     """One client that several tasks share, made when it is needed and made anew after it was discarded."""
 
-    def __init__(self, clients: Clients, make: Callable[[list[str]], C]) -> None:
+    def __init__(self, clients: Clients, make: Make[C]) -> None:
         self._clients = clients
         self._make = make
         self._client: C | None = None
@@ -189,6 +214,22 @@ class Kept(Generic[C]):
 def reason(error: BaseException) -> str:
     """An error of the client library in words: some of its messages are empty."""
     return str(error) or type(error).__name__
+
+
+async def _refusal(server: str, access: Mapping[str, Any]) -> str:
+    """Why a broker and we do not come together, where certificates or passwords are asked for: clients only log it."""
+    if not access:
+        return ""
+    host, _, port = server.rpartition(":")
+    try:
+        async with asyncio.timeout(START_S_MIN):
+            connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=REQUEST_MS, **access)
+        connection.close()
+    except TimeoutError:
+        return ""
+    except (KafkaError, OSError) as error:
+        return f"{server}: {reason(error)}"
+    return ""
 
 
 async def _close(client: Client) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
 from eventstore.kafka_admin import Admin, NewTopic, Topic
-from eventstore.kafka_clients import BATCH_BYTES, Clients
+from eventstore.kafka_clients import BATCH_BYTES, Access, Clients, in_plain
 from eventstore.log import (
     DECISIONS,
     DEFAULT_PARTITION_COUNT,
@@ -205,9 +205,9 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(_SOON_S)
 
 
-async def count_brokers(bootstrap: str, rng: random.Random) -> int:
+async def count_brokers(bootstrap: str, rng: random.Random, access: Access = in_plain) -> int:
     """How many brokers the cluster has at the moment. LogUnavailable if it does not say."""
-    clients = Clients(bootstrap, rng)
+    clients = Clients(bootstrap, rng, access)
     admin = Admin(clients)
     try:
         return await admin.count_brokers()

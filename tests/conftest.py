@@ -1,3 +1,3 @@
 """What every kind of test may use."""
 
-pytest_plugins = ["tests.support.kafka"]
+pytest_plugins = ["tests.support.kafka", "tests.support.secure_kafka"]

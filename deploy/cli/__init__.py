@@ -29,6 +29,7 @@ SUBCOMMANDS = {
     "simulator": Subcommand("deploy.cli.simulate", "simulator", "Run simulated DPUs against relays."),
     "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
     "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the settings we advise."),
+    "topics": Subcommand("deploy.cli.topics", "topics", "Say what each role needs in Kafka."),
     "import": Subcommand("deploy.cli.inventory", "import_file", "Join the nodes of an inventory file."),
     "nodes": Subcommand("deploy.cli.nodes", "nodes", "List, show, join and remove nodes."),
     "zones": Subcommand("deploy.cli.zones", "zones", "List, show, label and limit zones."),
@@ -42,7 +43,9 @@ SUBCOMMANDS = {
     "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
     "commands": Subcommand("deploy.cli.commands", "commands", "Ask what became of a command."),
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
-    "history": Subcommand("deploy.cli.history", "history_command", "Show all that happened to a node, DPU, clique, zone."),
+    "history": Subcommand(
+        "deploy.cli.history", "history_command", "Show all that happened to a node, DPU, clique, zone."
+    ),
     "explain": Subcommand("deploy.cli.explain", "explain", "Say why a DPU lets a node through, or does not."),
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
@@ -88,9 +91,9 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
-    try:
     # gRPC reads it when it is imported; its own lines tell of every stranger's failed handshake.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    try:
         cli(prog_name="dpuplane")
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.

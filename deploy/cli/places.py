@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from deploy.cli.failures import Refused, Unreachable
+from deploy.cli.kafka_options import kafka_access_options, take_access
 from deploy.cli.values import addresses_if_given
 from deploy.opening import LogPlace
 from eventstore.errors import PermanentError, PlaneError
@@ -39,17 +40,20 @@ def reads_log(function: F) -> F:
     def run(*, data: Path | None, kafka: str, topic_prefix: str, **given: Any) -> None:
         if data is not None and kafka:
             raise click.UsageError("give --data or --kafka, not both")
+        access = take_access(given)
+        click.get_current_context().obj = access
         named = data is not None or bool(kafka)
-        function(place=LogPlace(data, kafka, topic_prefix) if named else None, **given)
+        function(place=LogPlace(data, kafka, topic_prefix, access) if named else None, **given)
 
-    return _DATA(_KAFKA(_PREFIX(run)))  # type: ignore[return-value]
+    return _DATA(_KAFKA(kafka_access_options(_PREFIX(run))))  # type: ignore[return-value]
 
 
 def place_of_status(status: Any, server: str) -> LogPlace:
     """Where a server says its log is (a Status message)."""
     location = status.log
     if location.engine == "kafka":
-        return LogPlace(None, ",".join(location.bootstrap), location.topic_prefix)
+        access = click.get_current_context().obj
+        return LogPlace(None, ",".join(location.bootstrap), location.topic_prefix, access)
     folder = Path(location.data)
     if not folder.is_dir():
         raise Unreachable(f"{server} keeps its log in {folder}, which is not on this machine: run this command there")

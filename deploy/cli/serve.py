@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from deploy.cli.kafka_options import kafka_options
 from deploy.settings import BadSettings, load_settings
 
 EXAMPLES = """
@@ -26,6 +27,7 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.command(epilog=EXAMPLES)
 @click.option("--data", metavar="DIR", help="Keep the log in this folder: one process with every role.")
 @click.option("--kafka", metavar="HOST:PORT,...", help="Keep the log in this Kafka cluster: any number of processes.")
+@kafka_options
 @click.option("--topic-prefix", metavar="NAME", help="What the plane's topic names begin with.  [dpuplane]")
 @click.option("--partitions", metavar="N", help="Partitions of a new log; an existing log keeps its own.  [12]")
 @click.option("--role", metavar="ROLE", help="all, api, relay or provisioner.  [all]")

@@ -9,8 +9,8 @@ from eventstore.kafka_topics import Setting
 
 
 async def test_our_own_settings_are_in_effect() -> None:
-    await make_producer(["127.0.0.1:1"]).stop()
-    await make_consumer(["127.0.0.1:1"]).stop()
+    await make_producer(["127.0.0.1:1"], {}).stop()
+    await make_consumer(["127.0.0.1:1"], {}).stop()
 
 
 @pytest.mark.parametrize(

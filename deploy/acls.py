@@ -1,0 +1,72 @@
+"""What each role may do in Kafka, and no more: the least with which its processes work, topic by topic.
+
+Everybody describes every topic of the log and its settings, for that is how a process knows that the log is whole.
+Beyond that a role writes what it states and reads what it folds. Nobody may delete a topic or records, or alter a
+setting; only who takes commands makes a log. Topics are named literally: a prefix would take in another plane's, too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, TOPICS, ZONES
+
+AclRole = Literal["all", "api", "relay", "provisioner", "reader"]
+ROLES: tuple[str, ...] = get_args(AclRole)
+"""The roles of processes, and `reader`: commands that read the log themselves (verify, events, replay, backup)."""
+
+Operation = Literal["Describe", "DescribeConfigs", "Read", "Write", "Create"]
+
+_READ: Mapping[str, Sequence[str]] = {
+    "api": TOPICS,
+    "relay": (ZONES, FLEET, REPLICAS),
+    "provisioner": (ZONES, FLEET, REPLICAS),
+    "reader": TOPICS,
+}
+"""Whoever folds reads fleet too: its first record says which log this is."""
+
+_WRITTEN: Mapping[str, Sequence[str]] = {
+    "api": (ZONES, CLIQUES, FLEET, DECISIONS, REPLICAS),
+    "relay": (INSTALLS, REPLICAS),
+    "provisioner": (ZONES, REPLICAS),
+    "reader": (),
+}
+_MAKES_LOG = frozenset({"api"})
+
+
+class Grant(NamedTuple):
+    """Some operations on some topics, by their short names."""
+
+    topics: tuple[str, ...]
+    operations: tuple[Operation, ...]
+
+
+def grants_of(role: str) -> list[Grant]:
+    """All that a role needs."""
+    parts = ("api", "relay", "provisioner") if role == "all" else (role,)
+    makes: tuple[Operation, ...] = () if _MAKES_LOG.isdisjoint(parts) else ("Create",)
+    grants = [Grant(TOPICS, ("Describe", "DescribeConfigs", *makes))]
+    read = tuple(topic for topic in TOPICS if any(topic in _READ[part] for part in parts))
+    written = tuple(topic for topic in TOPICS if any(topic in _WRITTEN[part] for part in parts))
+    return [*grants, Grant(read, ("Read",)), *([Grant(written, ("Write",))] if written else [])]
+
+
+def arguments_of(role: str, principal: str, topic_prefix: str) -> Iterator[list[str]]:
+    """The arguments of kafka-acls.sh that grant a role to a principal, without those that say where the cluster is."""
+    for grant in grants_of(role):
+        arguments = ["--add", "--allow-principal", principal]
+        for operation in grant.operations:
+            arguments += ["--operation", operation]
+        for topic in grant.topics:
+            arguments += ["--topic", f"{topic_prefix}.{topic}"]
+        yield arguments
+
+
+def commands_of(role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str) -> Iterator[str]:
+    """The same as lines for a shell."""
+    where = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
+    where += ["--command-config", command_config] if command_config else []
+    for arguments in arguments_of(role, principal, topic_prefix):
+        yield shlex.join([*where, *arguments])

@@ -1,0 +1,42 @@
+"""`dpuplane topics`: what a Kafka cluster must be told before it keeps a log."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from deploy.acls import ROLES, arguments_of, commands_of
+from deploy.cli import output as out
+
+_PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")
+
+
+@click.group(epilog="\b\nExample: dpuplane topics acls --role relay --principal User:relay")
+def topics() -> None:
+    """The topics of a log on Kafka: who may do what with them."""
+
+
+def _principal(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    if not _PRINCIPAL.fullmatch(given):
+        raise click.BadParameter(f"{given!r} must be KIND:NAME of one principal, as in User:relay")
+    return given
+
+
+@topics.command(epilog="\b\nExample: dpuplane topics acls --role relay --principal User:relay")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What the principal's processes do.")
+@click.option("--principal", callback=_principal, required=True, metavar="USER", help="As Kafka names it: User:NAME.")
+@click.option("--topic-prefix", metavar="NAME", default="dpuplane", show_default=True, help="Of the log's topics.")
+@click.option("--bootstrap", metavar="HOST:PORT", default="localhost:9092", show_default=True, help="The cluster.")
+@click.option("--command-config", metavar="FILE", default="", help="How kafka-acls.sh proves itself to it.")
+@click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
+def acls(*, role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str, output: str) -> None:
+    """Print the least that a role needs in Kafka, as kafka-acls.sh commands; nothing is changed.
+
+    Role `reader` is for commands that read the log themselves: verify, replay, events, checkpoint, backup.
+    """
+    if output != "table":
+        out.print_value({"commands": list(arguments_of(role, principal, topic_prefix))}, output)
+        return
+    for line in commands_of(role, principal, topic_prefix, bootstrap, command_config):
+        click.echo(line)

@@ -1,0 +1,116 @@
+"""How this process proves itself to Kafka's brokers, and whom it takes for one: TLS and SASL from files that are named.
+
+There is no way back to plain text: what is set here is what every client really runs with, or it is not made. A broker
+must show a certificate of the authority that is named, for the host that we dialed. The password comes from a file, so
+it is in no argument list, no environment, no settings and no log; files that were replaced count from the next client.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import SecretStr
+
+from eventstore.errors import LogUnavailable
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class BadKafkaAccess(LogUnavailable):
+    """A file cannot be used; the sentence names the setting, the file and the reason.
+
+    At a start nothing goes on without it; a file that is being replaced later will be whole at the next attempt.
+    """
+
+
+class KafkaAccess(NamedTuple):
+    """What the settings of the same names say, which have `kafka_` in front."""
+
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: Mechanism | None = None
+    sasl_username: str = ""
+    sasl_password_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+    def options(self) -> Mapping[str, Any]:
+        """What a client is made with now. Raises BadKafkaAccess for a file that cannot be used."""
+        if self.security_protocol == "PLAINTEXT":
+            return {}
+        access: dict[str, Any] = {"security_protocol": self.security_protocol, "ssl_context": self._context()}
+        if self.security_protocol == "SASL_SSL":
+            keep_from_logs()
+            access["sasl_mechanism"] = self.sasl_mechanism
+            access["sasl_plain_username"] = self.sasl_username
+            access["sasl_plain_password"] = self.password().get_secret_value()
+        return access
+
+    def password(self) -> SecretStr:
+        """What the file holds, but for the end of its line."""
+        assert self.sasl_password_file is not None
+        try:
+            password = self.sasl_password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: must be UTF-8") from None
+        if not password:
+            raise BadKafkaAccess(f"kafka_sasl_password_file {self.sasl_password_file}: holds no password")
+        return SecretStr(password)
+
+    def fault(self) -> str:
+        """What does not go together, in a sentence; empty if it does. Looks into no file."""
+        protocol = self.security_protocol
+        sasl: dict[str, object] = {"kafka_sasl_mechanism": self.sasl_mechanism}
+        sasl |= {"kafka_sasl_username": self.sasl_username, "kafka_sasl_password_file": self.sasl_password_file}
+        files = {"kafka_ca_file": self.ca_file, "kafka_cert_file": self.cert_file, "kafka_key_file": self.key_file}
+        if protocol == "SASL_SSL" and (missing := [name for name, value in sasl.items() if not value]):
+            return f"{' and '.join(missing)} must be given: kafka_security_protocol is SASL_SSL"
+        if protocol != "SASL_SSL" and (given := [name for name, value in sasl.items() if value]):
+            return f"{' and '.join(given)} is for kafka_security_protocol SASL_SSL, which is {protocol}"
+        if protocol == "PLAINTEXT" and (idle := [name for name, value in files.items() if value]):
+            return f"{' and '.join(idle)} is for kafka_security_protocol SSL or SASL_SSL, which is PLAINTEXT"
+        if protocol == "SSL" and self.cert_file is None:
+            return "kafka_cert_file must be given: with kafka_security_protocol SSL it says who we are"
+        if (self.cert_file is None) != (self.key_file is None):
+            return "kafka_cert_file and kafka_key_file go together: give both, or none"
+        return ""
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            if self.ca_file is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(cafile=self.ca_file)
+        except (OSError, ValueError) as error:
+            raise BadKafkaAccess(
+                f"kafka_ca_file {self.ca_file}: has no certificate that can be used: {error}"
+            ) from error
+        if self.cert_file is not None and self.key_file is not None:
+            try:
+                context.load_cert_chain(self.cert_file, self.key_file, password=_no_password)
+            except (OSError, ValueError) as error:
+                files = f"kafka_cert_file {self.cert_file} and kafka_key_file {self.key_file}"
+                raise BadKafkaAccess(f"{files}: cannot be used together: {error}") from error
+        return context
+
+
+def keep_from_logs() -> None:
+    """At level DEBUG aiokafka would log its requests, and with SASL one of them is the password."""
+    logging.getLogger("aiokafka.conn").addFilter(_is_no_request)
+
+
+def _is_no_request(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and there is nobody to ask for its password")

@@ -1,0 +1,119 @@
+"""Kafka that asks who we are: every way to prove it, no way around it, and no word of the password anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from deploy.authority import Authority
+from deploy.kafka_access import KafkaAccess, Mechanism
+from deploy.settings import Settings
+from eventstore.errors import LogUnavailable
+from eventstore.kafka import KafkaLog
+from eventstore.log import FLEET_0
+from projections.principals import PLANE, Principal
+from tests.support.secure_kafka import ADMIN, SecureKafka
+
+pytestmark = pytest.mark.kafka
+
+_prefixes = itertools.count()
+
+
+async def round_trip(bootstrap: str, access: KafkaAccess) -> None:
+    """Make a log, append to it and read that back: admin, producer, both consumers."""
+    opening = KafkaLog.open(
+        bootstrap,
+        topic_prefix=f"access-{next(_prefixes)}",
+        partition_count=1,
+        rng=random.Random(1),
+        access=access.options,
+    )
+    async with asyncio.timeout(60), opening as log:
+        await log.append(FLEET_0, b"k", b"value")
+        assert await log.end(FLEET_0) == 1
+        async with aclosing(log.read({FLEET_0: 0})) as batches:
+            _, records = await anext(batches)
+    assert [record.value for record in records] == [b"value"]
+
+
+async def refused(bootstrap: str, access: KafkaAccess) -> str:
+    """Why no log was opened."""
+    with pytest.raises(LogUnavailable) as caught:
+        await round_trip(bootstrap, access)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+async def test_a_log_is_used_over_tls_with_a_password_that_no_log_line_shows(
+    secure_kafka: SecureKafka, mechanism: Mechanism, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = secure_kafka.access(ADMIN, mechanism)
+    with caplog.at_level(logging.DEBUG):
+        await round_trip(secure_kafka.bootstrap, access)
+        wrong = access._replace(sasl_password_file=secure_kafka.password_file("relay"))
+        await refused(secure_kafka.bootstrap, wrong)
+    said = "\n".join(map(repr, [*caplog.messages, access, wrong, access.password()]))
+    assert "aiokafka" in " ".join(record.name for record in caplog.records)
+    for user in (ADMIN, "relay"):
+        assert secure_kafka.passwords[user] not in said
+
+
+async def test_a_log_is_used_over_mutual_tls(secure_kafka: SecureKafka) -> None:
+    await round_trip(secure_kafka.certificate_bootstrap, secure_kafka.certificate_access)
+
+
+async def test_a_wrong_password_is_refused_in_a_sentence(secure_kafka: SecureKafka) -> None:
+    wrong = secure_kafka.access(ADMIN)._replace(sasl_password_file=secure_kafka.password_file("relay"))
+    assert "invalid credentials" in await refused(secure_kafka.bootstrap, wrong)
+
+
+async def test_a_broker_whose_certificate_is_for_another_host_is_refused(secure_kafka: SecureKafka) -> None:
+    elsewhere = secure_kafka.bootstrap.replace("127.0.0.1", "localhost")
+    assert "Hostname mismatch" in await refused(elsewhere, secure_kafka.access(ADMIN))
+
+
+async def test_a_broker_of_an_authority_that_is_not_believed_is_refused(
+    secure_kafka: SecureKafka, tmp_path: Path
+) -> None:
+    other = Authority.make(tmp_path, "kafka.test", now=datetime.now(UTC), valid=timedelta(days=1))
+    access = secure_kafka.access(ADMIN)._replace(ca_file=other.cert)
+    assert "CERTIFICATE_VERIFY_FAILED" in await refused(secure_kafka.bootstrap, access)
+
+
+async def test_a_certificate_of_another_authority_is_refused_by_the_broker(
+    secure_kafka: SecureKafka, tmp_path: Path
+) -> None:
+    other = Authority.make(tmp_path, "kafka.test", now=datetime.now(UTC), valid=timedelta(days=1))
+    issued = other.issue(Principal(PLANE, "client"), hosts=(), now=datetime.now(UTC), valid=timedelta(days=1))
+    access = secure_kafka.certificate_access._replace(cert_file=issued.cert, key_file=issued.key)
+    await refused(secure_kafka.certificate_bootstrap, access)
+
+
+async def test_nobody_falls_back_to_plain_text(secure_kafka: SecureKafka, kafka_cluster: str) -> None:
+    await refused(kafka_cluster, secure_kafka.access(ADMIN))
+    await refused(secure_kafka.bootstrap, KafkaAccess())
+
+
+async def test_a_password_that_was_replaced_is_used_by_the_next_client(
+    secure_kafka: SecureKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("not it")
+    access = secure_kafka.access(ADMIN)._replace(sasl_password_file=file)
+    assert access.options()["sasl_plain_password"] == "not it"
+    file.write_text(secure_kafka.passwords[ADMIN])
+    await round_trip(secure_kafka.bootstrap, access)
+
+
+def test_settings_show_where_the_password_is_and_not_what_it_is(secure_kafka: SecureKafka) -> None:
+    named = secure_kafka.access(ADMIN)._asdict()
+    settings = Settings(kafka="h:1", **{f"kafka_{name}": value for name, value in named.items() if value is not None})
+    assert settings.kafka_access.options()["sasl_plain_password"] == secure_kafka.passwords[ADMIN]
+    assert secure_kafka.passwords[ADMIN] not in f"{settings!r} {settings.model_dump_json()}"

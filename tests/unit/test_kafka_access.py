@@ -1,0 +1,97 @@
+"""Settings of Kafka's security that do not go together are named; grants are printed as they will be run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.acls import ROLES, grants_of
+from deploy.cli import cli
+from deploy.kafka_access import BadKafkaAccess, KafkaAccess
+from deploy.settings import BadSettings, load_settings
+from eventstore.log import TOPICS
+
+SASL = {
+    "kafka": "h:1",
+    "kafka_security_protocol": "SASL_SSL",
+    "kafka_sasl_mechanism": "PLAIN",
+    "kafka_sasl_username": "u",
+    "kafka_sasl_password_file": "p",
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            {**SASL, "kafka_security_protocol": "SASL_PLAINTEXT"},
+            "kafka_security_protocol: 'SASL_PLAINTEXT' must be one of",
+        ),
+        ({**SASL, "kafka_sasl_mechanism": "GSSAPI"}, "kafka_sasl_mechanism: 'GSSAPI' must be one of"),
+        ({**SASL, "kafka_sasl_password_file": None}, "kafka_sasl_password_file must be given"),
+        ({**SASL, "kafka_security_protocol": "SSL"}, "is for kafka_security_protocol SASL_SSL, which is SSL"),
+        ({**SASL, "kafka_cert_file": "c"}, "kafka_cert_file and kafka_key_file go together"),
+        ({**SASL, "kafka": None, "data": "d"}, "data is given"),
+        ({"kafka": "h:1", "kafka_security_protocol": "SSL"}, "kafka_cert_file must be given"),
+        ({"kafka": "h:1", "kafka_ca_file": "c"}, "kafka_ca_file is for kafka_security_protocol SSL or SASL_SSL"),
+    ],
+)
+def test_what_does_not_go_together_is_named(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load_settings(flags, None, {})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(None, "No such file"), (b"", "holds no password"), (b"\xff", "must be UTF-8")]
+)
+def test_a_password_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, says: str) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadKafkaAccess, match=f"kafka_sasl_password_file .*{says}"):
+        KafkaAccess("SASL_SSL", "PLAIN", "u", file).options()
+
+
+def test_files_that_hold_no_certificates_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "some.pem"
+    file.write_text("nothing")
+    with pytest.raises(BadKafkaAccess, match="kafka_ca_file"):
+        KafkaAccess("SSL", ca_file=file, cert_file=file, key_file=file).options()
+    with pytest.raises(BadKafkaAccess, match=r"kafka_cert_file .* and kafka_key_file"):
+        KafkaAccess("SSL", cert_file=file, key_file=file).options()
+
+
+def test_the_password_has_no_flag() -> None:
+    options: list[Any] = [option for parameter in cli.get_command(None, "serve").params for option in parameter.opts]  # type: ignore[arg-type,union-attr]
+    assert "--kafka-sasl-password-file" in options
+    assert "--kafka-sasl-password" not in options
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nobody_is_granted_more_than_describing_reading_writing_and_making(role: str) -> None:
+    operations = {operation for grant in grants_of(role) for operation in grant.operations}
+    assert operations <= {"Describe", "DescribeConfigs", "Read", "Write", "Create"}
+    assert ("Create" in operations) == (role in {"all", "api"})
+    assert {topic for grant in grants_of(role) for topic in grant.topics} == set(TOPICS)
+
+
+def test_grants_are_printed_as_commands_for_a_shell() -> None:
+    ran = CliRunner().invoke(
+        cli, ["topics", "acls", "--role", "provisioner", "--principal", "User:CN=it's me", "--topic-prefix", "lab"]
+    )
+    lines = [shlex.split(line) for line in ran.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["kafka-acls.sh"] * 3
+    assert all(line[line.index("--allow-principal") + 1] == "User:CN=it's me" for line in lines)
+    assert lines[2][-6:] == ["--operation", "Write", "--topic", "lab.zones", "--topic", "lab.replicas"]
+
+
+@pytest.mark.parametrize("principal", ["relay", "User:*", "User:", "User:a\nb"])
+def test_a_principal_is_one_and_complete(principal: str) -> None:
+    ran = CliRunner().invoke(cli, ["topics", "acls", "--role", "relay", "--principal", principal])
+    assert ran.exit_code == 2
+    assert "must be KIND:NAME of one principal" in ran.stderr
