@@ -27,7 +27,8 @@ class LogLocation(NamedTuple):
 
 class StatusBoard:
     """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
-    `stalled` knows which partitions are not forwarded, and why."""
+    `stalled` knows which partitions are not forwarded, and why; `newer_dpus` how many DPUs of our relay hold more than
+    the log, which was restored, knows."""
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class StatusBoard:
         version: str,
         alive: Callable[[], Sequence[Beacon]],
         stalled: Callable[[], Mapping[Partition, str]],
+        newer_dpus: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._newer_dpus = newer_dpus
         self._folds = folds
         self._location = location
         self._roles = roles
@@ -84,6 +87,7 @@ class StatusBoard:
             addresses=self._addresses,
             version=self._version,
             partitions=map(_partition, self._folds.partitions_status()),
+            newer_dpus=self._newer_dpus(),
         )
 
 
@@ -94,6 +98,7 @@ def _other(beacon: Beacon) -> pb.Replica:
         addresses=beacon.addresses,
         version=beacon.version,
         partitions=map(_partition, beacon.partitions),
+        newer_dpus=beacon.newer_dpus,
     )
 
 

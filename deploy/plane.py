@@ -186,6 +186,7 @@ class Plane:
             version=version("dpuplane"),
             alive=self._alive,
             stalled=lambda: stalls.reasons,
+            newer_dpus=self._newer_dpus,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
         self.parts.server = server = CommandServer(
@@ -223,9 +224,13 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             rng=self._rng,
+            newer_dpus=self._newer_dpus,
         )
         running.start(self._beacons.run())
         return self._beacons
+
+    def _newer_dpus(self) -> int:
+        return 0 if self.relay is None else self.relay.newer_dpus()
 
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eventstore.fold import Fold
+from eventstore.lineage import Lineage
 from eventstore.log import FLEET_0, ZONES, EventLog, Partition
 from eventstore.replay import Replayed, replay
 from projections.fleet_state import FleetState
@@ -90,12 +91,12 @@ async def fold_afresh(log: EventLog, folds: Sequence[Fold[Any]], claims: Iterabl
     return Fresh(replayed, checked, tuple(differences))
 
 
-def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
+def compare_devices(fresh: Fresh, lineage: Lineage, devices: Holdings) -> Devices:
     """Hold what every DPU has against the tables of the fresh fold."""
     equal, differences, absent = 0, [], []
     for zone, names in sorted(fresh.dpus.items()):
         now = table(fresh.fleet, zone)
-        wanted = Held(epoch, now.version, now.digest)
+        wanted = Held(lineage.generation, now.version, now.digest)
         held = devices.get(zone, {})
         why = ": the zone is frozen" if fresh.fleet.is_frozen(zone) else ""
         for name in sorted(names):
@@ -105,7 +106,9 @@ def compare_devices(fresh: Fresh, epoch: int, devices: Holdings) -> Devices:
             elif has == wanted or (now.version == 0 and has.version == 0):
                 equal += 1
             else:
-                differences.append(f"dpu {name} of zone {zone} holds {_shown(has)}, the log says {_shown(wanted)}{why}")
+                newer = "" if lineage.knows(has.epoch, has.version) else ", which this log was restored without"
+                holds = f"dpu {name} of zone {zone} holds {_shown(has)}{newer}"
+                differences.append(f"{holds}, the log says {_shown(wanted)}{why}")
     return Devices(equal, tuple(differences), tuple(absent))
 
 

@@ -123,6 +123,10 @@ class Relay:
         """What each connected DPU has, by zone and name."""
         return {name: self.zone_devices(name) for name in sorted(self.zones)}
 
+    def newer_dpus(self) -> int:
+        """How many DPUs hold more than the log knows, as it was restored from before they got it."""
+        return sum(len(zone.newer) for zone in self.zones.values())
+
     def zone_devices(self, zone: str) -> dict[str, Held]:
         """What each connected DPU of one zone has."""
         held: dict[str, Held] = {}

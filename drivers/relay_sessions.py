@@ -6,6 +6,7 @@ waits either; a link that has not taken what it was sent gets nothing more until
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,6 +24,8 @@ from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
 from drivers.standing import Move, Standing, Standings
 from projections.rules import Held
+
+logger = logging.getLogger(__name__)
 
 BACKLOG_BYTES = 1024 * 1024
 """What a link may leave untaken before it gets no more frames."""
@@ -184,9 +187,15 @@ class Session:
             if before == after:
                 continue
             self.zone.note(move, self._bitmap(move.dpus), self._around.now_ms())
-            if (after.epoch, after.applied) < (before.epoch, before.applied):
-                for number in numbers_of(move.dpus):
-                    self.zone.pending.went_back[self._names[number]] = after.applied
+            for number in numbers_of(move.dpus) if self._went_back(before, after) else ():
+                self.zone.pending.went_back[self._names[number]] = after.applied
+                self.zone.newer.pop(self._names[number], None)
+
+    def _went_back(self, before: Standing, after: Standing) -> bool:
+        """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
+        if after.epoch > before.epoch:
+            return not self._around.source.knows(before.epoch, before.applied)
+        return (after.epoch, after.applied) < (before.epoch, before.applied)
 
     # --- who may be served --------------------------------------------------------------------------------------------
 
@@ -222,6 +231,7 @@ class Session:
             if not members:
                 continue
             left &= ~members
+            self._see_newer(members, holding)
             if holding.epoch > target.epoch:
                 reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
                 self._standings.drop(members)
@@ -247,6 +257,20 @@ class Session:
             before = self.zone.last_held.pop(name, (0, 0))
             if has < max(before, had.get(number, (0, 0))):
                 self.zone.pending.went_back[name] = has[1]
+
+    def _see_newer(self, dpus: int, holding: Holding) -> None:
+        """Notes which DPUs hold what the log does not know, and which do not any more."""
+        newer, has = self.zone.newer, (holding.epoch, holding.applied)
+        if self._around.source.knows(*has):
+            for number in numbers_of(dpus) if newer else ():
+                newer.pop(self._names[number], None)
+            return
+        for number in numbers_of(dpus):
+            newer[self._names[number]] = has
+        logger.warning(
+            "DPUs hold more than this log, which was restored, knows",
+            extra={"zone": self.zone.name, "dpus": dpus.bit_count(), "epoch": has[0], "version": has[1]},
+        )
 
     def _drop_unregistered(self) -> None:
         """DPUs that were deleted from the log meanwhile get nothing more."""

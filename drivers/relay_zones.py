@@ -75,6 +75,8 @@ class Zone(Generic[S]):
         """Per connected DPU the session that speaks for it, and its number there."""
         self.last_held: dict[str, tuple[int, int]] = {}
         """Per DPU that has gone: the (epoch, version) it had."""
+        self.newer: dict[str, tuple[int, int]] = {}
+        """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
         self._source = source
         self._latency = latency
         self._versions: dict[int, Seen] = {}

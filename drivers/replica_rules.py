@@ -25,6 +25,9 @@ class ReplicaRules:
     def epoch(self) -> int:
         return self._replica.generation
 
+    def knows(self, epoch: int, version: int) -> bool:
+        return self._replica.lineage.knows(epoch, version)
+
     async def changed(self) -> bool:
         return bool(await self._watch.changed())
 

@@ -30,6 +30,10 @@ class RuleSource(Protocol):
         """The generation of the log."""
         ...
 
+    def knows(self, epoch: int, version: int) -> bool:
+        """Whether the log holds what a table of this epoch and version was made from: a restored one may not."""
+        ...
+
     async def changed(self) -> bool:
         """Returns when the log was read further: whether tables, or a freeze, may have changed since the last call."""
         ...

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from random import Random
 from typing import Protocol
@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic."""
+    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `newer_dpus` is how
+    many DPUs of its relay hold more than the log knows."""
 
     replica: str
     roles: list[str]
@@ -50,6 +51,7 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     supports: dict[str, list[int]]
     partitions: list[PartitionStatus] = []
+    newer_dpus: int = 0
 
 
 class Ranks(Protocol):
@@ -89,8 +91,10 @@ class Beacons:
         addresses: Mapping[str, str],
         version: str,
         rng: Random,
+        newer_dpus: Callable[[], int] = lambda: 0,
     ) -> None:
         self.divergences = 0
+        self._newer_dpus = newer_dpus
         self._log = log
         self._replica = replica
         self._roles = list(roles)
@@ -141,6 +145,7 @@ class Beacons:
             addresses=self._addresses,
             version=self._version,
             supports=self._replica.supports(),
+            newer_dpus=self._newer_dpus(),
             partitions=[partition._replace(marks=partition.marks[-1:]) for partition in status],
         )
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from eventstore.errors import PermanentError
+from eventstore.lineage import Lineage
 from eventstore.log import Partition, partition_for, partitions_of
 from eventstore.partition import FoldedPartition
 from eventstore.status import PartitionStatus, status_of
@@ -25,6 +26,7 @@ class Folds:
         self.name = name
         self.log_id = ""
         self.generation = 0
+        self.lineage = Lineage(0, ())
         self.ends_seen_ms = 0
         """When it was last asked, by our clock, where the partitions end: what their lags are of."""
         self._partition_count = partition_count

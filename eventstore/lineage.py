@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from eventstore.errors import LogMismatch
 from eventstore.log import FLEET_0
-from eventstore.position import Position, from_token, to_token
+from eventstore.position import BadPosition, Position, from_token, to_token
 from schemas.events import LogCreated
 
 
@@ -25,9 +26,8 @@ class Lineage(NamedTuple):
         """Whether a table of this epoch and version is in this log, or was never said by any."""
         if epoch == self.generation or not version:
             return True
-        return epoch < self.generation and all(
-            version <= fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch
-        )
+        since = [fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch]
+        return any(generation == epoch for generation, _ in self.forks) and version <= min(since)
 
     def fork_of(self, log_id: str) -> Position | None:
         """How far of an earlier log this one goes; None if it does not come from it."""
@@ -35,11 +35,14 @@ class Lineage(NamedTuple):
 
 
 def lineage_of(origin: LogCreated) -> Lineage:
-    """What the first record of a log says of its parents. Raises BadPosition."""
+    """What the first record of a log says of its parents. Raises LogMismatch if that is nothing a restore wrote."""
     forks = []
-    for text in origin.parent.split():
-        generation, _, token = text.partition("@")
-        forks.append((int(generation), from_token(token, token.partition(":")[0])))
+    try:
+        for text in origin.parent.split():
+            generation, _, token = text.partition("@")
+            forks.append((int(generation), from_token(token, token.partition(":")[0])))
+    except (BadPosition, ValueError) as error:
+        raise LogMismatch(f"log: parent: {origin.parent[:80]!r} is not where a log was restored from") from error
     return Lineage(origin.generation, tuple(forks))
 
 

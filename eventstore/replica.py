@@ -22,6 +22,7 @@ from eventstore.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
 from eventstore.fold import Decision, Fold
 from eventstore.folds import Folds
+from eventstore.lineage import lineage_of
 from eventstore.listening import Listener
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.origin import await_origin, establish
@@ -170,7 +171,7 @@ class Replica(Folds):
             except TransientError as error:
                 logger.warning("opening the log again after an outage: %s", error)
                 await backoff.wait()
-        self.log_id, self.generation = origin.log_id, origin.generation
+        self.log_id, self.generation, self.lineage = origin.log_id, origin.generation, lineage_of(origin)
         stale = []
         for partition in self._folded:
             folded = await restored(self._empty(partition), self._store)

@@ -41,6 +41,14 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
         ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
         ("frozen", ", ".join("all zones" if zone == "*" else zone for zone in found.frozen) or "nothing"),
         *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
+        *(
+            (
+                f"newer on {r.name}",
+                f"{r.newer_dpus} DPUs hold more than this log, which was restored, knows: see verify",
+            )
+            for r in found.replicas
+            if r.newer_dpus
+        ),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
     ]
 

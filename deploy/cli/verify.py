@@ -21,7 +21,9 @@ from deploy.cli.progress import Progress
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
+from eventstore.lineage import lineage_of
 from eventstore.log import DECIDING_TOPICS, Partition
+from eventstore.origin import await_origin
 from projections.rules import Held, Holdings
 from schemas.api import dpuplane_pb2 as pb
 
@@ -34,7 +36,6 @@ class Live(NamedTuple):
     """What the plane says of itself; nothing if it does not run."""
 
     claims: list[Claim]
-    epoch: int
     holdings: Holdings
     is_running: bool
 
@@ -120,7 +121,8 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
             fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims)
-        devices = compare_devices(fresh, live.epoch, live.holdings)
+            lineage = lineage_of(await await_origin(log))
+        devices = compare_devices(fresh, lineage, live.holdings)
         if fresh.differences or not devices.differences or not left:
             break
         await asyncio.sleep(BETWEEN_TRIES_S)
@@ -138,14 +140,14 @@ def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
     except Unreachable:
         if place is None:
             raise
-        return Live([], 0, {}, False), place
+        return Live([], {}, False), place
     claims = [
         Claim(replica.name, _partition(part.partition), part.digest_position, part.digest)
         for replica in status.replicas
         for part in replica.partitions
         if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
     ]
-    return Live(claims, status.generation, held, True), place or place_of_status(status, client.server)
+    return Live(claims, held, True), place or place_of_status(status, client.server)
 
 
 def _partition(text: str) -> Partition:

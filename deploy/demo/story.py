@@ -142,7 +142,7 @@ class Story:
         claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in deciding]
         with self._display.step("folding the log afresh", 1):
             fresh = await fold_afresh(log, folds_of(log.partition_count), claims)
-        compared = compare_devices(fresh, replica.generation, self._relay.devices())
+        compared = compare_devices(fresh, replica.lineage, self._relay.devices())
         return self._summary(fresh, compared, latency, joins_per_second)
 
     def _summary(self, fresh: Fresh, compared: Devices, latency: Latency, joins_per_second: float) -> Summary:

@@ -104,5 +104,5 @@ async def differences(plane: Plane) -> int:
     """DPUs that differ from the log, folded afresh."""
     assert plane.relay is not None
     fresh = await fold_afresh(plane.log, folds_of(plane.log.partition_count), ())
-    compared = compare_devices(fresh, plane.replica.generation, plane.relay.devices())
+    compared = compare_devices(fresh, plane.replica.lineage, plane.relay.devices())
     return len(compared.differences) + len(compared.absent)

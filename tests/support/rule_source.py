@@ -30,6 +30,7 @@ class Tables:
         self.earliest_ms: dict[int, int] = {}
         self.ordinals = {name: ordinal for ordinal, name in enumerate(dpus)}
         self.frozen: set[str] = set()
+        self.unknown: set[tuple[int, int]] = set()
         self.reports: list[RulesInstalled] = []
         self.deltas = 0
         self.snapshots = 0
@@ -48,6 +49,9 @@ class Tables:
 
     def wake(self) -> None:
         self._moved.set()
+
+    def knows(self, epoch: int, version: int) -> bool:
+        return (epoch, version) not in self.unknown
 
     async def changed(self) -> bool:
         await self._moved.wait()

@@ -186,6 +186,29 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
     run_virtual(scenario())
 
 
+def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_it_gets_less() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d", "e"], epoch=2)
+        tables.put(5, {ALLOW: FIRST})
+        tables.unknown = {(1, 9)}
+        tables.frozen = {"z"}
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            newer, known = Holding(0b01, 1, 9, 9, 9, bytes(16)), Holding(0b10, 1, 4, 4, 4, bytes(16))
+            peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer, known]))
+            await asyncio.sleep(3)
+            assert (made.relay.newer_dpus(), made.relay.zones["z"].newer) == (1, {"d": (1, 9)})
+            tables.frozen.clear()
+            tables.wake()
+            frame = await peer.frame()
+            peer.say(Ack([Holding(0b11, 2, 5, 5, 5, frame.delta.digest)], []))
+            await asyncio.sleep(6)
+            assert made.relay.newer_dpus() == 0
+            assert [report.went_back for report in tables.reports if report.went_back] == [{"d": 5}]
+
+    run_virtual(scenario())
+
+
 def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"])

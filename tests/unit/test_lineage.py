@@ -1,0 +1,57 @@
+"""What a restored log knows of the tables that DPUs had from its parents."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore.errors import LogMismatch
+from eventstore.ids import statement
+from eventstore.lineage import lineage_of, parent_text
+from eventstore.log import FLEET_0, Partition
+from eventstore.position import Position
+from schemas.events import LogCreated
+
+
+def origin(log_id: str, generation: int, parent: str = "") -> LogCreated:
+    return LogCreated(statement("log", "test", 1), log_id, generation, 2, parent)
+
+
+def restored(of: LogCreated, log_id: str, fleet_end: int, generation: int = 0) -> LogCreated:
+    cut = Position(of.log_id, {FLEET_0: fleet_end, Partition("zones", 1): 7})
+    return origin(log_id, generation or of.generation + 1, parent_text(of, cut))
+
+
+def test_a_log_of_its_own_knows_its_tables_and_no_later_one() -> None:
+    lineage = lineage_of(origin("a", 1))
+    assert lineage.knows(1, 10**9)
+    assert lineage.knows(0, 0)
+    assert lineage.knows(2, 0)
+    assert not lineage.knows(2, 1)
+    assert lineage.fork_of("a") is None
+
+
+def test_a_restored_log_knows_its_parents_tables_up_to_where_it_was_cut() -> None:
+    lineage = lineage_of(restored(origin("a", 1), "b", 400))
+    assert lineage.knows(1, 400)
+    assert not lineage.knows(1, 401)
+    assert lineage.knows(2, 10**9)
+    assert not lineage.knows(3, 1)
+    fork = lineage.fork_of("a")
+    assert fork is not None
+    assert fork.offsets == {FLEET_0: 400, Partition("zones", 1): 7}
+
+
+@pytest.mark.parametrize(("last", "known"), [(300, (300, 300)), (900, (400, 900))])
+def test_a_grandchild_knows_what_every_cut_on_the_way_left(last: int, known: tuple[int, int]) -> None:
+    lineage = lineage_of(restored(restored(origin("a", 1), "b", 400), "c", last, generation=5))
+    for epoch, most in zip((1, 2), known, strict=True):
+        assert lineage.knows(epoch, most)
+        assert not lineage.knows(epoch, most + 1)
+    assert not lineage.knows(4, 1), "a log that was restored beside this one"
+    assert [fork.log_id for _, fork in lineage.forks] == ["b", "a"]
+
+
+@pytest.mark.parametrize("parent", ["a", "1@a:nothing", "x@a:fleet/0=1"])
+def test_a_parent_that_no_restore_wrote_is_no_log_of_ours(parent: str) -> None:
+    with pytest.raises(LogMismatch, match="is not where a log was restored from"):
+        lineage_of(origin("b", 2, parent))
