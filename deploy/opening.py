@@ -13,13 +13,14 @@ from typing import NamedTuple
 from commands.status import LogLocation
 from deploy.kafka_access import KafkaAccess
 from deploy.settings import Settings
+from drivers.missed_decisions import Earlier
 from eventstore.archive import Keeping
 from eventstore.embedded import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing
 from eventstore.kafka import KafkaLog
-from eventstore.log import EventLog
-from eventstore.rocks_store import RocksStore
-from eventstore.snapshots import MemoryStore, Store
+from eventstore.log import EventLog, Partition
+from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
+from eventstore.snapshots import MemoryStore, Saved, Store
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
@@ -102,6 +103,29 @@ async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[
     )
     async with opening as kafka:
         yield kafka
+
+
+def earlier_states(settings: Settings) -> Earlier:
+    """The saved states of the past, to fold on from. Opening one waits for the disk, so it is done in a thread."""
+    folder = state_folder(settings)
+
+    def newest_before(partition: Partition, position: int) -> Saved | None:
+        for state in reversed(checkpoints(folder) if folder is not None else []):
+            try:
+                saved = open_checkpoint(state.path)
+                head = saved.head(partition)
+            except FatalError as error:  # it may have been thinned out just now; another does as well
+                logger.info("a saved state of the past cannot be used: %s", error)
+                continue
+            if head is not None and head.position <= position:
+                return saved
+            saved.close()
+        return None
+
+    async def earlier(partition: Partition, position: int) -> Saved | None:
+        return await asyncio.to_thread(newest_before, partition, position)
+
+    return earlier
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from deploy.directory import LocalDirectory
 from deploy.exposition import Exposition
 from deploy.http import HttpServer
 from deploy.metrics import Parts, PlaneCollector
-from deploy.opening import location_of, open_log, open_store
+from deploy.opening import earlier_states, location_of, open_log, open_store
 from deploy.page_routes import Page
 from deploy.pasts import Pasts
 from deploy.registry import schemas
@@ -93,7 +93,9 @@ class Plane:
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
             store = stack.enter_context(open_store(settings))
-            plane.replica = replica_of(plane.roles, plane.log, store, plane.name, now_ms=now_ms, rng=rng)
+            plane.replica = replica_of(
+                plane.roles, plane.log, store, plane.name, now_ms=now_ms, rng=rng, decisions=settings.decisions
+            )
             plane.states = States(plane.replica)
             plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)
@@ -146,7 +148,15 @@ class Plane:
             await self._open_api(stack, running)
         ranks = self._ranks(running)
         connect = by_scheme(await self._backends(stack))
-        actors = actors_of(self.roles, self.replica, ranks, connect, now_ms=self._now_ms, rng=lambda: self._rng)
+        actors = actors_of(
+            self.roles,
+            self.replica,
+            ranks,
+            connect,
+            now_ms=self._now_ms,
+            rng=lambda: self._rng,
+            earlier=earlier_states(self.settings),
+        )
         self.parts.actors = actors
         for actor in actors.named().values():
             running.start(actor.run())
@@ -186,7 +196,6 @@ class Plane:
             version=version("dpuplane"),
             alive=self._alive,
             stalled=lambda: stalls.reasons,
-            newer_dpus=self._newer_dpus,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
         self.parts.server = server = CommandServer(
@@ -224,13 +233,9 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             rng=self._rng,
-            newer_dpus=self._newer_dpus,
         )
         running.start(self._beacons.run())
         return self._beacons
-
-    def _newer_dpus(self) -> int:
-        return 0 if self.relay is None else self.relay.newer_dpus()
 
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()

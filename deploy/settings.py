@@ -98,6 +98,9 @@ class Settings(BaseModel):
     archive_mb: int = Field(
         4_096, ge=0, description="Disk that they may take beyond the present state; the newest is kept in any case."
     )
+    decisions: bool = Field(
+        True, description="Write every decision spelled out to the `decisions` topic, for whoever analyses."
+    )
     pasts: int = Field(
         2, ge=0, le=16, description="Moments of the past (--at) that are kept open, each in a process; 0 for none."
     )

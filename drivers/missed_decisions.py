@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from random import Random
 
@@ -29,11 +29,11 @@ SLICE_S = 0.003
 STEP_RECORDS = 64
 """Records between looks at the clock."""
 
-Earlier = Callable[[Partition, int], Saved | None]
+Earlier = Callable[[Partition, int], Awaitable[Saved | None]]
 """A state of a partition that was saved at or before a position, if there is one; whoever asked closes it."""
 
 
-def nothing_earlier(partition: Partition, position: int) -> Saved | None:
+async def nothing_earlier(partition: Partition, position: int) -> Saved | None:
     return None
 
 
@@ -82,7 +82,7 @@ class Missed:
         logger.info("decisions made again partition=%s from=%d to=%d", partition, *owed.gap)
         live, heard = self._replica.folded(partition), _Heard(owed.gap.start)
         folded = FoldedPartition(partition, live.rules, live.log_id, heard)
-        saved = self._earlier(partition, owed.gap.start)
+        saved = await self._earlier(partition, owed.gap.start)
         if saved is not None:
             try:
                 folded = await started(folded, saved, owed.gap.start)

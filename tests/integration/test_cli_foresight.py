@@ -1,0 +1,61 @@
+"""`history`, `explain` and `--dry-run` as an operator types them, against a real process with simulated DPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.planes import Process, Ran, run, serving
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Process]:
+    async with serving("--data", str(tmp_path / "plane"), "--simulate", "2") as process:
+        yield process
+
+
+async def ran(plane: Process, *arguments: str) -> Ran:
+    return await run(*arguments, server=plane.address("api"))
+
+
+async def applied(plane: Process, node: str, dpu: str) -> Any:
+    """The explanation, once every step is reached."""
+    async with asyncio.timeout(60):
+        while True:
+            found = (await ran(plane, "explain", node, dpu, "--output", "json")).json()
+            if not found["missing"]:
+                return found
+            await asyncio.sleep(0.2)
+
+
+async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path) -> None:
+    for number in range(4):
+        joined = await ran(plane, "nodes", "join", f"n{number}", "--zone", "z1", "--address", f"10.0.0.{number}")
+        assert joined.status == 0
+    dpus = (await ran(plane, "dpus", "list", "--output", "json")).json()["dpus"]
+    found = await applied(plane, "n3", dpus[0]["dpu"])
+    assert [step["name"] for step in found["steps"]][-1] == "in_hardware"
+    assert "every step is reached" in (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout
+
+    web = tmp_path / "web.yaml"
+    web.write_text("{name: web, action: drop, protocol: tcp, ports: [443]}\n")
+    dry = await ran(plane, "policies", "apply", str(web), "--dry-run")
+    assert dry.status == 0 and "4 addresses appear, 0 vanish" in dry.stdout and "+ 10.0.0.0/30" in dry.stdout
+    assert len((await ran(plane, "policies", "list", "--output", "json")).json()["policies"]) == 1
+    leave = (await ran(plane, "nodes", "leave", "n0", "n1", "--dry-run", "--output", "json")).json()
+    (effect,) = leave["dry_run"]["effects"]
+    assert (effect["zones"], leave["outcome"]) == (["z1"], "done")
+    assert effect["rules"][0]["appearing"] == ["10.0.0.2/31"]
+    refused = await ran(plane, "policies", "delete", "web", "--dry-run")
+    assert refused.status == 1
+
+    happened = await ran(plane, "history", "n3", "--output", "json")
+    events = [found["event"] for found in happened.json()["happened"]]
+    assert events == ["NodesJoined", "MembershipChanged"]
+    assert "node_joined zone=z1" in (await ran(plane, "history", "n3")).stdout
+    nobody = await ran(plane, "history", "nobody")
+    assert nobody.status == 3 and "occurs in no record" in nobody.stderr
