@@ -1,0 +1,80 @@
+"""DPUs that live on across a restore: none goes back unnoticed, and none is written to before somebody has looked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.support.planes import Ran, run, serving, started
+
+DPUS = 2
+
+
+async def until(ask: Callable[[], Awaitable[Ran]], is_so: Callable[[Ran], bool]) -> Ran:
+    """The first answer that is as wanted."""
+    ran = Ran(1, "", "nobody was asked")
+    for _ in range(60):
+        ran = await ask()
+        if is_so(ran):
+            return ran
+        await asyncio.sleep(0.5)
+    raise AssertionError(ran)
+
+
+class Plane:
+    """What stays when the process is replaced: its addresses."""
+
+    def __init__(self, api: str, agents: str) -> None:
+        self.api = api
+        self.agents = agents
+
+    async def say(self, *arguments: str) -> Ran:
+        return await run(*arguments, "--output", "json", server=self.api)
+
+    async def until_equal(self) -> None:
+        """Until every DPU holds what the log says."""
+        await until(lambda: self.say("verify"), lambda ran: ran.status == 0 and ran.json()["devices_equal"] == DPUS)
+
+    async def until_newer(self, count: int) -> None:
+        """Until so many DPUs are said to hold more than the log knows."""
+
+        def is_so(ran: Ran) -> bool:
+            return ran.status == 0 and sum(each["newer_dpus"] for each in ran.json()["replicas"]) == count
+
+        await until(lambda: self.say("status"), is_so)
+
+
+async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_thaw(tmp_path: Path) -> None:
+    old, new, copy = (str(tmp_path / name) for name in ("old", "new", "copy"))
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(serving("--data", old))
+        plane = Plane(first.address("api"), first.address("agents"))
+        simulate = ("simulator", "--relay", plane.agents, "--dpus-per-zone", str(DPUS), "--server", plane.api)
+        await stack.enter_async_context(started(*simulate))
+        assert (await plane.say("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1")).status == 0
+        await plane.until_equal()
+        assert (await plane.say("backup", "--out", copy)).status == 0
+        assert (await plane.say("nodes", "join", "n2", "--zone", "z", "--address", "10.0.0.9")).status == 0
+        await plane.until_equal()
+        assert await first.stop() == 0
+        assert (await run("restore", "--from", copy, "--data", new)).status == 0
+
+        at = ("--listen", plane.api, "--http", "127.0.0.1:0", "--agents", plane.agents)
+        await stack.enter_async_context(started("serve", *at, "--data", new))
+        await plane.until_newer(DPUS)
+        differing = await plane.say("verify")
+        assert differing.status == 1
+        said = [line for line in differing.json()["differences"] if "which this log was restored without" in line]
+        assert len(said) == DPUS
+        assert all("holds epoch 1 version" in line and "the zone is frozen" in line for line in said)
+
+        assert (await plane.say("thaw")).status == 0
+        await plane.until_equal()
+        await plane.until_newer(0)
+
+        def went_back(ran: Ran) -> bool:
+            return len({each["dpu"] for each in ran.json()["exceptions"]}) == DPUS
+
+        await until(lambda: plane.say("zones", "show", "z"), went_back)
