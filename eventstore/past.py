@@ -11,12 +11,12 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from operator import attrgetter
 from typing import Any
 
 from eventstore.archive import Archived
-from eventstore.errors import FatalError
+from eventstore.errors import FatalError, LogMismatch
 from eventstore.fold import Fold
 from eventstore.folds import Folds
 from eventstore.log import EventLog, Partition, Record
@@ -86,14 +86,12 @@ async def _nearest(
         if not missing:
             break
         try:
-            saved = open_checkpoint(state.path)
+            with closing(open_checkpoint(state.path)) as saved:
+                missing = await _restore(saved, cut, missing, empty, found)
+        except LogMismatch:
+            raise
         except FatalError as error:  # it may have been dropped just now
-            logger.info("saved state passed over: %s", error)
-            continue
-        try:
-            missing = await _restore(saved, cut, missing, empty, found)
-        finally:
-            saved.close()
+            logger.warning("saved state passed over: %s", error)
     return found
 
 

@@ -22,16 +22,16 @@ from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
 from eventstore.saving import Saver, restored, save
 from eventstore.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
 from schemas.events import Event
-from tests.support.toy_fold import ToyFold
+from tests.support.toy_fold import ToyFold, ToyLaterFold, ToyLaterState
 from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
 def empty(log_id: str = LOG_ID) -> FoldedPartition:
-    return FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2)}, log_id)
+    return FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2), 3: ToyLaterFold()}, log_id)
 
 
 def story(seed: int, length: int = 120) -> list[Record]:
-    """A log with everything in it: sets, deletes, refusals, repeats, statements, poison, a raise, jumps in time."""
+    """A log with everything in it: sets, deletes, refusals, repeats, statements, poison, two raises, jumps in time."""
     issue = Issuer(seed)
     items: list[Event | bytes] = []
     for _ in range(length):
@@ -47,7 +47,8 @@ def story(seed: int, length: int = 120) -> list[Record]:
                 items.append(issue.rng.choice(items))
             case _:
                 items.append(POISON)
-    items.insert(length // 2, issue.raise_version(2))
+    items.insert(length // 3, issue.raise_version(2))
+    items.insert(2 * length // 3, issue.raise_version(3))
     return stamped([created(), *items], issue)
 
 
@@ -317,4 +318,74 @@ async def test_checkpoints_keep_what_was_saved_then_and_only_a_few(tmp_path: Pat
     assert again is not None
     assert sorted(again.state.policies.rows) == ["p1", "p2", "p3", "p4"]
     old.close()
+    store.close()
+
+
+class CountingStore(MemoryStore):
+    """Remembers what it was asked to do for looking back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def flush(self) -> None:
+        self.asked.append("flush")
+
+    async def checkpoint(self) -> None:
+        self.asked.append("checkpoint")
+
+
+async def test_a_state_is_archived_when_so_much_time_has_passed_or_so_much_was_folded() -> None:
+    store, partition = CountingStore(), empty()
+    saver = Saver(store, Pace(checkpoint_s=10.0, checkpoint_records=5), now_s=0.0)
+    log = records([created(), *[fact(f"p{number}") for number in range(12)]])
+
+    async def save_at(now_s: float, folded: int) -> list[str]:
+        for record in log[partition.position : partition.position + folded]:
+            partition.fold(record)
+        store.asked.clear()
+        await saver.save_all([partition], now_s=now_s)
+        return list(store.asked)
+
+    assert await save_at(1.0, 2) == []
+    assert await save_at(10.0, 1) == ["flush"]
+    assert await save_at(11.0, 0) == ["checkpoint"]
+    assert await save_at(12.0, 4) == []
+    assert await save_at(13.0, 1) == ["flush"]
+    assert await save_at(14.0, 1) == ["checkpoint"]
+    assert await save_at(15.0, 3) == []
+
+
+# -- fold versions
+
+
+async def test_rows_of_a_state_that_was_left_are_not_saved_any_more(tmp_path: Path) -> None:
+    issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
+    before = [created(), issue.set("stays", 5), issue.set("goes", -5)]
+    for record in records(before):
+        partition.fold(record)
+    await save(partition, store)
+    assert [key for key, _ in store.rows(FLEET_0, "totals")] == ["all"]
+    for record in records([issue.delete("stays"), issue.set("late", 1), issue.raise_version(3)], start=len(before)):
+        partition.fold(record)
+    await save(partition, store)
+    assert {name: [key for key, _ in store.rows(FLEET_0, name)] for name in ("policies", "totals", "sums")} == {
+        "policies": ["late"],
+        "totals": [],
+        "sums": ["all"],
+    }
+    again = await restored(empty(), store)
+    assert again is not None
+    assert isinstance(again.state, ToyLaterState)
+    assert facts(again) == facts(partition)
+    store.close()
+
+
+async def test_what_a_later_version_saved_is_left_by_a_binary_without_it(tmp_path: Path) -> None:
+    store, partition = RocksStore(tmp_path), empty()
+    for record in records([created(), Issuer().raise_version(3)]):
+        partition.fold(record)
+    await save(partition, store)
+    older = FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2)}, LOG_ID)
+    assert await restored(older, store) is None
     store.close()

@@ -1,0 +1,124 @@
+"""A moment folded: from the nearest archived states that can be used, up to its cut and no further."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eventstore.archive import Archived
+from eventstore.errors import PermanentError
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from eventstore.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
+from eventstore.past import PastFolds, fold_past
+from eventstore.position import Position, to_token
+from eventstore.rocks_store import RocksStore, checkpoints
+from eventstore.saving import save
+from tests.support.memory_log import MemoryLog
+from tests.support.toy_log import LOG_ID, T0
+from tests.unit.test_replay import FOLDS, ZONES_1, filled, state_at
+
+ZONES_0 = Partition(ZONES, 0)
+
+
+async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[Archived]:
+    """States saved at these positions, one after the other."""
+    log = filled()
+    for positions in saves:
+        store = RocksStore(path)
+        for partition, position in positions.items():
+            store.forget(partition)
+            await save(await state_at(log, partition, position), store)
+        await store.checkpoint()
+        store.close()
+    return checkpoints(path)
+
+
+async def folded(log: MemoryLog, cut: Cut, archive: list[Archived]) -> tuple[PastFolds, int]:
+    """The moment, and how many records were folded for it."""
+    said = [(0, 0)]
+    past = await fold_past(log, FOLDS, cut, archive, lambda done, total: said.append((done, total)))
+    assert said[-1][0] == said[-1][1]
+    for partition in (FLEET_0, ZONES_0, ZONES_1):
+        by_hand = await state_at(log, partition, cut.offsets[partition])
+        assert past.position(partition) == by_hand.position == cut.offsets[partition]
+        assert past.state(partition).policies.rows == by_hand.state.policies.rows
+        assert past.state(partition).count == by_hand.state.count
+        assert past.folded(partition).running == by_hand.running
+    return past, said[-1][1]
+
+
+def cut(fleet: int, zones_1: int, time_ms: int = T0 + 99_000) -> Cut:
+    return Cut({FLEET_0: fleet, ZONES_0: 1, ZONES_1: zones_1}, time_ms)
+
+
+async def test_each_partition_begins_at_its_own_nearest_state(tmp_path: Path) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 5}, {FLEET_0: 12, ZONES_1: 10}, {FLEET_0: 18})
+    past, records = await folded(filled(), cut(15, 8), archive)
+    assert records == (15 - 12) + 1 + (8 - 5)
+    assert (past.log_id, past.generation, past.ends_seen_ms) == (LOG_ID, 1, T0 + 99_000)
+    assert (await folded(filled(), cut(21, 21), archive))[1] == (21 - 18) + 1 + (21 - 10)
+    assert (await folded(filled(), cut(3, 2), archive))[1] == 3 + 1 + 2
+    assert (await folded(filled(), cut(0, 0), archive))[1] == 1
+
+
+async def test_states_later_than_the_moment_are_not_even_opened(tmp_path: Path) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
+    shutil.rmtree(archive[1].path)
+    assert (await folded(filled(), cut(8, 1, archive[1].time_ms - 1), archive))[1] == (8 - 4) + 1 + 1
+
+
+async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 8}, {FLEET_0: 12})
+    shutil.rmtree(archive[2].path)
+    for table in archive[1].path.glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[20] ^= 0xFF
+        table.unlink()  # the file is shared with other states by a hard link
+        table.write_bytes(content)
+    assert (await folded(filled(), cut(15, 1), archive))[1] == (15 - 4) + 1 + 1
+
+
+async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
+    log = filled()
+    topics = (FLEET, ZONES)
+    at_time = await cut_of(log, LOG_ID, topics, parse_moment(str(T0 + 3_000)))
+    assert at_time == Cut({FLEET_0: 3, ZONES_0: 1, ZONES_1: 2}, T0 + 3_000)
+    token = to_token(Position(LOG_ID, {ZONES_1: 2}))
+    assert await cut_of(log, LOG_ID, topics, parse_moment(token)) == Cut(
+        {FLEET_0: 2, ZONES_0: 1, ZONES_1: 2}, T0 + 2_000
+    )
+    with pytest.raises(PermanentError, match=r"^at: 2023-11-14T22:13:19.999Z is before this log begins, at 2023"):
+        await cut_of(log, LOG_ID, topics, T0 - 1)
+    with pytest.raises(PermanentError, match=r"^at: position: zones/1 has not come to 22 yet, it ends at 21$"):
+        await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {ZONES_1: 22})))
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1700000000000", T0),
+        ("2023-11-14T22:13:20Z", T0),
+        ("2023-11-14T22:13:20.5", T0 + 500),
+        ("2023-11-15T00:13:20+02:00", T0),
+        ("yesterday", None),
+        ("", None),
+        ("-1", None),
+        ("²", None),
+    ],
+)
+def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> None:
+    assert parse_time(text) == time_ms
+    if time_ms is None:
+        with pytest.raises(PermanentError, match="must be the position of an answer, a time"):
+            parse_moment(text)
+
+
+def test_what_is_to_come_is_refused_by_both_times() -> None:
+    check_not_to_come(T0, T0)
+    check_not_to_come("token:fleet/0=1", 0)
+    with pytest.raises(PermanentError) as refused:
+        check_not_to_come(T0 + 1, T0)
+    assert str(refused.value) == "at: 2023-11-14T22:13:20.001Z is in the future; here it is 2023-11-14T22:13:20.000Z"
+    assert shown(10**30) == f"{10**30} ms"
