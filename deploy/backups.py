@@ -60,7 +60,7 @@ async def remake(
         sync_folder(place.data)
         return restored
     check(folder, manifest, say)
-    clients = Clients(place.kafka, rng)
+    clients = Clients(place.kafka, rng, place.access.options)
     try:
         return await into_kafka(plan, clients, place.topic_prefix, say)
     finally:

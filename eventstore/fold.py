@@ -113,6 +113,19 @@ class Fold(Protocol[S]):
     def evolve(self, state: S, change: Any, at: At) -> None: ...
 
 
+@runtime_checkable
+class AdoptingFold(Protocol):
+    """Rules of a later version that keep their state in another way than the version before them."""
+
+    def adopt(self, state: Any, at: At) -> Any:
+        """The state of the version before, as these rules keep it: the same one, changed, or a new one, as if loaded.
+
+        As pure and as total as `evolve`. What it changes for those who follow the state changes at `at`, the record
+        that raises the version.
+        """
+        ...
+
+
 class Commands(Protocol):
     """A run of commands, read side by side: the ids, all well formed, and the times inside them."""
 

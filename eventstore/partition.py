@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 from eventstore.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
-from eventstore.fold import DONE, At, Decision, Fold, Outcome, RunFold, refused
+from eventstore.fold import DONE, AdoptingFold, At, Decision, Fold, Outcome, RunFold, refused
 from eventstore.hashes import chained, content_of, record_hash
 from eventstore.ledger import Entry, Ledger
 from eventstore.listening import Listener, Ruling, RunRuling
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
 from eventstore.runs import MARK_RECORDS, PAUSE_RECORDS_MAX, PAUSE_RECORDS_MIN, RUN_RECORDS_MIN, fold_run, run_end
+from eventstore.table import Table
 from schemas.events import Event, FoldVersionRaised, LogCreated
 
 FIRST_VERSION = 1
@@ -57,7 +58,8 @@ class FoldedPartition:
         self.listener = listener
         self.log_id = log_id
         self.rules = rules
-        self.state: Any = rules[max(rules)].empty(partition)
+        self.state: Any = None
+        self._left: list[Table[Any]] = []
         self.ledger = Ledger()
         self.position = 0
         self.time_ms = 0
@@ -72,10 +74,19 @@ class FoldedPartition:
         self.halted = ""
         self._no_run_before = 0
         self._pause_records = PAUSE_RECORDS_MIN
-        self.use_version(FIRST_VERSION)
+        self.begin(FIRST_VERSION)
 
-    def use_version(self, version: int) -> None:
-        """Fold by the rules of this version from here on; halted if this binary does not have them."""
+    def begin(self, version: int) -> None:
+        """Have nothing folded yet, under the rules of this version; halted if this binary does not have them."""
+        self.state = self.rules.get(version, self.rules[max(self.rules)]).empty(self.partition)
+        self._use_version(version)
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        """All rows to save: those of the state, and of tables that a state before it had and it has not."""
+        return (*self.state.tables, *self._left)
+
+    def _use_version(self, version: int) -> None:
         self.version = version
         fold = self.rules.get(version)
         if fold is None:
@@ -180,7 +191,7 @@ class FoldedPartition:
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""
-        return sum(table.changes() for table in self.state.tables)
+        return sum(table.changes() for table in self.tables)
 
     def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
         if value[:HEADER_BYTES] not in self._admitted:
@@ -208,7 +219,7 @@ class FoldedPartition:
     def _decide(self, event: Event, at: At, size: int) -> Outcome:
         version = self.version
         if type(event) is FoldVersionRaised:
-            change, outcome = None, self._raise_version(event.version)
+            change, outcome = None, self._raise_version(event.version, at)
         else:
             change, outcome = self._fold.decide(self.state, event, at)
             if change is not None:
@@ -217,13 +228,30 @@ class FoldedPartition:
             self.listener.ruled(Ruling(event, change, outcome, at, version, size))
         return outcome
 
-    def _raise_version(self, version: int) -> Outcome:
+    def _raise_version(self, version: int, at: At) -> Outcome:
         if version <= self.version:
             return refused(f"version: {version} is not above the fold version of {self.partition}, {self.version}")
-        if version not in self.rules:
+        steps = range(self.version + 1, version + 1)
+        if version not in self.rules or not self.rules.keys() >= set(steps):
             raise _Halt(f"it is raised to fold version {version}, and this binary supports {sorted(self.rules)}")
-        self.use_version(version)
+        for step in steps:
+            fold = self.rules[step]
+            if isinstance(fold, AdoptingFold):
+                self._adopt(fold.adopt(self.state, at), {table.name: table for table in self.tables})
+        self._use_version(version)
         return DONE
+
+    def _adopt(self, state: Any, before: dict[str, Table[Any]]) -> None:
+        """Go on with this state, and have all that it does not share with the one before saved, or removed."""
+        now = {table.name: table for table in state.tables}
+        left = [Table(name, table.row_type) for name, table in before.items() if name not in now]
+        for table in (*now.values(), *left):
+            old = before.get(table.name)
+            if old is None:
+                table.touch([*table.rows])
+            elif old is not table:
+                table.touch([*table.rows, *old.rows, *(key for key, _ in old.drain())])
+        self.state, self._left = state, left
 
     def _quarantine(self, at: At, content: bytes, reason: str) -> None:
         self.quarantined += 1

@@ -103,7 +103,7 @@ async def started(empty: FoldedPartition, start: Saved | None, latest: int) -> F
     folded = await restored(empty, start)
     if folded is None:
         return FoldedPartition(empty.partition, empty.rules, empty.log_id)
-    for table in folded.state.tables:  # so that the first digest counts all rows
+    for table in folded.tables:  # so that the first digest counts all rows
         table.touch([*table.rows])
     folded.digest = 0
     return folded

@@ -113,7 +113,7 @@ class Saver:
 async def save(folded: FoldedPartition, store: Store) -> None:
     """Make everything up to the folded position durable. Nothing may be folded meanwhile. Raises SaveFailed."""
     batch = store.batch(folded.partition)
-    drained = [(table, table.drain()) for table in folded.state.tables]
+    drained = [(table, table.drain()) for table in folded.tables]
     try:
         digest = folded.digest
         for table, changes in drained:
@@ -157,7 +157,8 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
 async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | None:
     """Fill an empty partition with what was saved of it; None if nothing was, or nothing that can be trusted.
 
-    Damaged or foreign rows are left behind, visibly, to be folded afresh and overwritten. Raises LogMismatch.
+    Damaged or foreign rows, and those of a later fold version, are left behind, visibly, to be folded afresh and
+    overwritten. Raises LogMismatch.
     """
     try:
         head = saved.head(folded.partition)
@@ -165,6 +166,10 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
             return None
         if head.log_id != folded.log_id:
             raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
+        if head.version not in folded.rules:
+            logger.error("saved state left partition=%s: fold version %d", folded.partition, head.version)
+            return None
+        folded.begin(head.version)
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
         folded.ledger.load(head.floor, ((bucket, _IDS.decode(chunk)) for bucket, chunk in saved.ids(folded.partition)))
         if reduced(digest) == head.digest:
@@ -196,7 +201,6 @@ def _take_over(folded: FoldedPartition, head: Head) -> None:
     folded.first = head.first
     folded.restore_last(head.last_offset, head.last)
     folded.quarantined = head.quarantined
-    folded.use_version(head.version)
     if folded.listener is not None and head.owed_from >= 0:
         folded.listener.restored(head.owed_from, head.position)
     folded.state.rederive()

@@ -16,7 +16,7 @@ from eventstore.partition import FoldedPartition
 from eventstore.runs import MARK_RECORDS
 from schemas.events import Event, StepSucceeded
 from tests.support.samples import ENVELOPE, sample
-from tests.support.toy_fold import ToyFold
+from tests.support.toy_fold import Total, ToyFold, ToyLaterFold, ToyLaterState
 from tests.support.toy_log import LOG_ID, POISON, T0, Issuer, created, fact, records
 
 
@@ -170,6 +170,25 @@ def test_a_binary_without_the_first_rules_says_so() -> None:
     assert "version 1" in partition.halted
     assert fold_next(partition, created()) is None
     assert partition.position == 0
+
+
+def test_a_raise_over_several_versions_adopts_the_state_step_by_step() -> None:
+    issue = Issuer()
+    partition = FoldedPartition(FLEET_0, {1: ToyFold(), 2: ToyFold(version=2), 3: ToyLaterFold()}, LOG_ID)
+    for record in records([created(), issue.set("goes", -1), issue.set("stays", 7), issue.raise_version(3)]):
+        partition.fold(record)
+    assert isinstance(partition.state, ToyLaterState)
+    assert (partition.version, sorted(partition.state.policies.rows)) == (3, ["stays"])
+    assert partition.state.total == Total(0, 6)
+
+
+@pytest.mark.parametrize("version", [3, 1 << 62])
+def test_a_version_between_that_is_missing_halts(version: int) -> None:
+    partition = FoldedPartition(FLEET_0, {1: ToyFold(), 3: ToyLaterFold()}, LOG_ID)
+    for record in records([created(), Issuer().raise_version(version)]):
+        partition.fold(record)
+    assert (partition.position, partition.version) == (1, 1)
+    assert "supports [1, 3]" in partition.halted
 
 
 # -- halting

@@ -361,7 +361,7 @@ async def test_a_state_is_archived_when_so_much_time_has_passed_or_so_much_was_f
 
 async def test_rows_of_a_state_that_was_left_are_not_saved_any_more(tmp_path: Path) -> None:
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
-    before = [created(), issue.set("stays", 5), issue.set("goes", -5)]
+    before: list[Event | bytes] = [created(), issue.set("stays", 5), issue.set("goes", -5)]
     for record in records(before):
         partition.fold(record)
     await save(partition, store)
