@@ -250,7 +250,8 @@ class FoldedPartition:
             if old is None:
                 table.touch([*table.rows])
             elif old is not table:
-                table.touch([*table.rows, *old.rows, *(key for key, _ in old.drain())])
+                unsaved = old.drain()
+                table.touch([*table.rows, *old.rows, *unsaved.fresh, *unsaved.changed])
         self.state, self._left = state, left
 
     def _quarantine(self, at: At, content: bytes, reason: str) -> None:
