@@ -41,8 +41,10 @@ class ProgressQueries:
     async def show_latency(self, request: pb.ShowLatencyRequest, call: Call) -> pb.Latency:
         await self._reader.settle(request.min_position, (INSTALLS,), call)
         numbers = self._reader.partition_numbers
-        view = self._latencies.view(map(self._reader.installs_at, numbers))
-        return message(pb.Latency, view, position=self._reader.token(INSTALLS, numbers=numbers))
+        for number in numbers:
+            self._latencies.take(number, self._reader.installs_at(number))
+            await asyncio.sleep(0)
+        return message(pb.Latency, self._latencies.view(), position=self._reader.token(INSTALLS, numbers=numbers))
 
     def _zone_progress(self, zone: str, number: int) -> pb.ZoneProgress:
         state, installs = self._reader.zones(number), self._reader.installs(zone)

@@ -120,32 +120,48 @@ class Progress:
 
 
 class Latencies:
-    """How long the last versions took, with what was counted of each zone's rows."""
+    """How long the last versions took: `take` in each partition's state, then ask for the `view`.
+
+    What rows say is summed up by version, and only rows that changed are counted again.
+    """
 
     def __init__(self) -> None:
-        self._delays: dict[str, tuple[VersionInstalls, Counter[int]]] = {}
+        self._rows: dict[int, dict[tuple[str, int], VersionInstalls]] = {}
+        self._delays: dict[int, Counter[int]] = {}
+        self._appended: dict[int, int] = {}
 
-    def view(self, states: Iterable[InstallsState]) -> LatencyView:
-        before, self._delays = self._delays, {}
-        appended: dict[int, int] = {}
-        delays: dict[int, Counter[int]] = {}
-        numbered = [
-            (number, zone, state) for state in states for zone, all_ in state.numbers.items() for number in all_
-        ]
-        shown = set(heapq.nlargest(SHOWN_CHANGES, {number for number, _, _ in numbered}))
-        for number, zone, state in numbered:
-            row = state.version(zone, number)
-            if number not in shown or row is None or row.appended_ms <= 0:
-                continue
-            key = f"{zone}/{number}"
-            found = before.get(key)
-            if found is None or found[0] is not row:
-                found = (row, _delays(row))
-            self._delays[key] = found
-            appended[number] = min(row.appended_ms, appended.get(number, row.appended_ms))
-            delays.setdefault(number, Counter()).update(found[1])
-        changes = (_change(number, appended[number], delays[number]) for number in sorted(delays) if delays[number])
-        return LatencyView(tuple(changes), tuple(_buckets(delays.values())))
+    def take(self, partition: int, state: InstallsState) -> None:
+        before, rows = self._rows.get(partition, {}), {}
+        for zone, numbers in state.numbers.items():
+            for number in numbers:
+                row = state.version(zone, number)
+                if row is None or row.appended_ms <= 0:
+                    continue
+                rows[zone, number] = row
+                known = before.pop((zone, number), None)
+                if known is not row:
+                    self._count(number, row, known)
+        for (_, number), gone in before.items():
+            self._count(number, None, gone)
+        self._rows[partition] = rows
+
+    def view(self) -> LatencyView:
+        shown = sorted(heapq.nlargest(SHOWN_CHANGES, self._delays))
+        changes = (_change(number, self._appended[number], self._delays[number]) for number in shown)
+        return LatencyView(tuple(changes), tuple(_buckets(self._delays[number] for number in shown)))
+
+    def _count(self, number: int, row: VersionInstalls | None, known: VersionInstalls | None) -> None:
+        """Count this row of a version instead of the one known before."""
+        found = self._delays.pop(number, Counter())
+        if known is not None:
+            found.subtract(_delays(known))
+        if row is not None:
+            found.update(_delays(row))
+            self._appended[number] = min(row.appended_ms, self._appended.get(number, row.appended_ms))
+        if left := +found:
+            self._delays[number] = left
+        else:
+            self._appended.pop(number, None)
 
 
 def _reach(zone: str, row: VersionInstalls, ordinals: int, installs: InstallsState) -> _Reach:

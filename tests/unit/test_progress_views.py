@@ -89,7 +89,10 @@ def test_latencies_are_those_of_the_samples_sorted(given_: dict[int, dict[int, i
             spread[after] = set(range(first, first + count))
             first += count
         rows.append((version, {}, spread))
-    found = Latencies().view([told(*rows)])
+    latencies = Latencies()
+    latencies.take(0, told(*((version + 1, {}, {7: {1}}) for version in given_)))  # what is gone counts no more
+    latencies.take(0, told(*rows))
+    found = latencies.view()
     assert [change.version for change in found.changes] == sorted(given_)
     for change in found.changes:
         samples = sorted(after for after, count in given_[change.version].items() for _ in range(count))
