@@ -1,0 +1,96 @@
+"""Alerts, runbook and dashboard say the same of the same metrics: no name that nothing shows, no alert left alone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from grafana_foundation_sdk.models.dashboard import Panel as MadePanel
+
+from deploy.cli import cli
+from deploy.grafana.dashboard import FILE, made
+from deploy.grafana.panels import ROWS
+from deploy.metrics_catalog import CATALOG, Histogram
+from tests.support.prometheus import promtool
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES_FILE = DEPLOY / "prometheus" / "alerts.yaml"
+TESTS_FILE = DEPLOY / "prometheus" / "alerts_test.yaml"
+RULES: list[dict[str, Any]] = yaml.safe_load(RULES_FILE.read_text())["groups"][0]["rules"]
+RUNBOOK = (DEPLOY / "RUNBOOK.md").read_text()
+SECTIONS = {part.split("\n", 1)[0]: part for part in RUNBOOK.split("\n## ")[1:]}
+QUERIES = [query.expr for row in ROWS for panel in row.panels for query in panel.queries]
+BLOCKS = re.findall(r"```sh\n(.*?)```", RUNBOOK, re.DOTALL)
+COMMANDS = {line.partition(" # ")[0].strip() for block in BLOCKS for line in block.splitlines()}
+
+
+def names_in(expression: str) -> set[str]:
+    return set(re.findall(r"dpuplane_\w+", expression))
+
+
+def shown() -> set[str]:
+    """Every name that a series may have."""
+    names = {found.name for found in CATALOG if not isinstance(found, Histogram)}
+    for found in CATALOG:
+        if isinstance(found, Histogram):
+            names |= {f"{found.name}_{part}" for part in ("bucket", "sum", "count")}
+    return names
+
+
+def test_rules_are_sound_and_each_is_proved_to_fire_and_to_keep_quiet() -> None:
+    assert promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES_FILE)).status == 0
+    ran = promtool("test", "rules", str(TESTS_FILE))
+    assert ran.status == 0, ran.output
+    tested = {test["name"] for test in yaml.safe_load(TESTS_FILE.read_text())["tests"]}
+    assert tested == {f"{rule['alert']} {what}" for rule in RULES for what in ("fires", "is quiet")}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
+def test_an_alert_asks_for_what_is_shown_and_has_its_section(rule: dict[str, Any]) -> None:
+    assert names_in(rule["expr"]) <= shown()
+    assert rule["labels"]["severity"] in ("page", "ticket")
+    assert rule["annotations"]["summary"].endswith(".")
+    assert rule["annotations"]["runbook_url"] == f"deploy/RUNBOOK.md#{rule['alert'].lower()}"
+    section = SECTIONS[rule["alert"]]
+    assert all(part in section for part in ("**Means:**", "**Look:**", "**Do:**"))
+
+
+def test_the_runbook_is_about_these_alerts_and_its_links_lead_somewhere() -> None:
+    assert list(SECTIONS) == [rule["alert"] for rule in RULES]
+    anchors = {name.lower() for name in SECTIONS}
+    assert set(re.findall(r"\(#(\w+)\)", RUNBOOK)) <= anchors
+
+
+@pytest.mark.parametrize("line", sorted(line for line in COMMANDS if line.startswith("dpuplane ")))
+def test_commands_of_the_runbook_are_commands(line: str) -> None:
+    """Parsed and not run: the plane that they are about is not here."""
+    words = shlex.split(line)[1:]
+    command: click.Command = cli
+    context = click.Context(command, info_name="dpuplane")
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words.pop(0))
+        assert found is not None, line
+        command, context = found, click.Context(found, parent=context)
+    if words != ["--help"]:
+        command.make_context("dpuplane", words)
+
+
+@pytest.mark.parametrize("expression", QUERIES)
+def test_a_panel_asks_for_what_is_shown(expression: str) -> None:
+    assert names_in(expression) <= shown()
+
+
+def test_the_dashboard_is_made_of_the_panels_and_is_one_to_grafana() -> None:
+    assert FILE.read_text() == made(), "run python -m deploy.grafana.dashboard"
+    read = Dashboard.from_json(yaml.safe_load(made()))
+    assert read.panels is not None
+    panels = [panel for panel in read.panels if isinstance(panel, MadePanel)]
+    assert [panel.title for panel in panels] == [panel.title for row in ROWS for panel in row.panels]
+    places = [(at.x, at.y) for panel in panels if (at := panel.grid_pos) is not None]
+    assert len(set(places)) == len(panels), "two panels lie upon each other"
