@@ -1,12 +1,23 @@
-"""Requests about DPUs, as statements. Their key is the zone, as for its nodes: one partition decides both."""
+"""Requests about DPUs, as statements. Their key is the zone, as for its nodes: one partition decides both.
+
+What a BMC or a provisioner would go and fetch is held against more than the folds ask: an image is a name that the BMC
+looks up, never an address, and a BMC's address carries no credentials and is not where clouds serve theirs.
+"""
 
 from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from commands.shapes import BadRequest, Enveloping, Statement, require
 from eventstore.log import ZONES
 from projections import names
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import DpuRegistered, LifecycleRequested
+
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(?:[:@][A-Za-z0-9][A-Za-z0-9._:+-]{0,123})?")
+_METADATA = frozenset(map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")))
 
 
 def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
@@ -15,7 +26,7 @@ def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
     if request.node:
         require(names.check_name("node", request.node))
     require(names.check_text("serial", request.serial))
-    require(names.check_bmc_address("bmc_address", request.bmc_address))
+    require(names.check_bmc_address("bmc_address", request.bmc_address) or _check_dialed(request.bmc_address))
     event = DpuRegistered(
         envelope=envelope(request.dpu),
         zone=request.zone,
@@ -31,7 +42,7 @@ def requesting(request: pb.RequestLifecycleRequest, envelope: Enveloping, zone: 
     """What is wanted of a DPU in a zone, which is the request's or where it was found. Raises BadRequest."""
     verb = _verb(request)
     require(names.check_name("dpu", request.dpu))
-    require(names.check_text("image", request.image))
+    require(names.check_text("image", request.image) or _check_image(request.image))
     if request.image and verb != "provision":
         raise BadRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
     return LifecycleRequested(envelope(request.dpu), zone, request.dpu, verb, request.image)
@@ -48,3 +59,37 @@ def _verb(request: pb.RequestLifecycleRequest) -> str:
     if request.request == verbs.unspecified or request.request not in verbs.values():
         raise BadRequest(f"request: {int(request.request)} must be one of {', '.join(verbs.keys()[1:])}")
     return verbs.Name(request.request)
+
+
+def _check_image(image: str) -> str | None:
+    if not image or (_IMAGE.fullmatch(image) and ".." not in image):
+        return None
+    return (
+        f"image: {names.shown(image)} must be the name of an image, as bf-bundle-2.10 or bf-bundle@sha256:1f2e, with"
+        " letters, digits, '.', '_', '+' and '-', and no address"
+    )
+
+
+def _check_dialed(address: str) -> str | None:
+    """What is wrong with an address that a provisioner is to dial."""
+    if "://" not in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return f"bmc_address: {names.shown(address)} must be a URL as http://HOST:PORT/NAME"
+    if "@" in parts.netloc:
+        return f"bmc_address: {names.shown(address)} must not carry credentials: they would stand in the log for ever"
+    if _is_metadata(host):
+        return f"bmc_address: {names.shown(address)} must be a BMC's, and is where clouds serve credentials"
+    return None
+
+
+def _is_metadata(host: str) -> bool:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address in _METADATA or mapped in _METADATA

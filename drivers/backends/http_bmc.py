@@ -68,7 +68,8 @@ class HttpBmc:
 
     async def _post(self, call: str, body: msgspec.Struct, answer: type[_Answer] | None) -> _Answer:
         try:
-            async with self._session.post(f"{self._address}/{call}", data=msgspec.json.encode(body)) as response:
+            url, data = f"{self._address}/{call}", msgspec.json.encode(body)
+            async with self._session.post(url, data=data, allow_redirects=False) as response:
                 content = await response.content.read(_MAX_ANSWER_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"device: {self._address} does not answer: {error}") from error

@@ -1,0 +1,108 @@
+"""Abuse of what a provisioner dials and what a BMC fetches: the plane hands on names, and dials no strange address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+
+from commands import dpus
+from commands.shapes import BadRequest
+from drivers.backends.bmc import TaskFailed
+from drivers.backends.http_bmc import http_connect
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import Envelope
+from tests.integration.test_http_bmc import listening
+
+PROVISION = pb.RequestLifecycleRequest.Verb.provision
+
+
+def envelope(subject: str) -> Envelope:
+    return Envelope("0197b2a4-7c00-7000-8000-000000000001", subject, "?test", 1)
+
+
+def provision(image: str) -> Any:
+    return dpus.requesting(pb.RequestLifecycleRequest(dpu="d", request=PROVISION, image=image), envelope, "z")
+
+
+def register(address: str) -> Any:
+    return dpus.register(pb.RegisterDpuRequest(zone="z", dpu="d", bmc_address=address), envelope)
+
+
+@pytest.mark.parametrize("image", ["", "bf-bundle-2.10", "image:4.9.0", "bundle@sha256:" + "0f" * 32, "a", "A_1+b.bfb"])
+def test_an_image_is_a_name(image: str) -> None:
+    assert provision(image).image == image
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "http://169.254.169.254/latest/meta-data/?x=.bfb",
+        "https://kubernetes.default.svc/api?.bfb",
+        "http://[::1]:2379/v2/keys#.bfb",
+        "//evil/x.bfb",
+        "file:///etc/shadow",
+        "../x.bfb",
+        "...bfb",
+        "a/../../x",
+        "-rf.bfb",
+        ".hidden",
+        "a b",
+        "$(id)",
+        "x" * 300,
+        "\uff42f",
+    ],
+)
+def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
+    with pytest.raises(BadRequest, match=r"^image: "):
+        provision(image)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "http://10.9.0.3:8443/d3", "https://bmc-3.example", "simulated:d", "10.0.0.1:443", "http://[fd00::3]/d"],
+)
+def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
+    assert register(address).event.bmc_address == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://169.254.170.2/v2/credentials",
+        "http://[fd00:ec2::254]/latest",
+        "http://[::ffff:169.254.169.254]/latest",
+        "http://root:calvin@10.9.0.3/d3",
+        "http://token@10.9.0.3/d3",
+        "http://[::1",
+        "http://10.0.0.1/\nHost: x",
+    ],
+)
+def test_a_bmc_is_not_where_clouds_keep_credentials_and_its_address_holds_none(address: str) -> None:
+    with pytest.raises(BadRequest, match=r"^bmc_address: "):
+        register(address)
+
+
+async def test_a_bmc_that_points_elsewhere_is_not_followed() -> None:
+    asked = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(text="{}")
+
+    target = web.Application()
+    target.router.add_route("*", "/{path:.*}", elsewhere)
+
+    async with listening(target) as secret:
+
+        async def redirect(_request: web.Request) -> web.Response:
+            raise web.HTTPTemporaryRedirect(f"{secret}/latest/meta-data")
+
+        bmc = web.Application()
+        bmc.router.add_post("/{path:.*}", redirect)
+        async with listening(bmc) as base, ClientSession() as session:
+            with pytest.raises(TaskFailed):
+                await http_connect(session)(f"{base}/d").open(1)
+    assert asked == []
