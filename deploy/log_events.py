@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -11,11 +10,28 @@ import msgspec
 
 from eventstore.codec import decode
 from eventstore.errors import Undecodable
-from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record
+from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.moment import Moment
+from eventstore.origin import await_origin
+from eventstore.position import from_token
+from eventstore.replay import cut_at_position
+
+EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
+"""Every topic that holds events; what is folded is given unless another is asked for."""
+
+Say = Callable[[str, float], None]
+"""Told how much is done, from 0 to 1, and of which partition."""
+
+
+def _unsaid(_what: str, _share: float) -> None:
+    """Nobody wants to know."""
 
 
 class Wanted(NamedTuple):
-    """Which events to give; empty means all. `since_ms` is an append time; `subject` is matched as a whole."""
+    """Which events to give; empty means all. `since_ms` is an append time; `subject` is matched as a whole.
+
+    From `start` to before `until`, two moments: positions, or append times, of which that of `until` is included.
+    """
 
     topics: Collection[str] = FOLDED_TOPICS
     types: Collection[str] = ()
@@ -23,6 +39,8 @@ class Wanted(NamedTuple):
     actor: str = ""
     command_id: str = ""
     since_ms: int = 0
+    start: Moment | None = None
+    until: Moment | None = None
 
     def admits(self, line: dict[str, object]) -> bool:
         envelope = line.get("envelope")
@@ -35,26 +53,62 @@ class Wanted(NamedTuple):
         )
 
 
-async def lines(log: EventLog, wanted: Wanted, *, follow: bool) -> AsyncGenerator[dict[str, object], None]:
+async def lines(
+    log: EventLog, wanted: Wanted, *, follow: bool, say: Say = _unsaid
+) -> AsyncGenerator[dict[str, object], None]:
     """Events in order per partition, up to the present ends of the log, or for ever if `follow`."""
-    partitions = [partition for topic in wanted.topics for partition in log.partitions(topic)]
-    ends = {partition: await log.end(partition) for partition in partitions}
-    positions = {partition: await _start(log, partition, wanted.since_ms) for partition in partitions}
-    behind = {partition for partition in partitions if positions[partition] < ends[partition]}
-    if not behind and not follow:
-        return
-    async with aclosing(log.read(positions)) as batches:
-        async for partition, records in batches:
+    async with aclosing(batches(log, wanted, follow=follow, say=say)) as found:
+        async for partition, records in found:
             for record in records:
-                if not follow and record.offset >= ends[partition]:
-                    break
                 line = as_line(partition, record)
                 if wanted.admits(line):
                     yield line
+
+
+async def batches(log: EventLog, wanted: Wanted, *, follow: bool, say: Say = _unsaid) -> AsyncGenerator[Batch, None]:
+    """The records of the topics and positions that are wanted, whatever is in them."""
+    begins, ends = await _range(log, wanted)
+    follow = follow and wanted.until is None
+    behind = {partition for partition, end in ends.items() if begins[partition] < end}
+    total = sum(ends[partition] - begins[partition] for partition in behind)
+    if not behind and not follow:
+        return
+    positions = begins if follow else {partition: begins[partition] for partition in behind}
+    done = 0
+    async with aclosing(log.read(positions)) as found:
+        async for partition, records in found:
+            within = records if follow else [each for each in records if each.offset < ends[partition]]
+            if within:
+                yield partition, within
+            done += len(within)
+            say(str(partition), min(done / total, 1.0) if total else 1.0)
             if records and records[-1].offset + 1 >= ends[partition]:
                 behind.discard(partition)
             if not behind and not follow:
                 return
+
+
+async def _range(log: EventLog, wanted: Wanted) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Where to begin and end in each partition."""
+    partitions = [partition for topic in wanted.topics for partition in log.partitions(topic)]
+    ends = {partition: await log.end(partition) for partition in partitions}
+    begins = {partition: await _start(log, partition, wanted.since_ms) for partition in partitions}
+    if wanted.start is not None:
+        first = await _cut(log, wanted.start, 0)
+        begins = {partition: max(begin, first[partition]) for partition, begin in begins.items()}
+    if wanted.until is not None:
+        last = await _cut(log, wanted.until, 1)
+        ends = {partition: min(end, last[partition]) for partition, end in ends.items()}
+    return begins, ends
+
+
+async def _cut(log: EventLog, moment: Moment, more_ms: int) -> dict[Partition, int]:
+    """The positions at a moment; at a time, `more_ms` later."""
+    if isinstance(moment, int):
+        there = [partition for topic in EXPORTED_TOPICS for partition in log.partitions(topic)]
+        return {partition: await log.position_at(partition, moment + more_ms) for partition in there}
+    named = from_token(moment, (await await_origin(log)).log_id)
+    return await cut_at_position(log, EXPORTED_TOPICS, named.offsets)
 
 
 def as_line(partition: Partition, record: Record) -> dict[str, object]:
@@ -72,7 +126,7 @@ def as_line(partition: Partition, record: Record) -> dict[str, object]:
 
 
 def as_json(line: dict[str, object]) -> str:
-    return json.dumps(line, separators=(",", ":"), ensure_ascii=False)
+    return msgspec.json.encode(line).decode()
 
 
 async def _start(log: EventLog, partition: Partition, since_ms: int) -> int:

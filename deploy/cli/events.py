@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -12,18 +14,23 @@ import yaml
 
 from deploy.cli.client import Client
 from deploy.cli.options import queries
+from deploy.cli.output import print_value
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.values import Moment, command_id
-from deploy.log_events import Wanted, as_json, lines
+from deploy.cli.progress import Progress
+from deploy.cli.values import Moment, command_id, moment
+from deploy.log_events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
+from deploy.log_rows import rows
 from deploy.opening import LogPlace, open_to_read
-from eventstore.log import FOLDED_TOPICS
+from deploy.parquet_file import ParquetFile
+from deploy.whole_files import whole_file
+from eventstore.log import FOLDED_TOPICS, EventLog
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event
 
 _TYPES = {event.__name__: event.__name__ for event in get_args(Event)} | {"undecodable": "undecodable"}
 
 _FILTERS = (
-    click.option("--topic", "topics", multiple=True, type=click.Choice(FOLDED_TOPICS), help="Only this topic."),
+    click.option("--topic", "topics", multiple=True, type=click.Choice(EXPORTED_TOPICS), help="Only this topic."),
     click.option(
         "--type",
         "types",
@@ -42,6 +49,16 @@ _FILTERS = (
         default=0,
         metavar="TIME",
         help="Only from this append time on: ISO 8601, UTC if it names no zone, or milliseconds since the epoch.",
+    ),
+    click.option(
+        "--from",
+        "start",
+        callback=moment,
+        metavar="POSITION|TIME",
+        help="Only from the position of an answer, or a time, on.",
+    ),
+    click.option(
+        "--until", callback=moment, metavar="POSITION|TIME", help="Only up to a position, or a time, and no further."
     ),
 )
 
@@ -70,13 +87,53 @@ def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> 
     _print(place or _asked(client), _wanted(**wanted), output, follow=True)
 
 
-@events.command(epilog="Example: dpuplane events export --data plane --topic zones > zones.jsonl")
+@events.command(epilog="Example: dpuplane events export --format parquet --out log.parquet")
 @filters
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["lines", "parquet"]),
+    default="lines",
+    show_default=True,
+    help="Lines of JSON, or a Parquet file (pip install 'dpuplane[analytics]').",
+)
+@click.option(
+    "--out", "path", type=click.Path(dir_okay=False, path_type=Path), help="File to write, whole or not at all."
+)
+@click.option("--explode", is_flag=True, help="A row per node of a record of nodes, instead of one with all of them.")
 @reads_log
 @queries
-def export(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> None:
-    """Print all events that are in the log now."""
-    _print(place or _asked(client), _wanted(**wanted), output, follow=False)
+def export(
+    *,
+    client: Client,
+    output: str,
+    place: LogPlace | None,
+    kind: str,
+    path: Path | None,
+    explode: bool,
+    **wanted: Any,
+) -> None:
+    """Print all events that are in the log now, or write them to a file.
+
+    A Parquet file has a row per event: topic, partition, offset, appended_at, type, subject, actor, command_id,
+    issued_at, and `event`, which is the rest in JSON. With --explode a join of a thousand nodes is a thousand rows,
+    with item, node, zone, state, created_at, uid, address4, address6 and labels.
+    """
+    if kind == "parquet" and path is None:
+        raise click.UsageError("give --out FILE with --format parquet: it is no text")
+    if explode and kind != "parquet":
+        raise click.UsageError("give --format parquet with --explode: lines of JSON have every event whole")
+    if path is None:
+        _print(place or _asked(client), _wanted(**wanted), output, follow=False)
+        return
+    with failing(), Progress("export") as progress:
+        written = asyncio.run(
+            _write(place or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
+        )
+    if output == "table":
+        click.echo(f"{written:,} rows in {path}")
+    else:
+        print_value({"out": str(path), "rows": written}, output)
 
 
 def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> Wanted:
@@ -97,6 +154,28 @@ def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> Non
 
     with failing():
         asyncio.run(run())
+
+
+async def _write(place: LogPlace, wanted: Wanted, path: Path, progress: Progress, *, kind: str, explode: bool) -> int:
+    with whole_file(path) as partial:
+        async with open_to_read(place, rng=random.Random()) as log:
+            if kind == "lines":
+                return await _write_lines(log, wanted, partial, progress)
+            with ParquetFile(partial, explode=explode) as table:
+                async with aclosing(batches(log, wanted, follow=False, say=progress.show)) as found:
+                    async for partition, records in found:
+                        table.add(rows(partition, records, wanted, explode=explode))
+        return table.rows
+
+
+async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: Progress) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        async with aclosing(lines(log, wanted, follow=False, say=progress.show)) as found:
+            async for line in found:
+                file.write(f"{as_json(line)}\n")
+                count += 1
+    return count
 
 
 def _spelled(line: dict[str, object], output: str) -> str:

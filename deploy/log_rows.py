@@ -1,0 +1,143 @@
+"""The log's events as rows: a row per record, with what all events have in columns and the rest as JSON beside them.
+
+So every event is in one table whatever its type, and whoever analyses picks from `event` what the columns lack. A
+record of many nodes can be exploded into a row per node: these have the columns of a node, and `event` is empty, as it
+would repeat the same thousand nodes a thousand times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import msgspec
+
+from deploy.log_events import Wanted
+from eventstore.codec import decode
+from eventstore.errors import Undecodable
+from eventstore.log import Partition, Record
+from schemas.events import Event, MembershipChanged, NodesChanged, NodesJoined, NodesLeft, NodesSuperseded
+
+BATCHES = (NodesJoined, NodesChanged, NodesLeft, NodesSuperseded, MembershipChanged)
+STATES = ("present", "left", "inferred", "superseded")
+_NONE4, _NONE6 = bytes(4), bytes(16)
+
+
+class Row(NamedTuple):
+    """One row. `item` and what follows it is of one node of a record, in an exploded table."""
+
+    topic: str
+    partition: int
+    offset: int
+    appended_at: int
+    type: str
+    subject: str
+    actor: str
+    command_id: str
+    issued_at: int | None
+    event: str | None
+    item: int | None = None
+    node: str | None = None
+    zone: str | None = None
+    state: str | None = None
+    created_at: int | None = None
+    uid: str | None = None
+    address4: str | None = None
+    address6: str | None = None
+    labels: dict[str, str] | None = None
+
+
+_EVENT = Row._fields.index("event")
+RECORD_FIELDS = Row._fields[: Row._fields.index("item")]
+"""The columns of a table with a row per record."""
+
+
+def rows(partition: Partition, records: Iterable[Record], wanted: Wanted, *, explode: bool) -> Iterator[Row]:
+    """The rows of those records that are wanted."""
+    for record in records:
+        try:
+            event = decode(record.value)
+        except Undecodable as error:
+            row = _undecodable(partition, record, str(error))
+            if _admits(wanted, row):
+                yield row
+            continue
+        said = event.envelope
+        head = (*partition, record.offset, record.timestamp_ms, type(event).__name__)
+        row = Row(*head, said.subject, said.actor, said.command_id, said.issued_at_ms, None)
+        if not _admits(wanted, row):
+            continue
+        if explode and isinstance(event, BATCHES) and event.names:
+            yield from _exploded(row, event)
+        else:
+            yield Row._make((*row[:_EVENT], _rest(event), *row[_EVENT + 1 :]))
+
+
+def _undecodable(partition: Partition, record: Record, reason: str) -> Row:
+    said = msgspec.json.encode({"reason": reason, "value": record.value.hex()}).decode()
+    return Row(*partition, record.offset, record.timestamp_ms, "undecodable", "", "", "", None, said)
+
+
+def _admits(wanted: Wanted, row: Row) -> bool:
+    return (
+        (not wanted.types or row.type in wanted.types)
+        and (not wanted.subject or row.subject == wanted.subject)
+        and (not wanted.actor or row.actor == wanted.actor)
+        and (not wanted.command_id or row.command_id == wanted.command_id)
+    )
+
+
+def _rest(event: Event) -> str:
+    """An event in JSON, without the envelope, which is its first field."""
+    whole = msgspec.json.encode(event)
+    begin = len(b'{"envelope":') + len(msgspec.json.encode(event.envelope)) + 1
+    return "{" + whole[begin:].decode() if begin < len(whole) else "{}"
+
+
+def _exploded(row: Row, event: Any) -> Iterator[Row]:
+    count = len(event.names)
+    names = event.__struct_fields__
+
+    def column(field: str) -> Iterable[Any]:
+        return _spread(getattr(event, field), count) if field in names else repeat(None, count)
+
+    zones = repeat(event.zone, count) if "zone" in names else column("zones")
+    states = (STATES[state] if state is not None and 0 <= state < len(STATES) else None for state in column("states"))
+    columns = zip(
+        event.names,
+        zones,
+        states,
+        column("created_ms"),
+        column("uids"),
+        _addresses(getattr(event, "addresses4", b""), _NONE4, count, IPv4Address),
+        _addresses(getattr(event, "addresses6", b""), _NONE6, count, IPv6Address),
+        _labels(event, count),
+        strict=True,
+    )
+    head = row[: len(RECORD_FIELDS)]
+    return (Row._make((*head, item, *values)) for item, values in enumerate(columns))
+
+
+def _spread(values: Sequence[Any], count: int) -> Iterable[Any]:
+    """One value per node. What was stated may have columns of any length: what is missing is empty."""
+    if len(values) == 1:
+        return repeat(values[0], count)
+    return [*values[:count], *repeat(None, count - len(values))]
+
+
+def _addresses(packed: bytes, none: bytes, count: int, kind: Any) -> Iterable[str | None]:
+    width = len(none)
+    found = (packed[at : at + width] for at in range(0, count * width, width))
+    return (str(kind(each)) if len(each) == width and each != none else None for each in found)
+
+
+def _labels(event: Any, count: int) -> Iterable[dict[str, str] | None]:
+    if "label_sets" not in event.__struct_fields__:
+        return repeat(None, count)
+    sets = event.label_sets
+    return (
+        sets[place] if place is not None and 0 <= place < len(sets) else None
+        for place in _spread(event.label_index, count)
+    )

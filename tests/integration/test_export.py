@@ -1,0 +1,147 @@
+"""`events export`: what an analyst gets from a log, by position and time, as lines and as a table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner, Result
+
+from deploy.cli import cli
+from deploy.opening import LOG_FOLDER
+from eventstore.codec import encode
+from eventstore.embedded import EmbeddedLog
+from eventstore.log import ZONES
+from eventstore.origin import await_origin
+from tests.support.embedded import Clock
+from tests.support.stated_log import ZONES_0, joined, stated
+
+START_MS = Clock().ms
+NODES = 300
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["events", "export", *map(str, arguments)])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Forty single joins and one of many nodes, with bytes at the end that are no event."""
+    folder = tmp_path / "plane"
+
+    async def fill() -> None:
+        clock = await stated(folder, records=40)
+        async with EmbeddedLog.open(folder / LOG_FOLDER, now_ms=clock) as log:
+            await log.append(ZONES_0, b"zone-1", encode(joined(99, clock.ms, nodes=NODES)))
+            await log.append(ZONES_0, b"zone-1", b"no event")
+
+    asyncio.run(fill())
+    return folder
+
+
+def exported(data: Path, *arguments: str) -> list[dict[str, Any]]:
+    result = run("--data", data, "--output", "json", *arguments)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def table(data: Path, *arguments: str) -> list[dict[str, Any]]:
+    path = data.parent / "table.parquet"
+    result = run("--data", data, "--format", "parquet", "--out", path, "--output", "json", *arguments)
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+    assert json.loads(result.stdout)["rows"] == len(found)
+    return found
+
+
+def places(found: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
+    return sorted((each["partition"], each["offset"]) for each in found)
+
+
+def token(data: Path, offset: int) -> str:
+    async def ask() -> str:
+        async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+            return f"{(await await_origin(log)).log_id}:zones/0={offset}"
+
+    return asyncio.run(ask())
+
+
+def test_a_position_or_time_parts_the_log_in_two(data: Path) -> None:
+    whole = places(exported(data))
+    middle = datetime.fromtimestamp(START_MS / 1_000 + 20, UTC).isoformat()
+    for before, after in (
+        (("--until", token(data, 15)), ("--from", token(data, 15))),
+        (("--until", str(START_MS + 20_000)), ("--from", str(START_MS + 20_001))),
+        (("--until", middle), ("--from", str(START_MS + 20_001))),
+    ):
+        first, second = places(exported(data, *before)), places(exported(data, *after))
+        assert first
+        assert second
+        assert sorted(first + second) == whole
+    assert [offset for part, offset in places(exported(data, "--until", token(data, 15))) if part == "zones/0"][
+        -1
+    ] == 14
+
+
+def test_a_position_of_another_log_is_refused(data: Path) -> None:
+    refused = run("--data", data, "--from", "018bcfe5:zones/0=1")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "is not this log" in refused.stderr
+
+
+def test_a_table_has_a_row_per_event_and_the_rest_as_json(data: Path) -> None:
+    found, told = table(data), exported(data)
+    assert len(found) == len(told)
+    by_place = {(line["partition"], line["offset"]): line for line in told}
+    for row in found:
+        line = by_place[f"{row['topic']}/{row['partition']}", row["offset"]]
+        assert row["type"] == line["type"]
+        assert row["appended_at"] == datetime.fromtimestamp(line["timestamp_ms"] / 1_000, UTC)
+        rest = {
+            name: value for name, value in line.items() if name not in {"partition", "offset", "timestamp_ms", "type"}
+        }
+        envelope = rest.pop("envelope", {})
+        assert json.loads(row["event"]) == rest
+        assert (row["subject"], row["actor"]) == (envelope.get("subject", ""), envelope.get("actor", ""))
+    assert [row["type"] for row in found if row["topic"] == ZONES].count("undecodable") == 1
+
+
+def test_an_exploded_table_has_a_row_per_node(data: Path) -> None:
+    found = table(data, "--explode", "--type", "NodesJoined", "--topic", "zones")
+    many = [row for row in found if row["offset"] == 41]
+    assert [row["node"] for row in many] == [f"node-99-{place}" for place in range(NODES)]
+    assert [row["item"] for row in many] == list(range(NODES))
+    assert many[258]["address4"] == "10.1.2.99"
+    assert {(row["zone"], row["event"], row["address6"]) for row in many} == {("zone-1", None, None)}
+    assert many[0]["labels"] == [("gpu", "h100")]
+    assert len(found) == NODES + 40 + 10
+
+
+def test_filters_hold_for_tables_as_for_lines(data: Path) -> None:
+    for some in (("--type", "Frozen"), ("--actor", "relay-1"), ("--subject", "zone-9"), ("--topic", "installs")):
+        lines = places(exported(data, *some))
+        rows = sorted((f"{row['topic']}/{row['partition']}", row["offset"]) for row in table(data, *some))
+        assert rows == lines
+        assert 0 < len(rows) < 30
+
+
+def test_a_file_is_there_whole_or_not_at_all(data: Path) -> None:
+    path = data.parent / "lines"
+    assert run("--data", data, "--out", path).exit_code == 0
+    assert [json.loads(line) for line in path.read_text().splitlines()] == exported(data)
+    for bad in (("--data", data.parent / "nothing"), ("--data", data, "--from", "018bcfe5:zones/0=1")):
+        again = data.parent / "again"
+        assert run(*bad, "--out", again).exit_code in {1, 3}
+    assert {entry.name for entry in data.parent.iterdir()} == {"plane", "lines"}
+
+
+@pytest.mark.parametrize("wrong", [("--format", "parquet"), ("--explode", "--out", "x"), ("--from", "soon")])
+def test_wrong_usage_says_what_to_give(data: Path, wrong: tuple[str, ...]) -> None:
+    refused = run("--data", data, *wrong)
+    assert (refused.exit_code, refused.stdout) == (2, "")
