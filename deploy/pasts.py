@@ -83,8 +83,8 @@ class Pasts:
     def _found_or_made(self, text: str) -> _Moment | None:
         """The moment of this name; None while there is no room for one more."""
         found = self._moments.get(text)
-        if found is not None and found.has_ended:
-            del self._moments[text]
+        if found is not None and found.is_over:
+            self._let_go(text)
             found = None
         if found is None:
             if len(self._moments) >= self._settings.pasts and not self._made_room():
@@ -98,7 +98,7 @@ class Pasts:
     def _made_room(self) -> bool:
         """Let go of the moment not asked for longest, unless somebody may still want each of them."""
         for text, moment in self._moments.items():
-            if moment.idle_s() >= (PAUSE_S if moment.is_ready else RETURN_S):
+            if moment.is_over or moment.idle_s() >= (PAUSE_S if moment.is_ready else RETURN_S):
                 self._let_go(text)
                 return True
         return False
@@ -129,8 +129,9 @@ class _Moment:
         self._task = asyncio.create_task(self._run())
 
     @property
-    def has_ended(self) -> bool:
-        return self._task.done()
+    def is_over(self) -> bool:
+        """There is no such moment, or its process has ended."""
+        return self._task.done() or (self._serving.done() and self._serving.exception() is not None)
 
     @property
     def is_ready(self) -> bool:

@@ -116,7 +116,8 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
 
 
 async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    async with plane_of(data=tmp_path / "plane") as (plane, channel), Pasts.open(plane.settings, now_ms) as pasts:
+    place = {"data": tmp_path / "plane", "pasts": 1}
+    async with plane_of(**place) as (plane, channel), Pasts.open(plane.settings, now_ms) as pasts:
         await History(channel, seed=6).go_on(3)
         log_id = plane.replica.log_id
         for text, sentence in {
@@ -131,6 +132,7 @@ async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: 
             with pytest.raises(PermanentError) as refused:
                 await pasts.at(text, timeout_s=30)
             assert sentence in str(refused.value)
+            assert pasts._made_room() or not pasts._moments, "what was refused takes no place"
 
 
 async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: Path) -> None:
