@@ -22,7 +22,7 @@ from schemas.api import dpuplane_pb2 as pb
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command(epilog="Example: dpuplane backup --out /var/backups/dpuplane-1")
+@click.command(epilog="Example: dpuplane backup --out backup-1")
 @click.option("--out", "folder", type=_FOLDER, required=True, help="Folder to write; it must be empty, or not there.")
 @reads_log
 @queries
@@ -50,7 +50,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
     )
 
 
-@click.command(epilog="Example: dpuplane restore --from /var/backups/dpuplane-1 --data /var/lib/dpuplane-2")
+@click.command(epilog="Example: dpuplane restore --from backup-1 --data plane-2")
 @click.option("--from", "folder", type=_FOLDER, required=True, help="Folder that `dpuplane backup` has written.")
 @click.option(
     "--generation",
