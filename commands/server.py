@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 
 import grpc
+from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -67,6 +68,8 @@ class CommandServer:
             raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
         self._limits = limits
         self._credentials = credentials
+        if api_implementation.Type() != "upb":
+            raise FatalError(f"protobuf: its {api_implementation.Type()!r} parser must be 'upb', which bounds nesting")
         self._reflects = reflects
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
+from commands.auth import METHODS
 from commands.limits import DEFAULTS, Limits
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.guarded import Caller, Guarded, guarded
@@ -234,3 +235,26 @@ async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> 
 async def rules_of(caller: Caller, position: str) -> list[pb.Rule]:
     pages = caller.queries.ShowRules(pb.ShowRulesRequest(zone="z1", min_position=position))
     return [rule async for page in pages for rule in page.rules]
+
+
+# --- what a server does not start with -------------------------------------------------------------------------------
+
+
+async def test_a_server_does_not_start_with_a_parser_that_nesting_can_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commands.server.api_implementation.Type", lambda: "python")
+    with pytest.raises(ExceptionGroup) as caught:
+        async with guarded(tmp_path):
+            pass
+    assert "its 'python' parser must be 'upb'" in str(caught.value.exceptions[0])
+
+
+async def test_a_server_does_not_start_while_a_method_has_no_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(METHODS, "Commands.Freeze")
+    with pytest.raises(ExceptionGroup) as caught:
+        async with guarded(tmp_path):
+            pass
+    assert "Commands.Freeze must have a line that says who may call it" in str(caught.value.exceptions[0])
