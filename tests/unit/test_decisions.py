@@ -11,19 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.roles import actors_of, folds_of, replica_of
-from drivers.owed import KEPT_RECORDS, Gap, Owed, rulings_of
+from deploy.roles import actors_of, replica_of
+from drivers.owed import KEPT_RECORDS, Gap, Owed
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendUnknown
 from eventstore.ids import envelope, uuid7
-from eventstore.listening import Ruling, RunRuling
-from eventstore.log import CLIQUES, DECISIONS, FLEET_0, ZONES, Partition, Record, partition_for
+from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
 from eventstore.partition import FoldedPartition
 from eventstore.replica import Replica
-from projections.decisions import DECIDED_TOPICS, MAX_TEXT, decided, items_of, key_of
+from projections.decisions import MAX_TEXT, items_of
 from projections.zone import ZoneFold
 from schemas.events import (
-    Decided,
     DpuRegistered,
     Event,
     IndexClaimed,
@@ -33,6 +31,7 @@ from schemas.events import (
     PolicySet,
 )
 from tests.simulation.durable import Disk, DiskStore
+from tests.support.decisions import Heard, spelled, until_all_are_written
 from tests.support.driven import START_MS, LateLog, Order
 from tests.support.memory_log import Contents
 from tests.support.toy_log import LOG_ID
@@ -40,34 +39,6 @@ from tests.support.virtual_loop import run_virtual
 from tests.unit.test_runs import join, log_of
 
 ZONES_0 = Partition(ZONES, 0)
-
-
-class Heard:
-    """A listener that remembers all it is told."""
-
-    def __init__(self) -> None:
-        self.rulings: list[Ruling] = []
-        self.runs = 0
-
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
-        if isinstance(ruling, RunRuling):
-            self.runs += 1
-            self.rulings += rulings_of(ruling)
-        else:
-            self.rulings.append(ruling)
-
-    def owes_from(self, position: int) -> int:
-        return position
-
-    def restored(self, owed_from: int, position: int) -> None:
-        """Nothing is owed."""
-
-    def records(self) -> dict[str, bytes]:
-        return {key_of(r.at): encode(spelled(r)) for r in self.rulings}
-
-
-def spelled(ruling: Ruling) -> Decided:
-    return decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version)
 
 
 def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
@@ -155,31 +126,8 @@ class World:
     def command(self, subject: str, actor: str = "?test") -> Any:
         return envelope(subject, actor, uuid7(self.now_ms(), self.rng))
 
-    def written(self) -> dict[str, set[bytes]]:
-        found: dict[str, set[bytes]] = {}
-        for number in range(2):
-            for record in self.contents.records.get(Partition(DECISIONS, number), ()):
-                found.setdefault(record.key.decode(), set()).add(record.value)
-        return found
-
-    def refolded(self) -> dict[str, set[bytes]]:
-        """Every decision of the log, by a fold of its own."""
-        found: dict[str, set[bytes]] = {}
-        for fold in folds_of(2, ["api"]):
-            for partition, records in self.contents.records.items():
-                if partition.topic == fold.topic and partition.topic in DECIDED_TOPICS:
-                    heard = Heard()
-                    log_id = decode(self.contents.records[FLEET_0][0].value).log_id  # type: ignore[union-attr]
-                    folded = FoldedPartition(partition, {1: fold}, log_id, heard)
-                    for record in records:
-                        folded.fold(record)
-                    found |= {key: {value} for key, value in heard.records().items()}
-        return found
-
-    async def agree(self) -> None:
-        async with asyncio.timeout(300):
-            while self.written() != self.refolded():
-                await asyncio.sleep(10)
+    async def agree(self) -> dict[str, set[bytes]]:
+        return await until_all_are_written(LossyLog(self), timeout_s=300, every_s=10)
 
 
 class LossyLog(LateLog):
@@ -187,11 +135,13 @@ class LossyLog(LateLog):
         super().__init__(world.contents, world.now_ms)
         self._world = world
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         await asyncio.sleep(self._world.rng.uniform(0, 0.02))
         if partition.topic == DECISIONS and self._world.lossy and self._world.rng.random() < 0.2:
             raise AppendUnknown("lost")
-        await super().append(partition, key, value, timeout_s=timeout_s)
+        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
 
 
 def unreachable(address: str) -> Any:
@@ -227,8 +177,8 @@ def test_the_topic_is_a_refold_of_the_log_through_crashes_and_two_writers(seed: 
             await world.kill(victim)
             await a_day(world, day + 10)
             await world.start(victim)
-        await world.agree()
-        kinds = {item.kind for values in world.written().values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
+        found = await world.agree()
+        kinds = {item.kind for values in found.values() for item in items_of(decode(min(values)))}  # type: ignore[arg-type]
         wanted = {"node_joined", "node_left", "index_assigned", "index_waiting", "dpu_phase_changed", "step_opened"}
         assert kinds >= wanted | {"member_joined", "member_left", "policy_set", "unchanged", "forwarded"}
         for name in [*world.lives]:

@@ -9,8 +9,9 @@ from eventstore.log import FLEET_0, ZONES, partition_for
 from eventstore.partition import FoldedPartition
 from projections.decisions import DECIDED_TOPICS, spell
 from schemas.events import HoldApproved, IndexReleased, LogCreated, NodesJoined
+from tests.support.decisions import Heard
 from tests.support.virtual_loop import run_virtual
-from tests.unit.test_decisions import Heard, LossyLog, World, a_day
+from tests.unit.test_decisions import LossyLog, World, a_day
 
 
 async def told(world: World, subject: str) -> list[Happening]:

@@ -1,0 +1,76 @@
+"""Decisions as the topic has them, and as a fold of the log afresh makes them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from deploy.roles import folds_of
+from drivers.owed import rulings_of
+from eventstore.codec import encode
+from eventstore.listening import Ruling, RunRuling
+from eventstore.log import DECISIONS, EventLog
+from eventstore.origin import await_origin
+from eventstore.partition import FoldedPartition
+from projections.decisions import DECIDED_TOPICS, decided, key_of
+from schemas.events import Decided
+from tests.contract.engine import read_all
+
+
+class Heard:
+    """A listener that remembers all it is told; `runs` counts what it was told of many records at once."""
+
+    def __init__(self) -> None:
+        self.rulings: list[Ruling] = []
+        self.runs = 0
+
+    def ruled(self, ruling: Ruling | RunRuling) -> None:
+        if isinstance(ruling, RunRuling):
+            self.runs += 1
+            self.rulings += rulings_of(ruling)
+        else:
+            self.rulings.append(ruling)
+
+    def owes_from(self, position: int) -> int:
+        return position
+
+    def restored(self, owed_from: int, position: int) -> None:
+        """Nothing is owed."""
+
+    def records(self) -> dict[str, bytes]:
+        return {key_of(ruling.at): encode(spelled(ruling)) for ruling in self.rulings}
+
+
+def spelled(ruling: Ruling) -> Decided:
+    return decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version)
+
+
+async def written(log: EventLog) -> dict[str, set[bytes]]:
+    """All different values of each key."""
+    found: dict[str, set[bytes]] = {}
+    for partition in log.partitions(DECISIONS):
+        for record in await read_all(log, partition):
+            found.setdefault(record.key.decode(), set()).add(record.value)
+    return found
+
+
+async def refolded(log: EventLog) -> dict[str, set[bytes]]:
+    """Every decision of the log, by a fold of its own, one record after the other."""
+    origin = await await_origin(log)
+    found: dict[str, set[bytes]] = {}
+    for fold in folds_of(log.partition_count):
+        for partition in log.partitions(fold.topic) if fold.topic in DECIDED_TOPICS else ():
+            heard = Heard()
+            folded = FoldedPartition(partition, {fold.version: fold}, origin.log_id, heard)
+            for record in await read_all(log, partition):
+                folded.fold(record)
+            assert not folded.halted
+            found |= {key: {value} for key, value in heard.records().items()}
+    return found
+
+
+async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: float) -> dict[str, set[bytes]]:
+    """Until the topic has exactly what a refold of the log has."""
+    async with asyncio.timeout(timeout_s):
+        while (found := await written(log)) != await refolded(log):
+            await asyncio.sleep(every_s)
+    return found
