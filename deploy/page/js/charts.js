@@ -49,7 +49,7 @@ export class LatencyPlot {
         scales: { x: { time: false }, y: { distr: 3, range: (_, low, high) => bounds(low, high) } },
         axes: [
           { ...axis, space: 76, incrs: [1, 2, 5, 10, 20, 50], values: (_, places) => places.map((place) => this.label(place)) },
-          { ...axis, size: 56, splits: (_, __, low, high) => TICKS.filter((tick) => tick >= low && tick <= high),
+          { ...axis, size: 56, filter: (_, values) => values, splits: (_, __, low, high) => TICKS.filter((tick) => tick >= low && tick <= high),
             values: (_, values) => values.map((value) => milliseconds(value).replace(".00", "").replace(".0 ", " ")) },
         ],
         series: [

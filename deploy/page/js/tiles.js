@@ -92,7 +92,8 @@ export class Tiles {
     const focused = document.activeElement;
     this.root.replaceChildren(...kept.map((tile) => tile.button));
     if (focused?.classList.contains("tile") && this.root.contains(focused)) focused.focus();
-    this.root.style.setProperty("--tile", kept.length > 60 ? "88px" : kept.length > 16 ? "124px" : "172px");
+    this.root.style.setProperty("--tile", kept.length > 120 ? "70px" : kept.length > 60 ? "88px" : kept.length > 16 ? "124px" : "172px");
+    this.root.classList.toggle("dense", kept.length > 120);
     this.shown = kept.length;
     this.found = shown.length;
     if (!this.root.querySelector('[tabindex="0"]')) this.select(kept[0]?.name);
