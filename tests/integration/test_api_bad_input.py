@@ -133,6 +133,8 @@ async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, 
     request = GetMessageClass(method.input_type)(min_position="elsewhere:zones/0=1")
     if method.name == "LocateNodes":
         request.names.append("n1")  # type: ignore[attr-defined]
+    if method.name == "ExplainRule":
+        request.node = request.dpu = "n1"  # type: ignore[attr-defined]
     with pytest.raises(grpc.aio.AioRpcError, match="is not this log") as caught:
         answer = getattr(plane.queries, method.name)(request)
         await (answer.read() if method.server_streaming else answer)
