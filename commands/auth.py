@@ -76,6 +76,7 @@ METHODS = {
     "Commands.SetBudget": Rule(_APPROVERS),
     "Commands.Freeze": Rule(_BOTH),
     "Commands.Thaw": Rule(_BOTH),
+    "Commands.RaiseFoldVersion": Rule(_APPROVERS),
     "Queries.ListNodes": Rule(_READERS),
     "Queries.ShowNode": Rule(_READERS, _name),
     "Queries.LocateNodes": Rule(_READERS),

@@ -27,6 +27,7 @@ from commands.limits import DEFAULTS, Admission, Limits
 from commands.lookup import Lookup
 from commands.past import NoPast, Past, travelling
 from commands.queries import QueriesService
+from commands.raising import Raising, Supports
 from commands.reader import Reader
 from commands.remembering import Remembering
 from commands.service import CommandsService
@@ -63,13 +64,14 @@ class CommandServer:
         credentials: grpc.ServerCredentials | None = None,
         reflects: bool = True,
         tracing: Tracing | None = None,
+        supports: Supports | None = None,
     ) -> None:
         if unruled := auth.unruled(_SERVICES.values()):
             raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
-        self._limits = limits
-        self._credentials = credentials
         if api_implementation.Type() != "upb":
             raise FatalError(f"protobuf: its {api_implementation.Type()!r} parser must be 'upb', which bounds nesting")
+        self._limits = limits
+        self._credentials = credentials
         self._reflects = reflects
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
@@ -85,7 +87,13 @@ class CommandServer:
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
             "Commands": CommandsService(
-                self.desk, bulk, leaving, DryRuns(replica, lookup, now_ms), lookup=lookup, edge=replica.name
+                self.desk,
+                bulk,
+                leaving,
+                DryRuns(replica, lookup, now_ms),
+                raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),
+                lookup=lookup,
+                edge=replica.name,
             ),
             "Queries": self.queries,
         }

@@ -12,6 +12,7 @@ from commands.desk import Desk
 from commands.dry_runs import DryRuns
 from commands.leaving import Leaving
 from commands.lookup import Lookup
+from commands.raising import Raising
 from commands.shapes import Enveloping, Statement
 from schemas.api import dpuplane_pb2 as pb
 
@@ -20,12 +21,21 @@ class CommandsService:
     """Methods of the service in snake case, called by `commands.calls.Guard`. `edge` is this replica's name."""
 
     def __init__(
-        self, desk: Desk, bulk: Bulk, leaving: Leaving, dry_runs: DryRuns, *, lookup: Lookup, edge: str
+        self,
+        desk: Desk,
+        bulk: Bulk,
+        leaving: Leaving,
+        dry_runs: DryRuns,
+        *,
+        raising: Raising,
+        lookup: Lookup,
+        edge: str,
     ) -> None:
         self._desk = desk
         self._bulk = bulk
         self._leaving = leaving
         self._dry_runs = dry_runs
+        self._raising = raising
         self._lookup = lookup
         self._edge = edge
 
@@ -92,6 +102,9 @@ class CommandsService:
 
     async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.freeze, request, call)
+
+    async def raise_fold_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.Answer:
+        return await self._raising.raise_version(request, call)
 
     async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.thaw, request, call)

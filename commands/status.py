@@ -88,6 +88,7 @@ class StatusBoard:
             version=self._version,
             partitions=map(_partition, self._folds.partitions_status()),
             newer_dpus=self._newer_dpus(),
+            supports=_supports(self._folds.supports()),
         )
 
 
@@ -99,7 +100,12 @@ def _other(beacon: Beacon) -> pb.Replica:
         version=beacon.version,
         partitions=map(_partition, beacon.partitions),
         newer_dpus=beacon.newer_dpus,
+        supports=_supports(beacon.supports),
     )
+
+
+def _supports(found: Mapping[str, Sequence[int]]) -> dict[str, pb.FoldVersions]:
+    return {topic: pb.FoldVersions(versions=versions) for topic, versions in found.items()}
 
 
 def _partition(status: PartitionStatus) -> pb.PartitionStatus:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
@@ -196,6 +196,7 @@ class Plane:
             version=version("dpuplane"),
             alive=self._alive,
             stalled=lambda: stalls.reasons,
+            newer_dpus=self._newer_dpus,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
         self.parts.server = server = CommandServer(
@@ -206,6 +207,7 @@ class Plane:
             listen=str(self.settings.listen),
             now_ms=self._now_ms,
             rng=self._rng,
+            supports=self._supports,
             **api_options(self.settings, self.security),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)
@@ -233,9 +235,18 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             rng=self._rng,
+            newer_dpus=self._newer_dpus,
         )
         running.start(self._beacons.run())
         return self._beacons
+
+    def _newer_dpus(self) -> int:
+        return 0 if self.relay is None else self.relay.newer_dpus()
+
+    def _supports(self) -> Mapping[str, Mapping[str, Sequence[int]]] | None:
+        if self.settings.data is not None:
+            return {self.name: self.replica.supports()}
+        return self._beacons.supports() if self._beacons is not None else None
 
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()

@@ -40,6 +40,11 @@ _FOLDED: dict[str, frozenset[str]] = {
 }
 
 
+LATER: tuple[Fold[Any], ...] = ()
+"""Rules of the fold versions after the first, which partitions fold by once they are raised (`dpuplane upgrade`). The
+earlier ones stay for as long as there are logs that began with them."""
+
+
 @dataclass(slots=True)
 class Actors:
     """What a process does by rank, as far as its roles have it. Each is to be run until it ends, and carries counts."""
@@ -62,7 +67,7 @@ class Actors:
 
 def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
     """The folds that a process with these roles reads."""
-    every: list[Fold[Any]] = [ZoneFold(), FleetFold(partition_count), CliqueFold(), InstallsFold()]
+    every: list[Fold[Any]] = [ZoneFold(), FleetFold(partition_count), CliqueFold(), InstallsFold(), *LATER]
     return [fold for fold in every if any(fold.topic in _FOLDED[role] for role in roles)]
 
 

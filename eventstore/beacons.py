@@ -116,6 +116,10 @@ class Beacons:
         """The replicas heard of lately, by name, each with its last list of partitions."""
         return [beacon for name, (_, beacon) in sorted(self._heard.items()) if self._is_fresh(name)]
 
+    def supports(self) -> dict[str, dict[str, list[int]]] | None:
+        """The fold versions of every living replica, by its name and topic; None while we cannot tell who lives."""
+        return {beacon.replica: beacon.supports for beacon in self.alive()} if self._can_judge() else None
+
     async def run(self) -> None:
         """Send and receive for ever, across outages."""
         async with asyncio.TaskGroup() as tasks:

@@ -65,6 +65,10 @@ class Folds:
         """How it stands with each partition."""
         return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
 
+    def supports(self) -> dict[str, list[int]]:
+        """The fold versions that this binary has rules for, by topic."""
+        return {partition.topic: sorted(folded.rules) for partition, folded in self._folded.items()}
+
     def outcome(self, command_id: str) -> Answer | None:
         """What is remembered of a command, or None."""
         for partition, folded in self._folded.items():

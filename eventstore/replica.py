@@ -91,10 +91,6 @@ class Replica(Folds):
         """Return when everything is folded that was in the log at the start."""
         await self._ready.wait()
 
-    def supports(self) -> dict[str, list[int]]:
-        """The fold versions that this binary has rules for, by topic."""
-        return {topic: sorted(rules) for topic, rules in self._rules.items()}
-
     @property
     def log(self) -> EventLog:
         """The log that it reads."""

@@ -1139,7 +1139,7 @@ class LogLocation(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., data: _Optional[str] = ..., bootstrap: _Optional[_Iterable[str]] = ..., topic_prefix: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("name", "roles", "addresses", "version", "partitions", "newer_dpus")
+    __slots__ = ("name", "roles", "addresses", "version", "partitions", "newer_dpus", "supports")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1147,19 +1147,28 @@ class Replica(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class SupportsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: FoldVersions
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[FoldVersions, _Mapping]] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     NEWER_DPUS_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     roles: _containers.RepeatedScalarFieldContainer[str]
     addresses: _containers.ScalarMap[str, str]
     version: str
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
     newer_dpus: int
-    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., newer_dpus: _Optional[int] = ...) -> None: ...
+    supports: _containers.MessageMap[str, FoldVersions]
+    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., newer_dpus: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ...) -> None: ...
 
 class PartitionStatus(_message.Message):
     __slots__ = ("partition", "position", "lag_records", "fold_version", "digest", "digest_position", "running_hash", "quarantined", "halted")
@@ -1369,3 +1378,19 @@ class ExplainedStep(_message.Message):
     version: int
     note: str
     def __init__(self, name: _Optional[str] = ..., reached: _Optional[bool] = ..., time_ms: _Optional[int] = ..., position: _Optional[str] = ..., version: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class FoldVersions(_message.Message):
+    __slots__ = ("versions",)
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, versions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RaiseFoldVersionRequest(_message.Message):
+    __slots__ = ("topic", "version", "command_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    command_id: str
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., command_id: _Optional[str] = ...) -> None: ...

@@ -129,6 +129,11 @@ class CommandsStub:
                 request_serializer=schemas_dot_api_dot_dpuplane__pb2.ThawRequest.SerializeToString,
                 response_deserializer=schemas_dot_api_dot_dpuplane__pb2.Answer.FromString,
                 _registered_method=True)
+        self.RaiseFoldVersion = channel.unary_unary(
+                '/dpuplane.v1.Commands/RaiseFoldVersion',
+                request_serializer=schemas_dot_api_dot_dpuplane__pb2.RaiseFoldVersionRequest.SerializeToString,
+                response_deserializer=schemas_dot_api_dot_dpuplane__pb2.Answer.FromString,
+                _registered_method=True)
 
 
 class CommandsServicer:
@@ -249,6 +254,13 @@ class CommandsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RaiseFoldVersion(self, request, context):
+        """Every partition of a topic; refused while a living replica lacks the rules.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CommandsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -345,6 +357,11 @@ def add_CommandsServicer_to_server(servicer, server):
             'Thaw': grpc.unary_unary_rpc_method_handler(
                     servicer.Thaw,
                     request_deserializer=schemas_dot_api_dot_dpuplane__pb2.ThawRequest.FromString,
+                    response_serializer=schemas_dot_api_dot_dpuplane__pb2.Answer.SerializeToString,
+            ),
+            'RaiseFoldVersion': grpc.unary_unary_rpc_method_handler(
+                    servicer.RaiseFoldVersion,
+                    request_deserializer=schemas_dot_api_dot_dpuplane__pb2.RaiseFoldVersionRequest.FromString,
                     response_serializer=schemas_dot_api_dot_dpuplane__pb2.Answer.SerializeToString,
             ),
     }
@@ -860,6 +877,33 @@ class Commands:
             target,
             '/dpuplane.v1.Commands/Thaw',
             schemas_dot_api_dot_dpuplane__pb2.ThawRequest.SerializeToString,
+            schemas_dot_api_dot_dpuplane__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RaiseFoldVersion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dpuplane.v1.Commands/RaiseFoldVersion',
+            schemas_dot_api_dot_dpuplane__pb2.RaiseFoldVersionRequest.SerializeToString,
             schemas_dot_api_dot_dpuplane__pb2.Answer.FromString,
             options,
             channel_credentials,

@@ -1,0 +1,83 @@
+"""Raises of the fold version: every partition of a topic, and only while every living replica has the later rules.
+
+A replica that lacks them halts at the record that raises, so who lives is asked again before each partition. What was
+raised stays raised: repeated, the command goes on where it ended, and partitions that are there already stay as they
+are. Different versions side by side are safe, for nothing that a partition says to another depends on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from commands import answers
+from commands.calls import Call
+from commands.desk import Desk
+from commands.shapes import BadRequest
+from eventstore.ids import envelope
+from eventstore.log import Partition
+from eventstore.replica import Answer, Replica
+from schemas.api import dpuplane_pb2 as pb
+from schemas.events import FoldVersionRaised
+
+Supports = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
+"""The fold versions that each living replica has rules for, by its name and topic; None if nobody knows who lives."""
+
+
+class Raising:
+    """Serves RaiseFoldVersion."""
+
+    def __init__(self, desk: Desk, replica: Replica, supports: Supports) -> None:
+        self._desk = desk
+        self._replica = replica
+        self._supports = supports
+
+    async def raise_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.Answer:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + call.timeout_s
+        command_id = self._desk.command_id(request.command_id)
+        raised: dict[Partition, int] = {}
+        partitions = self._partitions(request)
+        for partition in partitions:
+            if self._replica.folded(partition).version >= request.version:
+                continue
+            if fault := self._fault(partition, request.version):
+                done = f"; {len(raised)} of {len(partitions)} partitions are raised already" if raised else ""
+                return answers.refused(command_id, f"{fault}{done}")
+            event = FoldVersionRaised(envelope(str(partition), call.principal, command_id), request.version)
+            answer = await self._desk.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
+            if not isinstance(answer, Answer):
+                return answer
+            if answer.outcome.code == "refused" and self._replica.folded(partition).version < request.version:
+                return answers.told(command_id, answer, self._desk.log_id)
+            raised[partition] = answer.offset + 1
+        position = answers.token(self._desk.log_id, raised) if raised else ""
+        return pb.Answer(command_id=command_id, outcome=pb.Answer.done, position=position)
+
+    def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
+        topics = sorted(self._replica.supports())
+        if request.topic not in topics:
+            raise BadRequest(f"topic: {request.topic!r} must be one of {', '.join(topics)}")
+        if request.version < 1:
+            raise BadRequest(f"version: {request.version} must be at least 1")
+        return self._replica.partitions(request.topic)
+
+    def _fault(self, partition: Partition, version: int) -> str:
+        """Why this partition cannot be raised now; empty if it can."""
+        folded = self._replica.folded(partition)
+        if folded.halted:
+            return f"partition: {partition} is halted on {self._replica.name}: {folded.halted}"
+        living = self._supports()
+        if living is None:
+            return "replicas: this one hears too little of the others to know who lives; try again in some seconds"
+        for name, supports in sorted(living.items()):
+            if lacks := lacking(supports.get(partition.topic), folded.version, version):
+                return f"replica: {name} has no rules of fold version {lacks} for {partition.topic}; upgrade it first"
+        return ""
+
+
+def lacking(supported: Sequence[int] | None, version: int, wanted: int) -> int:
+    """The first fold version on the way that is not supported; 0 if all are, or the topic is not folded at all."""
+    if supported is None:
+        return 0
+    return next((step for step in range(version + 1, wanted + 1) if step not in supported), 0)

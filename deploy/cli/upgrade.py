@@ -1,0 +1,136 @@
+"""`dpuplane upgrade`: raise fold versions once every process has the later rules, and see before what that would do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from commands.raising import lacking
+from deploy.cli import output as out
+from deploy.cli.answers import exit_status, finish, sentence
+from deploy.cli.client import Client
+from deploy.cli.failures import REFUSED
+from deploy.cli.options import commands
+from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.opening import LogPlace, open_to_read
+from deploy.roles import folds_of
+from deploy.upgrading import Raised, raised
+from eventstore.log import FOLDED_TOPICS
+from schemas.api import dpuplane_pb2 as pb
+
+
+@click.command(epilog="Example: dpuplane upgrade --dry-run")
+@click.option("--topic", type=click.Choice(FOLDED_TOPICS), help="Only this topic.  [every topic]")
+@click.option("--version", type=click.IntRange(1), help="Raise to this version.  [the latest that this program has]")
+@click.option("--dry-run", is_flag=True, help="Only say what it would do, and who is not ready for it.")
+@reads_log
+@commands
+def upgrade(
+    *, client: Client, output: str, place: LogPlace | None, topic: str | None, version: int | None, dry_run: bool
+) -> None:
+    """Let the log be decided by later rules (raise the fold version of its partitions), from the next record on.
+
+    Upgrade every process first: the plane refuses while a living replica lacks the rules, and names it. A raise cannot
+    be taken back. --dry-run folds the log here, by the rules of this program, and shows what the raise alone would
+    change in states and rule tables; exit status 1 if it would be refused.
+    """
+    status: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
+    wanted = _wanted(status, topic, version)
+    if dry_run:
+        _show(client, status, place, wanted, output)
+        return
+    if not wanted:
+        click.echo("nothing to raise: every partition is at the latest fold version that this program has", err=True)
+        return
+    for name, to_version in wanted.items():
+        answer: pb.Answer = client.command(
+            "RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version)
+        )
+        if exit_status(answer) or len(wanted) == 1:
+            finish(answer, output)
+        click.echo(f"{name}: {sentence(answer)}", err=output != "table")
+
+
+def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[str, int]:
+    """To which version each topic is to be raised; topics that are there already are left out."""
+    latest: dict[str, int] = {}
+    for fold in folds_of(status.log.partition_count):
+        latest[fold.topic] = max(fold.version, latest.get(fold.topic, 0))
+    now = _versions(status)
+    found = {name: version or latest[name] for name in FOLDED_TOPICS if topic in (None, name)}
+    return {name: to_version for name, to_version in found.items() if now.get(name, to_version) < to_version}
+
+
+def _versions(status: pb.Status) -> dict[str, int]:
+    """The lowest fold version of each topic's partitions, as the answering replica has folded them."""
+    found: dict[str, int] = {}
+    for replica in status.replicas:
+        if replica.name == status.replica:
+            for part in replica.partitions:
+                topic = part.partition.partition("/")[0]
+                found[topic] = min(part.fold_version, found.get(topic, part.fold_version))
+    return found
+
+
+def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
+    """Living replicas that lack rules on the way, a sentence each."""
+    now, found = _versions(status), []
+    for replica in status.replicas:
+        for topic, to_version in wanted.items():
+            supports = list(replica.supports[topic].versions) if topic in replica.supports else None
+            if lacks := lacking(supports, now.get(topic, 1), to_version):
+                found.append(f"{replica.name} ({replica.version}) has no rules of fold version {lacks} for {topic}")
+    return found
+
+
+def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dict[str, int], output: str) -> None:
+    where = place or place_of_status(status, client.server)
+    with failing():
+        changes = asyncio.run(_dry_run(where, wanted)) if wanted else []
+    unready = _unready(status, wanted)
+    if output == "table":
+        _print(changes, unready)
+    else:
+        plain = [{**each._asdict(), "partition": str(each.partition)} for each in changes]
+        for each in plain:
+            each["rows"] = [found._asdict() for found in each["rows"]]
+            each["tables"] = [found._asdict() for found in each["tables"]]
+        out.print_value({"raises": plain, "unready": unready, "ready": not unready}, output)
+    refused = unready or any(each.halted for each in changes)
+    click.get_current_context().exit(REFUSED if refused else 0)
+
+
+async def _dry_run(place: LogPlace, wanted: dict[str, int]) -> list[Raised]:
+    async with open_to_read(place, rng=random.Random()) as log:
+        return await raised(log, folds_of(log.partition_count), wanted)
+
+
+def _print(changes: Sequence[Raised], unready: Sequence[str]) -> None:
+    if not changes:
+        click.echo("nothing to raise: every partition is at the latest fold version that this program has")
+    rows: list[tuple[Any, ...]] = [
+        (
+            str(each.partition),
+            each.from_version,
+            each.to_version,
+            sum(found.total for found in each.rows),
+            len(each.tables),
+            each.halted,
+        )
+        for each in changes
+    ]
+    if rows:
+        out.print_table(("partition", "from", "to", "rows changed", "rule tables changed", "halts"), rows)
+    for each in changes:
+        for found in each.rows:
+            click.echo(f"{each.partition}: {found.total:,} rows of {found.table}: {', '.join(found.keys)}")
+        for zone in each.tables:
+            click.echo(f"zone {zone.zone}: {zone.added:,} prefixes come, {zone.removed:,} go")
+            for example in zone.examples:
+                click.echo(f"  {example}")
+    for said in unready:
+        click.echo(f"not ready: {said}", err=True)

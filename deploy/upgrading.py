@@ -1,0 +1,143 @@
+"""What a raise of fold versions would change at once: the log is folded to its end, and then raised, here alone.
+
+What later rules decide of records to come is theirs to say. But a version whose rules keep their state in another way
+may change, as it takes the state over, what tables say: rows of states are compared one by one, and rule tables by
+their digests, prefix by prefix where those differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from eventstore.codec import encode
+from eventstore.fold import Fold
+from eventstore.ids import statement
+from eventstore.log import FLEET, ZONES, EventLog, Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.replay import replay
+from projections.fleet_state import FleetState
+from projections.prefixes import networks
+from projections.rules import Rule
+from projections.tables import snapshot, table
+from schemas.events import FoldVersionRaised
+
+SHOWN = 5
+
+_ROW = msgspec.msgpack.Encoder(order="deterministic")
+
+Rows = dict[str, dict[str, int]]
+"""Hashes of a state's rows, by table and key."""
+
+Prefixes = frozenset[tuple[Rule, str]]
+
+
+class RowsChanged(NamedTuple):
+    """Rows of one table of a partition's state that would come, go or change; the first few keys of them."""
+
+    table: str
+    total: int
+    keys: tuple[str, ...]
+
+
+class TableChanged(NamedTuple):
+    """What would happen to the rule table of a zone: how many prefixes come and go, and the first few of each."""
+
+    zone: str
+    added: int
+    removed: int
+    examples: tuple[str, ...]
+
+
+class Raised(NamedTuple):
+    """One partition: from which fold version to which, and what changes by it. `halted` if it cannot be folded."""
+
+    partition: Partition
+    from_version: int
+    to_version: int
+    rows: tuple[RowsChanged, ...]
+    tables: tuple[TableChanged, ...]
+    halted: str
+
+
+async def raised(log: EventLog, folds: Sequence[Fold[Any]], wanted: Mapping[str, int]) -> list[Raised]:
+    """Every partition of the topics in `wanted`, raised to these versions. Raises LogUnavailable and LogMismatch."""
+    folded = (await replay(log, folds)).partitions
+    zones = sorted({zone for part, found in folded.items() if part.topic == ZONES for zone in found.state.zones()})
+    return [
+        _raise(found, wanted[partition.topic], zones)
+        for partition, found in sorted(folded.items())
+        if partition.topic in wanted and found.version < wanted[partition.topic]
+    ]
+
+
+def _raise(folded: FoldedPartition, version: int, zones: Sequence[str]) -> Raised:
+    partition, before = folded.partition, folded.version
+    if folded.halted:
+        return Raised(partition, before, version, (), (), folded.halted)
+    rows, tables = _rows(folded.state), _tables(folded, zones)
+    event = FoldVersionRaised(statement(str(partition), "dry run", folded.time_ms), version)
+    folded.fold(Record(folded.position, folded.time_ms, b"fold", encode(event)))
+    changed = () if folded.halted else _rows_changed(rows, _rows(folded.state))
+    differ = () if folded.halted else _tables_changed(tables, _tables(folded, zones))
+    return Raised(partition, before, version, changed, differ, folded.halted)
+
+
+def _rows(state: Any) -> Rows:
+    return {
+        table.name: {key: xxh3_64_intdigest(_ROW.encode(row)) for key, row in table.rows.items()}
+        for table in state.tables
+    }
+
+
+def _rows_changed(before: Rows, after: Rows) -> tuple[RowsChanged, ...]:
+    found = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name, {}), after.get(name, {})
+        keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+        if keys:
+            found.append(RowsChanged(name, len(keys), tuple(keys[:SHOWN])))
+    return tuple(found)
+
+
+def _tables(folded: FoldedPartition, zones: Sequence[str]) -> dict[str, tuple[bytes, Prefixes]]:
+    """Digest and content of every zone's rule table, if this is the partition that makes them."""
+    if folded.partition.topic != FLEET:
+        return {}
+    state: FleetState = folded.state
+    alike: dict[object, tuple[bytes, Prefixes]] = {}
+    found = {}
+    for zone in zones:
+        now = table(state, zone)
+        if now.key not in alike:
+            alike[now.key] = (now.digest, _prefixes(state, zone))
+        found[zone] = alike[now.key]
+    return found
+
+
+def _prefixes(state: FleetState, zone: str) -> Prefixes:
+    steps = snapshot(state, zone).steps
+    return frozenset((step.rule, str(net)) for step in steps for net in networks(step.add4, step.add6))
+
+
+def _tables_changed(
+    before: Mapping[str, tuple[bytes, Prefixes]], after: Mapping[str, tuple[bytes, Prefixes]]
+) -> tuple[TableChanged, ...]:
+    found = []
+    for zone, (digest, old) in before.items():
+        new_digest, new = after[zone]
+        if new_digest != digest:
+            added, removed = sorted(new - old), sorted(old - new)
+            examples = [f"+ {_shown(*each)}" for each in added[:SHOWN]] + [
+                f"- {_shown(*each)}" for each in removed[:SHOWN]
+            ]
+            found.append(TableChanged(zone, len(added), len(removed), tuple(examples)))
+    return tuple(found)
+
+
+def _shown(rule: Rule, prefix: str) -> str:
+    ports = ",".join(f"{first}-{last}" for first, last in zip(rule.ports[::2], rule.ports[1::2], strict=True))
+    return f"{prefix} {rule.action} {rule.protocol} {ports or 'all ports'} priority {rule.priority}"
