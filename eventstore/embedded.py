@@ -24,7 +24,16 @@ from typing import NamedTuple
 from rocksdict import AccessType
 
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
-from eventstore.log import DECISIONS, DEFAULT_PARTITION_COUNT, INSTALLS, REPLICAS, Partition, check_append
+from eventstore.log import (
+    DECISIONS,
+    DEFAULT_PARTITION_COUNT,
+    INSTALLS,
+    REPLICAS,
+    Headers,
+    Partition,
+    check_append,
+    size_of,
+)
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
 from eventstore.secondary import SecondaryLog
@@ -57,10 +66,11 @@ class _Pending(NamedTuple):
     value: bytes
     synced: asyncio.Future[None]
     deadline: asyncio.TimerHandle
+    headers: Headers
 
     @property
     def cost(self) -> int:
-        return len(self.key) + len(self.value) + _QUEUED_RECORD_BYTES
+        return len(self.key) + len(self.value) + size_of(self.headers) + _QUEUED_RECORD_BYTES
 
 
 class _Crowd:
@@ -138,10 +148,12 @@ class EmbeddedLog(RocksReader):
         """Read the log in this directory beside its owner, which may be another process, or none."""
         return SecondaryLog.open(path)
 
-    def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> asyncio.Future[None]:
+    def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> asyncio.Future[None]:
         """See EventLog.append. A plain future: a task for each append would cost more than the rest of it."""
         try:
-            check_append(partition, key, value, self._partition_count)
+            check_append(partition, key, value, self._partition_count, headers)
             self._raise_if_ended()
             self._raise_if_failing()
             if timeout_s <= 0:
@@ -149,14 +161,16 @@ class EmbeddedLog(RocksReader):
         except PlaneError as error:
             return _failed(error)
         if not self._room.is_set():
-            return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s))
+            return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s, headers))
         loop = asyncio.get_running_loop()
         synced: asyncio.Future[None] = loop.create_future()
         deadline = loop.call_later(timeout_s, _give_up, synced, partition, timeout_s)
-        self._enqueue(_Pending(partition, key, value, synced, deadline))
+        self._enqueue(_Pending(partition, key, value, synced, deadline, headers))
         return synced
 
-    async def _append_when_room(self, partition: Partition, key: bytes, value: bytes, timeout_s: float) -> None:
+    async def _append_when_room(
+        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers
+    ) -> None:
         until_s = asyncio.get_running_loop().time() + timeout_s
         try:
             async with asyncio.timeout_at(until_s):
@@ -164,7 +178,8 @@ class EmbeddedLog(RocksReader):
                     await self._room.wait()
         except TimeoutError:
             raise _not_synced(partition, timeout_s) from None
-        await self.append(partition, key, value, timeout_s=until_s - asyncio.get_running_loop().time())
+        left_s = until_s - asyncio.get_running_loop().time()
+        await self.append(partition, key, value, timeout_s=left_s, headers=headers)
 
     async def close(self) -> None:
         self._end(LogUnavailable(f"log directory {self._path} is closed"))
@@ -247,10 +262,10 @@ class EmbeddedLog(RocksReader):
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[Row] = []
-        for partition, key, value, *_ in batch:
+        for partition, key, value, _, _, headers in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms)
-            rows.append(Row(partition, offset, append_ms, key, value))
+            rows.append(Row(partition, offset, append_ms, key, value, headers))
             bounds[partition] = Bounds(begin, offset + 1, append_ms)
         try:
             self._raise_if_ended()

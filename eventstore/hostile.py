@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import xxhash
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
-from eventstore.log import Batch, EventLog, Partition, Record, check_append
+from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append
 
 _RUN = 8
 """Records among which one gap lies."""
@@ -79,8 +79,10 @@ class HostileLog:
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         return self.inner.partitions(topic)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        check_append(partition, key, value, self.partition_count)
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        check_append(partition, key, value, self.partition_count, headers)
         if self._closed:
             raise LogUnavailable("the log is closed")
         fate, delay_s = self._draw()
@@ -88,14 +90,14 @@ class HostileLog:
             self.counts.never_landed += 1
             raise AppendUnknown(f"append to {partition}: no answer")
         if fate == "late":
-            self._land_later(partition, key, value, delay_s, is_duplicate=False)
+            self._land_later(partition, key, value, headers, delay_s, is_duplicate=False)
             raise AppendUnknown(f"append to {partition}: no answer")
-        await self.inner.append(partition, key, value, timeout_s=timeout_s)
+        await self.inner.append(partition, key, value, timeout_s=timeout_s, headers=headers)
         if fate == "lost_answer":
             self.counts.lost_answers += 1
             raise AppendUnknown(f"append to {partition}: the answer was lost")
         if fate == "duplicate":
-            self._land_later(partition, key, value, delay_s, is_duplicate=True)
+            self._land_later(partition, key, value, headers, delay_s, is_duplicate=True)
         self.counts.acknowledged += 1
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
@@ -152,7 +154,7 @@ class HostileLog:
         return "acknowledged", delay_s
 
     def _land_later(
-        self, partition: Partition, key: bytes, value: bytes, delay_s: float, *, is_duplicate: bool
+        self, partition: Partition, key: bytes, value: bytes, headers: Headers, delay_s: float, *, is_duplicate: bool
     ) -> None:
         if len(self._under_way) >= self.faults.under_way_max:
             self.counts.never_landed += not is_duplicate
@@ -161,7 +163,7 @@ class HostileLog:
         async def land() -> None:
             try:
                 await asyncio.sleep(delay_s)
-                await self.inner.append(partition, key, value)
+                await self.inner.append(partition, key, value, headers=headers)
             except (PlaneError, asyncio.CancelledError):
                 self.counts.never_landed += not is_duplicate
             else:

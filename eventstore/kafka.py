@@ -21,7 +21,7 @@ from eventstore.kafka_clients import Access, Clients, in_plain
 from eventstore.kafka_offsets import Offsets
 from eventstore.kafka_reader import Reader
 from eventstore.kafka_topics import Topics
-from eventstore.log import Batch, Partition, check_append, partitions_of
+from eventstore.log import Batch, Headers, Partition, check_append, partitions_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,10 +86,12 @@ class KafkaLog:
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         return partitions_of(topic, self.partition_count)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        check_append(partition, key, value, self.partition_count)
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        check_append(partition, key, value, self.partition_count, headers)
         self._raise_if_ended()
-        await self.appender.append(partition, key, value, timeout_s)
+        await self.appender.append(partition, key, value, timeout_s, headers)
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         self._raise_if_ended()

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka_clients import BATCH_BYTES, Clients, Kept, make_producer, reason
 from eventstore.kafka_topics import Topics
-from eventstore.log import Partition
+from eventstore.log import Headers, Partition, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,11 @@ class Pending(NamedTuple):
     key: bytes
     value: bytes
     acknowledged: asyncio.Future[None]
+    headers: Headers = ()
 
     @property
     def cost(self) -> int:
-        return len(self.key) + len(self.value) + RECORD_BYTES
+        return len(self.key) + len(self.value) + size_of(self.headers) + RECORD_BYTES * (1 + len(self.headers))
 
 
 class _Lane:
@@ -79,7 +80,9 @@ class Appender:
         """Make the first producer now. LogUnavailable if the cluster does not answer."""
         await self._producer.get()
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, timeout_s: float) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers = ()
+    ) -> None:
         """Return when the brokers have acknowledged the record, and AppendUnknown if they have not within the time."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -87,7 +90,7 @@ class Appender:
                     await self._room.wait()
                 if self._ended is not None:
                     raise _ending(self._ended)
-                pending = Pending(key, value, asyncio.get_running_loop().create_future())
+                pending = Pending(key, value, asyncio.get_running_loop().create_future(), headers)
                 self._enqueue(partition, pending)
                 await pending.acknowledged
         except TimeoutError:
@@ -165,7 +168,7 @@ class Appender:
     async def _send(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending]) -> None:
         builder = producer.create_batch()
         for pending in batch:
-            added = builder.append(timestamp=None, key=pending.key, value=pending.value)
+            added = builder.append(timestamp=None, key=pending.key, value=pending.value, headers=list(pending.headers))
             assert added is not None, "a batch was larger than we reckoned"
         try:
             async with asyncio.timeout(ACKNOWLEDGED_S):

@@ -31,7 +31,7 @@ KEYED_TOPICS = frozenset({ZONES, CLIQUES, INSTALLS, DECISIONS})
 """Topics with the log's partition count; the others have one partition."""
 
 MAX_RECORD_BYTES = 1 << 20
-"""Key and value of one record together, on every engine alike."""
+"""Key, value and headers of one record together, on every engine alike."""
 
 
 DEFAULT_PARTITION_COUNT = 12
@@ -52,6 +52,10 @@ FLEET_0 = Partition(FLEET, 0)
 """The whole fleet is decided in one order."""
 
 
+Headers = tuple[tuple[str, bytes], ...]
+"""What stands beside a record, by name. Nothing is decided by it; the running hash covers it, as all that is read."""
+
+
 class Record(NamedTuple):
     """One record as it stands in the log. `timestamp_ms` is its append time."""
 
@@ -59,7 +63,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: Headers = ()
 
 
 Batch = tuple[Partition, Sequence[Record]]
@@ -77,7 +81,9 @@ class EventLog(Protocol):
         """All partitions of a topic, in order."""
         ...
 
-    def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> Awaitable[None]:
+    def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> Awaitable[None]:
         """Append one record; it is durable when this was awaited.
 
         Awaiting it raises AppendUnknown if it may have landed (and may still land later), AppendRefused if it certainly
@@ -117,11 +123,16 @@ def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
     return tuple(Partition(topic, number) for number in range(count))
 
 
-def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int) -> None:
+def size_of(headers: Headers) -> int:
+    """What headers count towards the size of a record."""
+    return sum(len(name) + len(content) for name, content in headers)
+
+
+def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int, headers: Headers = ()) -> None:
     """Raise AppendRefused for what no engine takes: a partition that is not there, or a record over the limit."""
     if partition.topic not in TOPICS or partition not in partitions_of(partition.topic, partition_count):
         raise AppendRefused(f"partition: {partition} is not in a log of {partition_count} partitions")
-    size = len(key) + len(value)
+    size = len(key) + len(value) + size_of(headers)
     if size > MAX_RECORD_BYTES:
         raise AppendRefused(f"record: {size} bytes for {partition} are more than the {MAX_RECORD_BYTES} allowed")
 

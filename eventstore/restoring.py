@@ -122,10 +122,7 @@ def into_folder(plan: Plan, path: Path, say: Say) -> Restored:
 def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> int:
     count = 0
     for batch in _batches(records):
-        for record in batch:
-            if record.headers:
-                raise PermanentError(f"{partition}: record {record.offset} has headers, which only Kafka can hold")
-        rocks.write([Row(partition, each.offset, each.timestamp_ms, each.key, each.value) for each in batch])
+        rocks.write([Row(partition, *each) for each in batch])
         count += len(batch)
     return count
 

@@ -18,12 +18,14 @@ import msgspec
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
 
 from eventstore.errors import FatalError, LogMismatch
-from eventstore.log import TOPICS, Partition, Record, partitions_of
+from eventstore.log import TOPICS, Headers, Partition, Record, partitions_of
 
 _HEADER_KEY = b"\x00header"
 _FORMAT = 1
 _KEY_TAIL = struct.Struct(">IQ")
 _ROW_HEAD = struct.Struct(">QI")
+_HEADERS_HEAD = struct.Struct(">I")
+_HAS_HEADERS = 1 << 31
 _WRITE_BUFFER_BYTES = 16 << 20
 _BATCH_RECORDS = 512
 _BATCH_BYTES = 512 << 10
@@ -56,6 +58,7 @@ class Row(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes
+    headers: Headers = ()
 
 
 class Rocks:
@@ -84,8 +87,7 @@ class Rocks:
         """All of these rows, on disk when it returns, or after a crash none that follows a missing one."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
-            head = _ROW_HEAD.pack(row.timestamp_ms, len(row.key))
-            batch.put(_row_key(row.partition, row.offset), head + row.key + row.value)
+            batch.put(_row_key(row.partition, row.offset), _packed(row))
         self._write(batch)
 
     def delete_before(self, partition: Partition, position: int) -> None:
@@ -122,8 +124,11 @@ class Rocks:
                 if _offset(key) != offset:
                     break
                 timestamp_ms, key_length = _ROW_HEAD.unpack_from(row)
-                body = head + key_length
-                records.append(Record(offset, timestamp_ms, row[head:body], row[body:]))
+                if key_length & _HAS_HEADERS:
+                    records.append(_with_headers(offset, row))
+                else:
+                    body = head + key_length
+                    records.append(Record(offset, timestamp_ms, row[head:body], row[body:]))
                 size += len(row)
                 offset += 1
                 if offset == stop or size >= _BATCH_BYTES:
@@ -154,6 +159,24 @@ class Rocks:
     def _write(self, batch: WriteBatch) -> None:
         with _rocks_errors():
             self._db.write(batch, self._synced)
+
+
+def _packed(row: Row) -> bytes:
+    """Append time, length of the key, key, value. A bit of the length says that headers stand before the key."""
+    if not row.headers:
+        return _ROW_HEAD.pack(row.timestamp_ms, len(row.key)) + row.key + row.value
+    headers = msgspec.msgpack.encode(row.headers)
+    head = _ROW_HEAD.pack(row.timestamp_ms, len(row.key) | _HAS_HEADERS)
+    return b"".join((head, _HEADERS_HEAD.pack(len(headers)), headers, row.key, row.value))
+
+
+def _with_headers(offset: int, row: bytes) -> Record:
+    timestamp_ms, key_length = _ROW_HEAD.unpack_from(row)
+    start = _ROW_HEAD.size + _HEADERS_HEAD.size
+    key = start + _HEADERS_HEAD.unpack_from(row, _ROW_HEAD.size)[0]
+    value = key + (key_length & ~_HAS_HEADERS)
+    headers = msgspec.msgpack.decode(row[start:key], type=Headers)
+    return Record(offset, timestamp_ms, row[key:value], row[value:], headers)
 
 
 def directory_identity(path: Path) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from rocksdict import AccessType
 
 from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
-from eventstore.log import Partition
+from eventstore.log import Headers, Partition
 from eventstore.rocks import Rocks, RocksError, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
 
@@ -59,7 +59,9 @@ class SecondaryLog(RocksReader):
             finally:
                 await log.close()
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         raise AppendRefused(f"log directory {self._path} is read beside its owner: it takes no records from here")
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from eventstore.errors import AppendUnknown
-from eventstore.log import ZONES, EventLog, Partition, Record, partitions_of
+from eventstore.log import ZONES, EventLog, Headers, Partition, Record, partitions_of
 
 KEY = b"zone-1"
 
@@ -65,12 +65,12 @@ class LogUnderTest(ABC):
         return partitions_of(ZONES, self.partition_count)
 
 
-async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = KEY) -> None:
+async def put(log: EventLog, partition: Partition, *values: bytes, key: bytes = KEY, headers: Headers = ()) -> None:
     """Append one after the other, each until it is acknowledged: an unknown outcome is tried again."""
     for value in values:
         while True:
             try:
-                await log.append(partition, key, value)
+                await log.append(partition, key, value, headers=headers)
                 break
             except AppendUnknown:
                 await asyncio.sleep(0.01)

@@ -53,6 +53,21 @@ class EventLogContract:
         assert list(dict.fromkeys((record.key, record.value) for record in records)) == pairs
         assert all(record.headers == () and record.timestamp_ms > 0 for record in records)
 
+    async def test_headers_come_back_as_they_went(self, engine: LogUnderTest) -> None:
+        sent = [(), (("traceparent", b"00-1"), ("traceparent", b""), ("", b"\x00\xff")), (), (("n", b"x" * 70_000),)]
+        async with engine.opened() as log:
+            for number, headers in enumerate(sent):
+                await put(log, ZONES_0, b"%d" % number, headers=headers)
+        async with engine.opened() as log:
+            records = await read_all(log, ZONES_0)
+        found = {record.value: (record.key, record.headers) for record in records}
+        assert found == {b"%d" % number: (KEY, headers) for number, headers in enumerate(sent)}
+
+    async def test_headers_count_towards_the_size_of_a_record(self, engine: LogUnderTest) -> None:
+        async with engine.opened() as log:
+            with pytest.raises(AppendRefused):
+                await log.append(ZONES_0, b"", b"x" * 1_000, headers=(("n", b"x" * (MAX_RECORD_BYTES - 1_000)),))
+
     async def test_every_topic_takes_records(self, engine: LogUnderTest) -> None:
         last = engine.partition_count - 1
         targets = [Partition(ZONES, last), Partition(CLIQUES, last), FLEET_0, Partition(INSTALLS, last)]

@@ -67,7 +67,7 @@ def copied_up_to(data: Path, ends: dict[Partition, int]) -> None:
 
 
 def put(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> None:
-    rocks.write([Row(partition, each.offset, each.timestamp_ms, each.key, each.value) for each in records])
+    rocks.write([Row(partition, *each) for each in records])
 
 
 def test_an_untouched_log_is_proven_and_may_have_grown(data: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eventstore.log import Partition, Record, check_append
+from eventstore.log import Headers, Partition, Record, check_append
 from tests.simulation.loop import current_loop
 from tests.support.memory_log import Contents, MemoryLog
 
@@ -21,10 +21,12 @@ class Broker(MemoryLog):
         """When each record really was appended."""
         self._stamp_ms = stamp_ms
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        check_append(partition, key, value, self.partition_count)
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        check_append(partition, key, value, self.partition_count, headers)
         self.appended_s.setdefault(partition, []).append(current_loop().time())
-        self.contents.add(partition, self._stamp_ms(partition), key, value)
+        self.contents.add(partition, self._stamp_ms(partition), key, value, headers)
 
     def records(self, partition: Partition) -> list[Record]:
         """All records of a partition, as they were appended."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from drivers.backends.bmc import Action, Bmc, Reading, Task
 from drivers.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable
-from eventstore.log import Batch, EventLog, Partition, check_append
+from eventstore.log import Batch, EventLog, Headers, Partition, check_append
 from tests.simulation.loop import current_loop
 
 T = TypeVar("T")
@@ -60,10 +60,13 @@ class WiredLog:
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         return self._log.partitions(topic)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         self._check()
-        check_append(partition, key, value, self.partition_count)
-        request = current_loop().in_world(self._deliver(partition, key, value, timeout_s), f"append to {partition}")
+        check_append(partition, key, value, self.partition_count, headers)
+        delivery = self._deliver(partition, key, value, timeout_s, headers)
+        request = current_loop().in_world(delivery, f"append to {partition}")
         request.add_done_callback(_heard)
         try:
             async with asyncio.timeout(timeout_s):
@@ -71,12 +74,14 @@ class WiredLog:
         except TimeoutError:
             raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s") from None
 
-    async def _deliver(self, partition: Partition, key: bytes, value: bytes, timeout_s: float) -> None:
+    async def _deliver(
+        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers
+    ) -> None:
         """The whole way of a request and its answer."""
         await asyncio.sleep(self.wire.latency_s())
         if self.wire.is_isolated:
             raise AppendUnknown(f"append to {partition}: the connection broke")
-        await self._log.append(partition, key, value, timeout_s=timeout_s)
+        await self._log.append(partition, key, value, timeout_s=timeout_s, headers=headers)
         await asyncio.sleep(self.wire.latency_s())
         if self.wire.is_isolated or self.wire.answers_lost:
             raise AppendUnknown(f"append to {partition}: the connection broke")

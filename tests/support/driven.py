@@ -12,7 +12,7 @@ from eventstore.codec import decode
 from eventstore.errors import AppendUnknown
 from eventstore.fold import Fold
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES, Partition, partition_for
+from eventstore.log import ZONES, Headers, Partition, partition_for
 from eventstore.replica import Answer, Replica
 from eventstore.snapshots import MemoryStore
 from projections.fleet import FleetFold
@@ -51,14 +51,16 @@ class LateLog(MemoryLog):
         self.late_s: dict[Partition, float] = {}
         self.latency_s = 0.0
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         await asyncio.sleep(self.latency_s)
         late_s = self.late_s.pop(partition, None)
         if late_s is None:
-            await super().append(partition, key, value, timeout_s=timeout_s)
+            await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
             return
         land = asyncio.get_running_loop().call_later
-        land(late_s, lambda: self.contents.add(partition, self._now_ms(), key, value))
+        land(late_s, lambda: self.contents.add(partition, self._now_ms(), key, value, headers))
         raise AppendUnknown(f"append to {partition}: the answer was lost")
 
 

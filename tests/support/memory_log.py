@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
-from eventstore.log import Batch, EventLog, Partition, Record, check_append, partitions_of
+from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append, partitions_of
 from tests.contract.engine import LogUnderTest
 
 _BATCH_RECORDS = 500
@@ -28,8 +28,8 @@ class Contents:
         start = position - self.begins.get(partition, 0)
         return self.records.get(partition, [])[start : start + _BATCH_RECORDS]
 
-    def add(self, partition: Partition, timestamp_ms: int, key: bytes, value: bytes) -> Record:
-        record = Record(self.end(partition), timestamp_ms, key, value)
+    def add(self, partition: Partition, timestamp_ms: int, key: bytes, value: bytes, headers: Headers = ()) -> Record:
+        record = Record(self.end(partition), timestamp_ms, key, value, headers)
         self.records.setdefault(partition, []).append(record)
         self.tell()
         return record
@@ -53,12 +53,14 @@ class MemoryLog:
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         return partitions_of(topic, self.partition_count)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
-        check_append(partition, key, value, self.partition_count)
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        check_append(partition, key, value, self.partition_count, headers)
         self._check_open()
         if timeout_s <= 0:
             raise AppendUnknown(f"append to {partition}: no time was given")
-        self.contents.add(partition, self._now_ms(), key, value)
+        self.contents.add(partition, self._now_ms(), key, value, headers)
         await asyncio.sleep(0)
         if self.append_unknown:
             self.append_unknown = False

@@ -22,7 +22,7 @@ from eventstore.embedded import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.fold import Fold
 from eventstore.ids import uuid7
-from eventstore.log import Partition
+from eventstore.log import Headers, Partition
 from eventstore.replica import Replica
 from eventstore.snapshots import MemoryStore
 from projections.cliques import CliqueFold
@@ -51,12 +51,14 @@ class Stalling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         if self.stalled:
             self.waiting.set()
             await asyncio.sleep(timeout_s)
             raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s")
-        await self._log.append(partition, key, value, timeout_s=timeout_s)
+        await self._log.append(partition, key, value, timeout_s=timeout_s, headers=headers)
 
 
 class Served:

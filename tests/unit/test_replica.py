@@ -10,7 +10,7 @@ import pytest
 
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
-from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Partition, Record
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
 from eventstore.pace import Pace
 from eventstore.replica import Answer, Replica
 from eventstore.rocks_store import RocksStore
@@ -34,11 +34,13 @@ class FlakyLog(MemoryLog):
         self.loses_appends = False
         self.hangs = False
 
-    async def append(self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0) -> None:
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
         if self.loses_appends:
             self.lost.append(value)
             raise AppendUnknown("no answer")
-        await super().append(partition, key, value, timeout_s=timeout_s)
+        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
         if self.hangs:
             await asyncio.sleep(timeout_s)
             raise AppendUnknown("no answer in time")
