@@ -1,8 +1,8 @@
 """Reading Avro bodies: for each schema one function, compiled from text that spells its fields out one after the other.
 
 Decoding is most of what folding costs. Such a function takes half the time of fastavro on a single event, since it
-builds the event itself instead of a dictionary, and a fifth on long columns of numbers, which numpy reads. avro_writer.py
-writes; fastavro is what the tests hold both to.
+builds the event itself instead of a dictionary, and a fifth on long columns of numbers, which numpy reads. What writes
+is avro_writer.py; fastavro is what the tests hold both to.
 
 A claimed length allocates nothing: slices end where the bytes end, every item takes a byte at least, and whoever has
 run past the end is found at the next byte or by the caller, who compares the end with the length.
