@@ -61,7 +61,7 @@ class Settings(BaseModel):
     role: Role = Field("all", description="What this process does. With `data` it is always `all`.")
     zones: str = Field("", description="Z,... that the relay serves; empty for every zone.")
     listen: Address = Field(Address("127.0.0.1", 7080), description="gRPC: commands and queries.")
-    http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: /metrics, /healthz, /readyz.")
+    http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
     simulate: int = Field(0, ge=0, le=10_000, description="Simulated DPUs per zone, inside an `all` process.")
     insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")

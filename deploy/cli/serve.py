@@ -33,7 +33,7 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.option("--role", metavar="ROLE", help="all, api, relay or provisioner.  [all]")
 @click.option("--zones", metavar="Z,...", help="The zones a relay serves.  [every zone]")
 @click.option("--listen", metavar="HOST:PORT", help="gRPC, commands and queries; port 0: a free one.  [127.0.0.1:7080]")
-@click.option("--http", metavar="HOST:PORT", help="/metrics, /healthz, /readyz.  [127.0.0.1:7081]")
+@click.option("--http", metavar="HOST:PORT", help="The page, /metrics, /healthz, /readyz.  [127.0.0.1:7081]")
 @click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
 @click.option("--simulate", metavar="N", help="Run N simulated DPUs in every zone, inside this process.")
 @click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
