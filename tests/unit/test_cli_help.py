@@ -14,7 +14,7 @@ from deploy.cli import SUBCOMMANDS, cli
 
 CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "kafka"})
 
-LOCAL_COMMANDS = {"certs", "checkpoint", "restore", "topics"}
+LOCAL_COMMANDS = {"certs", "checkpoint", "doctor", "restore", "topics"}
 """They work on files, and ask no server."""
 
 

@@ -1,0 +1,65 @@
+"""`dpuplane doctor`: whether a process would run here as its settings say, and what to do where it would not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from deploy.cli import output as out
+from deploy.cli.serve import serve
+from deploy.doctor import Finding, check_host
+from deploy.doctor_log import check_log
+from deploy.process import now_ms
+from deploy.settings import BadSettings, Settings, load_settings
+
+_OUTPUT = click.Option(
+    ["--output", "-o"],
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed.",
+)
+_FLAGS = [parameter for parameter in serve.params if parameter.name != "log_level"]
+
+
+@click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data /var/lib/dpuplane")
+def doctor(config: Path | None, output: str, **flags: object) -> None:
+    """Check what a process would stand on: program, folders, ports, certificates, brokers, topics, clocks, replicas.
+
+    Takes the flags, the environment and the file of `dpuplane serve`, so run it as you run that. It changes nothing.
+    Each line is ok, or says what is wrong and what to do; exit status 1 if anything is wrong.
+    """
+    try:
+        settings = load_settings(flags, config, os.environ)
+    except BadSettings as mistake:
+        raise click.UsageError(str(mistake)) from mistake
+    logging.disable(logging.ERROR)  # what fails is a line of the answer
+    try:
+        findings = asyncio.run(_check(settings))
+    finally:
+        logging.disable(logging.NOTSET)
+    wrong = [finding for finding in findings if not finding.ok]
+    if output == "table":
+        for finding in findings:
+            click.echo(_line(finding))
+        click.echo(f"{len(wrong)} of {len(findings)} wrong" if wrong else f"all {len(findings)} ok")
+    else:
+        out.print_value({"ok": not wrong, "findings": msgspec.to_builtins(findings)}, output)
+    sys.exit(1 if wrong else 0)
+
+
+async def _check(settings: Settings) -> list[Finding]:
+    return check_host(settings, now_ms()) + await check_log(settings, random.Random())
+
+
+def _line(finding: Finding) -> str:
+    if finding.ok:
+        return f"ok     {finding.check}: {finding.found}"
+    return f"WRONG  {finding.check}: {finding.found}\n       -> {finding.advice}"

@@ -1,0 +1,164 @@
+"""Whether a process of the plane could run here as its settings say, line by line: what is wrong, and what to do.
+
+Every check looks and changes nothing, and none keeps another from being made. A plane that runs here already is no
+fault: its lock and its ports are then its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from google.protobuf.internal import api_implementation
+
+from deploy.certificates import Certificates
+from deploy.opening import LOG_FOLDER
+from deploy.settings import Address, Settings
+from eventstore.errors import PlaneError
+
+FREE_BYTES_MIN = 1 << 30
+LEFT_SHARE_MIN = 0.1
+"""Of a certificate's life: who rotates does it earlier than that."""
+PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptography")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line. `advice` is what to do if it is not `ok`."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+def check_program() -> Iterator[Finding]:
+    """What runs: Python, libraries, and how they were built."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    fits = sys.version_info >= (3, 11) and not sys.flags.optimize
+    yield Finding("python", fits, python, "" if fits else "run Python 3.11 or later, without -O")
+    for package in PACKAGES:
+        try:
+            yield Finding(package, True, version(package))
+        except PackageNotFoundError:
+            yield Finding(package, False, "not installed", "install dpuplane again: pip install dpuplane")
+    parser = api_implementation.Type()
+    advice = "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, or install protobuf from a wheel"
+    yield Finding("protobuf parser", parser == "upb", parser, "" if parser == "upb" else advice)
+
+
+def check_folder(name: str, folder: Path) -> Iterator[Finding]:
+    """A folder that a process keeps something in, or the one that it would be made in."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        yield Finding(name, False, f"{there} is no folder", f"give another folder for {name}")
+        return
+    mode = stat.S_IMODE(there.stat().st_mode)
+    may_write = os.access(there, os.W_OK | os.X_OK)
+    what = f"{folder} (mode {mode:03o})" if there == folder else f"{folder} is not there yet, and would be made"
+    yield Finding(name, may_write, what, "" if may_write else f"let user {os.getuid()} write to {there}")
+    if there == folder and mode & stat.S_IWOTH:
+        yield Finding(f"{name} permissions", False, f"anybody may write to {folder}", f"chmod 700 {folder}")
+    free = shutil.disk_usage(there).free
+    enough = free >= FREE_BYTES_MIN
+    advice = "" if enough else f"free at least {FREE_BYTES_MIN >> 30} GiB, or move {name} to a larger disk"
+    yield Finding(f"{name} disk", enough, f"{free / (1 << 30):,.1f} GiB free", advice)
+
+
+def is_running(settings: Settings) -> bool:
+    """Whether a process owns the embedded log."""
+    if settings.data is None:
+        return False
+    try:
+        with (settings.data / LOG_FOLDER / "LOCK").open("r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:
+    """Whether each listener could be opened."""
+    for name in ("listen", "http", "agents"):
+        address: Address = getattr(settings, name)
+        fault = _fault_of_port(address)
+        if fault and running:
+            yield Finding(name, True, f"{address}: in use, and a plane runs here")
+        else:
+            advice = f"stop what uses it, or give another address for {name}" if fault else ""
+            yield Finding(name, not fault, f"{address}: {fault}" if fault else f"{address} is free", advice)
+
+
+def _fault_of_port(address: Address) -> str:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address.host, address.port))
+    except (OSError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Whether the certificates that the settings name can be used, and for how long."""
+    if settings.tls_cert is None or settings.tls_key is None or settings.tls_client_ca is None:
+        yield Finding("tls", True, "off: every listener is on the loopback" if not settings.insecure else "off")
+    else:
+        try:
+            used = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.trust_domain)
+            yield Finding("tls", True, f"{used.principal} of {used.trust_domain}")
+        except PlaneError as error:
+            yield Finding("tls", False, str(error), "give files that belong together; `dpuplane certs show` reads one")
+    try:
+        settings.kafka_access.options()
+    except PlaneError as error:
+        yield Finding("kafka access", False, str(error), "give files that can be used, or read by this user")
+    for name in ("tls_cert", "tls_client_ca", "kafka_cert_file", "kafka_ca_file"):
+        path: Path | None = getattr(settings, name)
+        if path is not None:
+            yield from _expiries(name, path, now)
+
+
+def _expiries(name: str, path: Path, now: datetime) -> Iterator[Finding]:
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError) as error:
+        yield Finding(name, False, f"{path}: {error}", "give a PEM file with a certificate")
+        return
+    for certificate in found:
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        until = f"{certificate.subject.rfc4514_string() or path}: until {end:%Y-%m-%d %H:%M}Z"
+        if now < begin:
+            yield Finding(name, False, f"{until}, but only from {begin:%Y-%m-%d %H:%M}Z on", "set the clock, or wait")
+        elif now > end:
+            yield Finding(name, False, f"{until}: it has expired", f"renew {path}")
+        else:
+            short = (end - now) < (end - begin) * LEFT_SHARE_MIN
+            yield Finding(name, not short, until, f"renew {path}: a tenth of its life is left" if short else "")
+
+
+def check_host(settings: Settings, now_ms: int) -> list[Finding]:
+    """Everything that needs no log and no other machine."""
+    running = is_running(settings)
+    found = list(check_program())
+    for name, folder in (("data", settings.data), ("state", settings.state)):
+        found += check_folder(name, folder) if folder is not None else ()
+    if running:
+        found.append(Finding("data lock", True, "a plane runs on this folder"))
+    found += check_ports(settings, running=running)
+    found += check_certificates(settings, datetime.fromtimestamp(now_ms / 1_000, UTC))
+    return found

@@ -1,0 +1,189 @@
+"""What `doctor` finds in the log and around it: brokers, topics and their settings, clocks, and who else is there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, suppress
+
+import msgspec
+
+from deploy.addresses import parse_addresses
+from deploy.doctor import Finding
+from deploy.opening import LOG_FOLDER, open_to_read, place_of
+from deploy.process import now_ms
+from deploy.roles import ROLES, folds_of
+from deploy.settings import Settings
+from eventstore.beacons import Beacon
+from eventstore.errors import PlaneError
+from eventstore.kafka_admin import Admin, Topic
+from eventstore.kafka_clients import Clients
+from eventstore.kafka_topics import COPIES, ENOUGH, settings_of
+from eventstore.log import FLEET_0, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
+from eventstore.origin import find_origin, read_first
+
+REACH_S = 3.0
+HEAR_S = 2.5
+"""Every process of a plane says something twice a second."""
+CLOCK_MS_MAX = 1_000
+CLOSE_S = 2.0
+MADE_BY = "start a process with role all or api, which makes what is missing"
+
+
+async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
+    """The log that the settings name, as far as it can be reached."""
+    found: list[Finding] = []
+    if settings.data is None:
+        found += [finding async for finding in check_brokers(settings)]
+        if not any(finding.ok for finding in found):
+            return found
+        clusters, whole = await _check_cluster(settings, rng)
+        found += clusters
+        if not whole:
+            return found
+    elif not (settings.data / LOG_FOLDER / "CURRENT").exists():
+        return [Finding("log", True, "not there yet: the first `dpuplane serve` makes it")]
+    try:
+        async with open_to_read(place_of(settings), rng=rng) as log:
+            found += [finding async for finding in _check_contents(log, settings)]
+    except PlaneError as error:
+        found.append(Finding("log", False, str(error), "see the sentence; a log that was damaged: restore a backup"))
+    return found
+
+
+async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether every broker that is named takes a connection."""
+    for address in parse_addresses(settings.kafka):
+        try:
+            async with asyncio.timeout(REACH_S):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.close()
+            yield Finding(f"broker {address}", True, "reachable")
+        except (OSError, TimeoutError) as error:
+            why = getattr(error, "strerror", None) or f"no answer within {REACH_S:g} s"
+            yield Finding(f"broker {address}", False, why, "start it, or mend the network, or name another broker")
+
+
+async def _check_cluster(settings: Settings, rng: random.Random) -> tuple[list[Finding], bool]:
+    """The topics, and whether all of them are as they have to be."""
+    clients = Clients(settings.kafka, rng, settings.kafka_access.options)
+    admin = Admin(clients)
+    names = {topic: f"{settings.topic_prefix}.{topic}" for topic in TOPICS}
+    try:
+        brokers = await admin.count_brokers()
+        topics = await admin.topics(list(names.values()))
+        effective = await admin.settings(list(topics)) if topics else {}
+    except PlaneError as error:
+        advice = "see the sentence; `dpuplane topics acls` prints what each role may do"
+        return [Finding("cluster", False, str(error), advice)], False
+    finally:
+        admin.close()
+        await clients.close(CLOSE_S)
+    found = [Finding("cluster", True, f"{brokers} brokers")]
+    count = len(topics[names[ZONES]].leaders) if names[ZONES] in topics else 0
+    for topic, name in names.items():
+        if name in topics:
+            found += check_topic(topic, topics[name], effective[name], count, min(COPIES, brokers))
+        elif topics:
+            found.append(Finding(f"topic {name}", False, "missing, and others are there", MADE_BY))
+    if not topics:
+        found.append(
+            Finding("topics", True, f"none under {settings.topic_prefix} yet: the first api or all makes them")
+        )
+    return found, bool(topics) and all(finding.ok for finding in found)
+
+
+def check_topic(
+    topic: str, found: Topic, effective: Mapping[str, str], partition_count: int, copies: int
+) -> Iterator[Finding]:
+    """Each setting that our promises rest on."""
+    name = f"topic {found.name}"
+    wanted = len(partitions_of(topic, partition_count))
+    fits = len(found.leaders) == wanted
+    advice = "" if fits else f"it must have {wanted}: restore a backup under another prefix"
+    yield Finding(name, fits, f"{len(found.leaders)} partitions", advice)
+    if not found.is_led:
+        yield Finding(name, False, "a partition has no leader", "start the brokers that have its copies")
+    least = min(ENOUGH, copies)
+    advice = "" if found.replicas >= least else f"reassign it to {copies} brokers (kafka-reassign-partitions.sh)"
+    yield Finding(name, found.replicas >= least, f"{found.replicas} copies", advice)
+    for setting in settings_of(topic, found.replicas):
+        value = effective.get(setting.name, "")
+        fits = setting.allows(value)
+        change = f"kafka-configs.sh --alter --topic {found.name} --add-config {setting.name}={setting.value}"
+        yield Finding(name, fits, f"{setting.name}={value}", "" if fits else change)
+
+
+async def _check_contents(log: EventLog, settings: Settings) -> AsyncIterator[Finding]:
+    origin = await find_origin(log)
+    if origin is None:
+        yield Finding("log", True, "empty: the first process that may makes its first record")
+        return
+    yield Finding("log", True, f"{origin.log_id}, generation {origin.generation}, {origin.partition_count} partitions")
+    end = await log.end(FLEET_0)
+    last = (await read_first(log, {FLEET_0: end - 1}))[FLEET_0]
+    yield check_clock("clock against the log", last.timestamp_ms - now_ms())
+    if settings.data is None:
+        async for finding in _check_replicas(log):
+            yield finding
+
+
+def check_clock(check: str, ahead_ms: int) -> Finding:
+    """What was appended cannot be later than now."""
+    if ahead_ms > CLOCK_MS_MAX:
+        advice = "set this machine's clock, or the brokers', by NTP: commands are refused 1 minute ahead or 2 late"
+        return Finding(check, False, f"{ahead_ms / 1_000:.1f} s behind the last record", advice)
+    return Finding(check, True, "not behind its last record")
+
+
+async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
+    """Who says something: how their versions and the brokers' clocks compare with ours."""
+    heard, skews = await _hear(log)
+    if not heard:
+        yield Finding("clock against brokers", True, "not known: no process of the plane says anything now")
+        return
+    skew_ms = min(skews, key=abs)
+    fits = abs(skew_ms) <= CLOCK_MS_MAX
+    advice = "" if fits else "set this machine's clock, or the brokers', by NTP"
+    yield Finding("clock against brokers", fits, f"{skew_ms / 1_000:+.2f} s at most", advice)
+    ours: dict[str, set[int]] = {}
+    for fold in folds_of(log.partition_count, ROLES):
+        ours.setdefault(fold.topic, set()).add(fold.version)
+    for name, beacon in sorted(heard.items()):
+        yield check_replica(name, beacon, ours)
+
+
+def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Finding:
+    """Whether a replica folds all that it reads, by versions that this program has too."""
+    check = f"replica {name}"
+    halted = [f"{part.partition}: {part.halted}" for part in beacon.partitions if part.halted]
+    if halted:
+        return Finding(check, False, f"halted {'; '.join(halted)}", "upgrade it, or see its log")
+    for topic, versions in sorted(beacon.supports.items()):
+        if topic in ours and set(versions) != ours[topic]:
+            other = (
+                f"version {beacon.version} folds {topic} by {sorted(versions)}, this program by {sorted(ours[topic])}"
+            )
+            return Finding(check, False, other, "upgrade whichever is older, before a fold version is raised")
+    folds = ", ".join(f"{topic} {'/'.join(map(str, versions))}" for topic, versions in sorted(beacon.supports.items()))
+    return Finding(check, True, f"version {beacon.version}, folds {folds}")
+
+
+async def _hear(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
+    """The beacons of some seconds, and by how much the brokers' clock was behind ours at each."""
+    place = Partition(REPLICAS, 0)
+    heard: dict[str, Beacon] = {}
+    skews: list[int] = []
+    try:
+        async with asyncio.timeout(HEAR_S), aclosing(log.read({place: await log.end(place)})) as batches:
+            async for _, records in batches:
+                for record in records:
+                    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of whom we look for, nobody sent that
+                        beacon = msgspec.json.decode(record.value, type=Beacon)
+                        if beacon.partitions or beacon.replica not in heard:
+                            heard[beacon.replica] = beacon
+                skews.append(now_ms() - records[-1].timestamp_ms)
+    except TimeoutError:
+        pass
+    return heard, skews
