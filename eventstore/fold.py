@@ -154,8 +154,8 @@ class RunFold(Protocol):
 
     def decide_run(
         self, state: Any, commands: Any, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-    ) -> Any | None:
-        """The change that all of them make, if all of them are done; else None."""
+    ) -> tuple[Any, int] | None:
+        """The change that the first of them make, so many of which are done as nothing about them is odd; else None."""
         ...
 
     def evolve_run(self, state: Any, change: Any) -> None: ...

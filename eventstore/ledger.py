@@ -136,11 +136,11 @@ class Ledger:
             and len(self._buckets.get(minute * _BUCKETS_PER_MINUTE, ())) + len(ids) <= _BUCKET_IDS
         )
 
-    def remember_all(self, commands: Commands, entries: Sequence[Entry], time_ms: int) -> None:
-        """This was decided of commands that `admits_all` has found good."""
+    def remember_all(self, ids: Sequence[str], entries: Sequence[Entry], time_ms: int) -> None:
+        """This was decided of the commands with these ids, which `admits_all` has found good."""
         bucket = time_ms // MINUTE_MS * _BUCKETS_PER_MINUTE
-        self._buckets.setdefault(bucket, []).extend(commands.ids)
-        self.entries.update(zip(commands.ids, entries, strict=True))
+        self._buckets.setdefault(bucket, []).extend(ids)
+        self.entries.update(zip(ids, entries, strict=True))
 
     def unsaved(self) -> Unsaved:
         """What changed since `mark_saved`."""

@@ -23,7 +23,15 @@ from eventstore.ledger import Entry, Ledger
 from eventstore.listening import Listener, Ruling, RunRuling
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
-from eventstore.runs import MARK_RECORDS, PAUSE_RECORDS_MAX, PAUSE_RECORDS_MIN, RUN_RECORDS_MIN, fold_run, run_end
+from eventstore.runs import (
+    MARK_RECORDS,
+    PAUSE_RECORDS_MAX,
+    PAUSE_RECORDS_MIN,
+    RUN_RECORDS_MIN,
+    RUN_RECORDS_PLAIN,
+    fold_run,
+    run_end,
+)
 from eventstore.table import Table
 from schemas.events import Event, FoldVersionRaised, LogCreated
 
@@ -135,18 +143,29 @@ class FoldedPartition:
             stop = run_end(self, self._run_header, records, start, end)
             if stop - start >= RUN_RECORDS_MIN:
                 entries = self._fold_run(records[start:stop])
-                if entries is not None:
-                    self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
-                    return stop, entries
-                self._no_run_before = first.offset + self._pause_records
-                self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
+                if self.halted:
+                    return stop, []
+                plain = len(entries or ())
+                self._plan_runs(records[start:stop], plain)
+                if entries:
+                    return start + plain, entries
             else:
                 self._no_run_before = records[max(start, stop - 1)].offset + 1
         entry = self.fold(first)
         return start + 1, [] if entry is None else [entry]
 
+    def _plan_runs(self, records: Sequence[Record], plain: int) -> None:
+        """When to try the next run, after one of which so many records were plain."""
+        if plain == len(records):
+            self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
+        elif plain >= RUN_RECORDS_PLAIN:
+            self._no_run_before = records[plain].offset + 1
+        else:
+            self._no_run_before = records[0].offset + self._pause_records
+            self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
+
     def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
-        """What was decided of all of these; None if they are to be folded one by one."""
+        """What was decided of the first of these; None if they are to be folded one by one."""
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
@@ -159,6 +178,7 @@ class FoldedPartition:
             return []
         if run is None:
             return None
+        records = records[: len(run.entries)]
         if self.listener is not None:
             first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
             self.listener.ruled(RunRuling(records, self._run_fold, run.change, first, self.version))

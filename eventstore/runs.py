@@ -3,7 +3,7 @@
 Folded one by one, a join costs a hundred small steps of Python, and each of them is the same for the next one. A run
 takes every step for all of its records at once: hashed, read, held against the ledger, decided, evolved. What comes of
 it is what one by one would have come, to the last byte of state, ledger and running hash (a test compares them); and
-where anything in a run is not plain, nothing has happened yet, and its records are folded one by one.
+where a record of a run is not plain, nothing has happened yet: the run ends before it, or all of it goes one by one.
 
 A run ends where something would have to be done between two records: at a mark of the running hash, and where a minute
 of fold time ends, as ids are forgotten then.
@@ -32,9 +32,12 @@ RUN_RECORDS_MIN = 16
 """What is fewer costs less one by one."""
 
 PAUSE_RECORDS_MIN = 64
-PAUSE_RECORDS_MAX = 1_024
-"""After a run that was not plain so many are folded one by one, twice as many each time: in a log whose runs never are,
-trying costs a twentieth."""
+PAUSE_RECORDS_MAX = 2_048
+"""After a run that was hardly plain so many are folded one by one, twice as many each time: reading a run in vain costs
+as much as a hundred records, so that is a twentieth in a log whose runs never are."""
+
+RUN_RECORDS_PLAIN = 64
+"""What is shorter was not worth reading a whole run for."""
 
 MARK_RECORDS = 1_024
 """Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
@@ -52,6 +55,9 @@ class Run(NamedTuple):
 
 def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], start: int, end: int) -> int:
     """Where the run ends that begins at `start`: behind the last record in a row that looks plain."""
+    for index in range(start, min(end, start + RUN_RECORDS_MIN)):
+        if records[index].value[:HEADER_BYTES] != header:
+            return index
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
     end = min(end, start + RUN_RECORDS)
@@ -68,19 +74,21 @@ def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], s
 
 
 def fold_run(folded: FoldedPartition, fold: RunFold, records: Sequence[Record]) -> Run | None:
-    """Fold these records, all of which are done; None, and nothing has changed, if they are not plain."""
+    """Fold the first of these records, as many as are plain; None, and nothing has changed, if that is unclear."""
     offsets, append_ms, keys, values, _ = zip(*records, strict=True)
     assert all(map(lt, offsets, offsets[1:])), "the log went backwards"
     commands = fold.read_run(values)
     first_ms = max(folded.time_ms, append_ms[0])
     if commands is None or not folded.ledger.admits_all(commands, append_ms, first_ms):
         return None
-    change = fold.decide_run(folded.state, commands, offsets, append_ms, first_ms)
-    if change is None:
+    decision = fold.decide_run(folded.state, commands, offsets, append_ms, first_ms)
+    if decision is None:
         return None
-    contents = list(map(content_of, values))
+    change, count = decision
+    append_ms = append_ms[:count]
+    contents = list(map(content_of, values[:count]))
     entries = list(map(Entry, contents, repeat(DONE), offsets))
     fold.evolve_run(folded.state, change)
-    folded.ledger.remember_all(commands, entries, first_ms)
-    running = chained_all(folded.running, offsets, append_ms, keys, contents)
+    folded.ledger.remember_all(commands.ids[:count], entries, first_ms)
+    running = chained_all(folded.running, offsets[:count], append_ms, keys[:count], contents)
     return Run(change, entries, running, max(first_ms, *append_ms))

@@ -2,7 +2,8 @@
 
 A run of them is read side by side and then looked at as if it were one record of many nodes, as the checks of columns
 cost next to nothing for each. What passes them whole, names nodes that nobody knows, and names each once, is what
-`nodes.join` would have done one by one; any doubt sends the run there.
+`nodes.join` would have done one by one. The first join that names a node otherwise ends the run before it; any other
+doubt sends all of it there.
 """
 
 from __future__ import annotations
@@ -52,17 +53,44 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
 
 def decide(
     state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-) -> Joined | None:
-    """The change that all of these make, if every one is done and none of its nodes is known here."""
-    event, counts = joins.as_one, Counter(joins.zones)
-    if (
-        any(check_zone("zone", zone) for zone in counts)
-        or fault_of(event, time_ms)
-        or not state.knows_none(event.names)
-    ):
+) -> tuple[Joined, int] | None:
+    """The change that the first of these make, up to one whose node is known by then, if every one is done."""
+    count = _new_first(state, joins.as_one.names)
+    event, zones = _first(joins.as_one, count), joins.zones[:count]
+    counts = Counter(zones)
+    if not count or any(check_zone("zone", zone) for zone in counts) or fault_of(event, time_ms):
         return None
-    nodes = dict(zip(event.names, map(Node, joins.zones, *spread(event), offsets, append_ms), strict=True))
-    return Joined(nodes, counts, offsets)
+    rows = map(Node, zones, *spread(event), offsets, append_ms)
+    return Joined(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count
+
+
+def _new_first(state: ZoneState, names: Sequence[str]) -> int:
+    """How many of these name a node for the first time, from the first on."""
+    if len(set(names)) == len(names) and state.knows_none(names):
+        return len(names)
+    seen: set[str] = set()
+    for count, name in enumerate(names):
+        if name in seen or not state.knows_none((name,)):
+            return count
+        seen.add(name)
+    return len(names)
+
+
+def _first(event: NodesJoined, count: int) -> NodesJoined:
+    """What the first records would state as one; each has an entry in every column that is there."""
+    if count == len(event.names):
+        return event
+    return NodesJoined(
+        event.envelope,
+        event.zone,
+        event.names[:count],
+        event.created_ms[:count],
+        event.uids[:count],
+        event.addresses4[: 4 * count],
+        event.addresses6[: 16 * count],
+        event.label_sets,
+        event.label_index[:count],
+    )
 
 
 def evolve(state: ZoneState, change: Joined) -> None:

@@ -100,7 +100,7 @@ class ZoneFold:
 
     def decide_run(
         self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-    ) -> Joined | None:
+    ) -> tuple[Joined, int] | None:
         return single_joins.decide(state, commands, offsets, append_ms, time_ms)
 
     def evolve_run(self, state: ZoneState, change: Joined) -> None:

@@ -23,7 +23,7 @@ from eventstore.saving import save
 from eventstore.snapshots import MemoryStore
 from eventstore.table import Table
 from projections.forwarding import forward
-from projections.single_joins import Joined
+from projections.single_joins import Joined, SingleJoins
 from projections.zone import ZoneFold
 from projections.zone_state import ZoneState
 from schemas.events import Event, NodesJoined
@@ -149,6 +149,28 @@ def test_plain_joins_are_taken_in_as_few_steps_as_marks_allow() -> None:
     records = log_of(joins(3 * RUN_RECORDS))
     marks = len(records) // MARK_RECORDS
     assert assert_alike(records) <= 1 + 3 + 1 + marks
+
+
+def test_the_plain_beginning_of_a_run_is_taken_together() -> None:
+    events = joins(3 * RUN_RECORDS)
+    for place in range(len(events) - 1, 0, -100):
+        events.insert(place, join(1_000 + place, names=["node-1"]))
+    assert assert_alike(log_of(events)) < 30
+
+
+def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
+    tries: list[int] = []
+
+    class CountingFold(ZoneFold):
+        def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
+            tries.append(len(values))
+            return super().read_run(values)
+
+    records = log_of([join(number, names=["node-1"]) for number in range(10_000)])
+    folded, start = FoldedPartition(ZONES_0, {1: CountingFold()}, LOG_ID), 0
+    while start < len(records):
+        start, _ = folded.fold_some(records, start, len(records))
+    assert sum(tries) < len(records) / 4
 
 
 @pytest.mark.parametrize("fields", ODD, ids=str)
