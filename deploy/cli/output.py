@@ -30,7 +30,8 @@ def to_plain(message: Message) -> Plain:
 def _value(message: Message, field: Any) -> Any:
     value = getattr(message, field.name)
     if _is_map(field):
-        return {str(key): value[key] for key in sorted(value)}
+        item = field.message_type.fields_by_name["value"]
+        return {str(key): _single(value[key], item) for key in sorted(value)}
     if field.is_repeated:
         return [_single(item, field) for item in value]
     return _single(value, field)

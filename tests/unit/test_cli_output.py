@@ -42,6 +42,8 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
         "position": "",
     }
     assert to_plain(pb.Node(labels={"b": "2", "a": "1"}))["labels"] == {"a": "1", "b": "2"}
+    supports = {"zones": pb.FoldVersions(versions=[1, 2])}
+    assert to_plain(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
 
 
 def test_index_zero_is_written_and_absent_ones_are_not() -> None:
