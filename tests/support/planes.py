@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,10 +56,13 @@ class Process:
 
 
 @asynccontextmanager
-async def started(*arguments: str, stderr: Path | None = None) -> AsyncIterator[Process]:
+async def started(
+    *arguments: str, stderr: Path | None = None, program: Sequence[str] = (DPUPLANE,)
+) -> AsyncIterator[Process]:
     """A process that has printed its ready line; killed at the end if it still runs."""
     errors = stderr.open("ab") if stderr else asyncio.subprocess.DEVNULL
-    child = await asyncio.create_subprocess_exec(DPUPLANE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=errors)
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*program, *arguments, stdout=pipe, stderr=errors)
     assert child.stdout is not None
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
@@ -72,16 +75,21 @@ async def started(*arguments: str, stderr: Path | None = None) -> AsyncIterator[
             await child.wait()
 
 
-def serving(*arguments: str, stderr: Path | None = None) -> Any:
+def serving(*arguments: str, stderr: Path | None = None, program: Sequence[str] = (DPUPLANE,)) -> Any:
     """`dpuplane serve` on free ports."""
     ports = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--agents", "127.0.0.1:0")
-    return started("serve", *ports, *arguments, stderr=stderr)
+    return started("serve", *ports, *arguments, stderr=stderr, program=program)
 
 
-async def run(*arguments: str, server: str = "", environment: Mapping[str, str] | None = None) -> Ran:
+async def run(
+    *arguments: str,
+    server: str = "",
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = (DPUPLANE,),
+) -> Ran:
     """One command of the command line, to its end."""
     child = await asyncio.create_subprocess_exec(
-        DPUPLANE,
+        *program,
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,180 @@
+"""Two versions of the plane on one log, whose rules really differ: who may raise it, and what that does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.planes import DPUPLANE, Process, Ran, run, serving
+from tests.support.served import served
+
+NEXT = (sys.executable, "-m", "tests.support.next_build")
+NOW = (DPUPLANE,)
+
+_prefixes = itertools.count()
+
+
+class Plane:
+    """Processes of either version over one log on Kafka, each with a folder for its state that outlives it."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.on = ("--kafka", bootstrap, "--topic-prefix", f"upgrade-{next(_prefixes)}")
+        self._folder = folder
+
+    @asynccontextmanager
+    async def process(self, name: str, program: Sequence[str]) -> AsyncIterator[Process]:
+        state = ("--state", str(self._folder / name), "--name", name, "--partitions", "2", "--pasts", "0")
+        opening = serving(*self.on, *state, "--role", "api", stderr=self._folder / f"{name}.log", program=program)
+        async with opening as process:
+            yield process
+            if process.child.returncode is None:
+                assert await process.stop() == 0
+
+
+async def join(server: str, node: str) -> Ran:
+    return await run("nodes", "join", node, "--zone", "rack-1", "--output", "json", server=server)
+
+
+async def versions(server: str) -> dict[str, set[int]]:
+    """The fold versions of zones' partitions, by replica."""
+    ran = await run("status", "--output", "json", server=server)
+    assert ran.status == 0, ran
+    status = ran.json()
+    return {
+        replica["name"]: {
+            part["fold_version"] for part in replica["partitions"] if part["partition"].startswith("zones")
+        }
+        for replica in status["replicas"]
+    }
+
+
+async def until_alive(server: str, *names: str) -> None:
+    """Until just these replicas are heard of, by one that has listened for long enough to judge."""
+    async with asyncio.timeout(60):
+        while {name for name, found in (await versions(server)).items() if found} != {*names}:
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(2.5)
+
+
+async def verified(plane: Plane, server: str) -> dict[str, Any]:
+    ran = await run("verify", *plane.on, "--output", "json", server=server, program=NEXT)
+    assert ran.status == 0, ran
+    return dict(ran.json())
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+async def test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules(kafka_cluster: str, tmp_path: Path) -> None:
+    plane = Plane(kafka_cluster, tmp_path)
+    async with plane.process("new", NEXT) as new:
+        server = new.address("api")
+        async with plane.process("old", NOW) as old:
+            await run("zones", "limit", "rack-1", "--parallel-installs", "3", server=server)
+            for node in ("n1", "x1"):
+                assert (await join(old.address("api"), node)).status == 0
+            await until_alive(server, "new", "old")
+            dry = await run("upgrade", "--dry-run", *plane.on, "--output", "json", server=server, program=NEXT)
+            assert (dry.status, dry.json()["ready"]) == (1, False)
+            (unready,) = dry.json()["unready"]
+            assert unready.startswith("old ")
+            assert "no rules of fold version 2 for zones" in unready
+            changed = {rows["table"]: rows["keys"] for each in dry.json()["raises"] for rows in each["rows"]}
+            assert changed == {"zones": ["rack-1"], "places": ["rack-1"]}
+
+            refused = await run("upgrade", server=server, program=NEXT)
+            assert refused.status == 1
+            assert "replica: old has no rules of fold version 2 for zones; upgrade it first" in refused.stderr
+            assert await versions(server) == {"new": {1}, "old": {1}}
+        async with plane.process("old", NEXT) as upgraded:  # what the earlier version saved is where it goes on
+            await until_alive(server, "new", "old")
+            assert (await verified(plane, server))["states_compared"] > 0
+            raised = await run("upgrade", "--output", "json", server=server, program=NEXT)
+            assert (raised.status, raised.json()["outcome"]) == (0, "done"), raised
+            again = await run("upgrade", server=server, program=NEXT)
+            assert (again.status, "nothing to raise" in again.stderr) == (0, True)
+
+            taken = await join(upgraded.address("api"), "x2")
+            assert (taken.status, "must not begin with x" in taken.stderr) == (1, True)
+            assert (await join(server, "n2")).status == 0
+            await until_alive(server, "new", "old")
+            assert await versions(server) == {"new": {2}, "old": {2}}
+            assert (await verified(plane, server))["states_compared"] > 0
+    await _go_on(plane)
+
+
+async def _go_on(plane: Plane) -> None:
+    """From what was saved before and after the raise, and from nothing: the same state. An old process halts."""
+    async with plane.process("new", NEXT) as new, plane.process("fresh", NEXT):
+        server = new.address("api")
+        async with plane.process("late", NOW):
+            await until_alive(server, "new", "fresh", "late")
+            status = (await run("status", "--output", "json", server=server)).json()
+            assert {(found["replica"], "supports [1]" in found["reason"]) for found in status["halted"]} == {
+                ("late", True)
+            }
+        listed = (await run("nodes", "list", "--output", "json", server=server)).json()["nodes"]
+        assert [node["name"] for node in listed] == ["n1", "n2", "x1"]
+        assert (await verified(plane, server))["states_compared"] > 0
+
+
+# -- what the API says
+
+
+@pytest.mark.parametrize(
+    ("living", "says"),
+    [
+        ({"replica-1": {"zones": [1, 2]}, "other": {"zones": [1]}}, "replica: other has no rules of fold version 2"),
+        ({"replica-1": {"zones": [1]}}, "replica: replica-1 has no rules of fold version 2 for zones"),
+        (None, "hears too little of the others"),
+    ],
+)
+async def test_a_raise_is_refused_and_nothing_appended(
+    tmp_path: Path, living: Mapping[str, Mapping[str, Sequence[int]]] | None, says: str
+) -> None:
+    async with served(tmp_path, supports=lambda: living) as plane:
+        before = await plane.ends()
+        answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=2))
+        assert answer.outcome == pb.Answer.refused
+        assert says in answer.reason
+        assert await plane.ends() == before
+
+
+async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
+    living = {"replica-1": {"zones": [1, 2]}, "relay": {"fleet": [1]}}
+    async with served(tmp_path, supports=lambda: living) as plane:
+        request = pb.RaiseFoldVersionRequest(topic="zones", version=2)
+        answer = await plane.calls.RaiseFoldVersion(request, timeout=5)
+        assert (answer.outcome, plane.replica.folded(plane.replica.partitions("zones")[0]).halted != "") == (
+            pb.Answer.unknown,
+            True,
+        )
+
+
+async def test_a_version_that_is_there_already_is_done_without_a_record(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        before = await plane.ends()
+        answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
+        assert (answer.outcome, answer.position) == (pb.Answer.done, "")
+        assert await plane.ends() == before
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (pb.RaiseFoldVersionRequest(topic="zone", version=2), "topic: 'zone' must be one of"),
+        (pb.RaiseFoldVersionRequest(topic="zones"), "version: 0 must be at least 1"),
+    ],
+)
+async def test_a_bad_shape_is_named(tmp_path: Path, request_: pb.RaiseFoldVersionRequest, says: str) -> None:
+    async with served(tmp_path) as plane:
+        with pytest.raises(grpc.aio.AioRpcError, match=says):
+            await plane.calls.RaiseFoldVersion(request_)

@@ -1,0 +1,65 @@
+"""The plane as its next version would be built: later rules of zones, which keep their state in another way.
+
+`python -m tests.support.next_build ...` is `dpuplane ...` of that version.
+
+Its zone fold takes no new node whose name begins with `x`, and keeps no limits of zones: in place of the table `zones`
+there is `places`, whose rows are as new.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deploy import roles
+from deploy.cli import main
+from eventstore.fold import At, Decision, refusal
+from eventstore.log import Partition
+from eventstore.table import Table
+from projections.zone import ZoneFold
+from projections.zone_rows import Zone
+from projections.zone_state import ZoneState
+from schemas.events import Event, NodesJoined
+
+
+class LaterZoneState(ZoneState):
+    """With the rows of zones in another table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zone_rows = Table("places", Zone)
+
+
+class LaterZoneFold:
+    """Fold version 2 of zones. It takes no runs, so each record meets the changed rule."""
+
+    topic = ZoneFold.topic
+    version = 2
+    accepts = ZoneFold.accepts
+
+    def __init__(self) -> None:
+        self._before = ZoneFold()
+
+    def empty(self, partition: Partition) -> LaterZoneState:
+        return LaterZoneState()
+
+    def adopt(self, state: ZoneState, at: At) -> LaterZoneState:
+        later = LaterZoneState()
+        for name in ("nodes", "gone", "lists", "dpus", "marks"):
+            setattr(later, name, getattr(state, name))
+        for zone in state.zone_rows.rows:
+            later.zone_rows.put(zone, Zone())
+        later.rederive()
+        return later
+
+    def decide(self, state: LaterZoneState, event: Event, at: At) -> Decision:
+        if isinstance(event, NodesJoined) and (taken := [name for name in event.names if name.startswith("x")]):
+            return refusal(f"names: {taken[0]!r} must not begin with x")
+        return self._before.decide(state, event, at)
+
+    def evolve(self, state: LaterZoneState, change: Any, at: At) -> None:
+        self._before.evolve(state, change, at)
+
+
+if __name__ == "__main__":
+    roles.LATER = (LaterZoneFold(),)
+    main()
