@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from rocksdict import AccessType
 
+from eventstore.crowd import Crowd
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.log import (
     DECISIONS,
@@ -47,10 +48,6 @@ _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
 _GATHER_MAX_S = 0.02
 _LOOK_S = 0.001
-_QUIET_EACH_S = 0.0002
-_QUIET_MAX_S = 0.005
-"""A batch that nobody joined for so long is committed: as long as each of a crowd takes, and no longer than this."""
-_CROWD_S = 1.0
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
@@ -73,31 +70,6 @@ class _Pending(NamedTuple):
         return len(self.key) + len(self.value) + size_of(self.headers) + _QUEUED_RECORD_BYTES
 
 
-class _Crowd:
-    """How many append at once: as many as the largest batch of the last second had.
-
-    Many callers, each waiting for its answer, come back one by one, as fast as the loop serves them. If the first of
-    them is synced at once, each sync and fold is for two or three, and costs so much that no more than that have come
-    when it is done: 200 callers were stuck there. So the size of the last batch alone says nothing.
-    """
-
-    __slots__ = ("_size", "_until_s")
-
-    def __init__(self) -> None:
-        self._size = 1
-        self._until_s = 0.0
-
-    def see(self, size: int, now_s: float) -> None:
-        """A batch of this size was written."""
-        if size >= self._size or now_s >= self._until_s:
-            self._size, self._until_s = size, now_s + _CROWD_S
-
-    @property
-    def quiet_s(self) -> float:
-        """How long the next batch waits for one more."""
-        return min(self._size * _QUIET_EACH_S, _QUIET_MAX_S) if self._size > 1 else 0.0
-
-
 class EmbeddedLog(RocksReader):
     """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
     wait for the next."""
@@ -111,7 +83,7 @@ class EmbeddedLog(RocksReader):
         self._room = asyncio.Event()
         self._room.set()
         self._write_error = ""
-        self._crowd = _Crowd()
+        self._crowd = Crowd()
         self.batches = 0
         self.failed_batches = 0
         self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -38,3 +39,23 @@ class Pace:
 
     checkpoint_records: int = 250_000
     """Folded records between checkpoints, if so many come sooner."""
+
+
+class Turn:
+    """How much may still be folded before others get the loop."""
+
+    __slots__ = ("_clock", "_pace", "_until_s", "records")
+
+    def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
+        self._pace = pace
+        self._clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        """Others have had the loop."""
+        self._until_s = self._clock() + self._pace.slice_s
+        self.records = self._pace.slice_records
+
+    def is_over(self) -> bool:
+        """Whether others are due."""
+        return self.records <= 0 or self._clock() >= self._until_s

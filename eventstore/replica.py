@@ -26,7 +26,7 @@ from eventstore.lineage import lineage_of
 from eventstore.listening import Listener
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.origin import await_origin, establish
-from eventstore.pace import Pace
+from eventstore.pace import Pace, Turn
 from eventstore.partition import FoldedPartition
 from eventstore.progress import Progress
 from eventstore.reading import Backoff, follow, recheck
@@ -196,21 +196,32 @@ class Replica(Folds):
                 await self._mailbox.put(batch)
 
     async def _fold(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Fold what comes. What came of several partitions at once is one turn: who waits for any wakes up once."""
+        clock = asyncio.get_running_loop().time
+        turn = Turn(self._pace, clock)
         while True:
-            try:
-                async with asyncio.timeout_at(self._saver.next_s):
-                    partition, records = await self._mailbox.get()
-                await self._fold_batch(self._folded[partition], records)
-            except TimeoutError:
-                pass
-            if loop.time() >= self._saver.next_s:
-                await self._saver.save_all(self._folded.values(), loop.time())
+            if self._mailbox.empty():
+                batch = await self._next()
+                turn.begin()
+            else:
+                batch = self._mailbox.get_nowait()
+            if batch is not None:
+                await self._fold_batch(self._folded[batch[0]], batch[1], turn)
+            if clock() >= self._saver.next_s:
+                await self._saver.save_all(self._folded.values(), clock())
 
-    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record]) -> None:
+    async def _next(self) -> Batch | None:
+        """Wait for a batch; None when it is time to save."""
+        try:
+            async with asyncio.timeout_at(self._saver.next_s):
+                return await self._mailbox.get()
+        except TimeoutError:
+            return None
+
+    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record], turn: Turn) -> None:
         start = 0
         while start < len(records):
-            before, start = start, self._fold_slice(folded, records, start)
+            before, start = start, self._fold_slice(folded, records, start, turn)
             self.folded_records += start - before
             self._positions.advance(folded.partition, folded.position)
             for watch in self._watches:
@@ -218,17 +229,19 @@ class Replica(Folds):
             if not self._ready.is_set():
                 self._see_progress()
             await self._saver.save_early(folded, is_behind=not self._ready.is_set())
-            await asyncio.sleep(0)
+            if turn.is_over():
+                await asyncio.sleep(0)
+                turn.begin()
 
-    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int) -> int:
-        """Fold some milliseconds of these records, from `start` on; where the next slice starts."""
-        clock = asyncio.get_running_loop().time
-        until_s = clock() + self._pace.slice_s
-        end = min(len(records), start + self._pace.slice_records)
+    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, turn: Turn) -> int:
+        """Fold these records from `start` on, until the turn is over; where the next slice starts."""
+        end = min(len(records), start + turn.records)
         while start < end:
-            start, entries = folded.fold_some(records, start, end)
+            stop, entries = folded.fold_some(records, start, end)
             self._answers.resolve(folded.partition, entries)
-            if clock() >= until_s:
+            turn.records -= stop - start
+            start = stop
+            if turn.is_over():
                 break
         return start
 

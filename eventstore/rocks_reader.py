@@ -18,6 +18,11 @@ from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
 from eventstore.log import Batch, Partition, partitions_of
 from eventstore.rocks import Bounds, Rocks, RocksError, directory_identity
 
+_TURN_BYTES = 64 << 10
+"""What is read before others get the loop: what a commit brought, a few records per partition, is read in one turn."""
+_RECORD_BYTES = 100
+"""What a record counts besides its value."""
+
 
 class RocksReader:
     """The reading half of an EventLog over RocksDB."""
@@ -40,6 +45,7 @@ class RocksReader:
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         wanted = dict(positions)
+        unyielded = 0
         while True:
             changed = self._changed
             found = False
@@ -50,9 +56,13 @@ class RocksReader:
                         records = rocks.scan(partition, position, end)
                     wanted[partition] = records[-1].offset + 1
                     found = True
+                    unyielded += sum(_RECORD_BYTES + len(record.value) for record in records)
                     yield partition, records
-                    await asyncio.sleep(0)
+                    if unyielded >= _TURN_BYTES:
+                        unyielded = 0
+                        await asyncio.sleep(0)
             if not found:
+                unyielded = 0
                 await changed.wait()
 
     async def begin(self, partition: Partition) -> int:

@@ -1,0 +1,33 @@
+"""How long a batch of appends waits for more: callers of a crowd come back one by one, and each sync should be for all.
+
+Many callers, each waiting for its answer, come back as fast as the loop serves them. If the first of them is synced at
+once, each sync and fold is for two or three, and costs so much that no more than that have come when it is done: 200
+callers were stuck there. So the size of the last batch alone says nothing.
+"""
+
+from __future__ import annotations
+
+_QUIET_EACH_S = 0.0002
+_QUIET_MAX_S = 0.005
+"""A batch that nobody joined for so long is committed: as long as each of a crowd takes, and no longer than this."""
+_CROWD_S = 1.0
+
+
+class Crowd:
+    """How many append at once: as many as the largest batch of the last second had."""
+
+    __slots__ = ("_size", "_until_s")
+
+    def __init__(self) -> None:
+        self._size = 1
+        self._until_s = 0.0
+
+    def see(self, size: int, now_s: float) -> None:
+        """A batch of this size was written."""
+        if size >= self._size or now_s >= self._until_s:
+            self._size, self._until_s = size, now_s + _CROWD_S
+
+    @property
+    def quiet_s(self) -> float:
+        """How long the next batch waits for one more."""
+        return min(self._size * _QUIET_EACH_S, _QUIET_MAX_S) if self._size > 1 else 0.0

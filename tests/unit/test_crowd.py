@@ -1,0 +1,33 @@
+"""Whoever appends alone never waits for others; of a crowd each batch does, for as long as there is one."""
+
+from __future__ import annotations
+
+from eventstore.crowd import Crowd
+
+
+def crowd_of(*batches: tuple[int, float]) -> Crowd:
+    """After batches of these sizes, at these seconds."""
+    crowd = Crowd()
+    for size, now_s in batches:
+        crowd.see(size, now_s)
+    return crowd
+
+
+def test_who_appends_alone_does_not_wait() -> None:
+    assert Crowd().quiet_s == 0.0
+    assert crowd_of((1, 1.0), (1, 1.1)).quiet_s == 0.0
+
+
+def test_the_larger_a_crowd_the_longer_each_is_waited_for_up_to_a_bound() -> None:
+    waits_s = [crowd_of((size, 1.0)).quiet_s for size in (2, 5, 20, 200, 500)]
+    assert 0.0 < waits_s[0] < waits_s[1] < waits_s[2] <= waits_s[3] == waits_s[4] <= 0.005
+
+
+def test_small_batches_in_between_do_not_end_a_crowd() -> None:
+    """They are what it looks like when a sync was too early, and must not make the next one early as well."""
+    assert crowd_of((200, 1.0), (2, 1.1), (3, 1.2), (1, 1.9)).quiet_s == crowd_of((200, 1.0)).quiet_s
+
+
+def test_a_crowd_that_has_gone_is_forgotten_after_a_second() -> None:
+    assert crowd_of((200, 1.0), (1, 2.5)).quiet_s == 0.0
+    assert crowd_of((200, 1.0), (100, 1.9), (4, 2.1)).quiet_s == crowd_of((4, 2.1)).quiet_s
