@@ -21,6 +21,9 @@ from eventstore.errors import PlaneError
 
 logger = logging.getLogger(__name__)
 
+START_SECONDS = 300.0
+"""A start that takes longer waits for something, and garbage is collected meanwhile."""
+
 SHUTDOWN_SECONDS = 4.5
 """A clean end takes no longer than this; what still hangs then is left behind."""
 
@@ -37,9 +40,13 @@ def run_process(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> None:
     rng = random.Random(settings.seed)
+    gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
+    late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
     async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
         gc.collect()
         gc.freeze()  # what was loaded lives long: the collector need not walk it again
+        late.cancel()
+        gc.enable()
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         await plane.wait()
