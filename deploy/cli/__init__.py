@@ -54,7 +54,6 @@ SUBCOMMANDS = {
     "restore": Subcommand("deploy.cli.backup", "restore", "Make a log, one generation on, from a backup."),
     "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Raise fold versions, once every process has the rules."),
     "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check what a process would stand on, and say what to do."),
-    "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check what a process would stand on, and say what to do."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }

@@ -1,0 +1,71 @@
+"""Where a backup cuts partitions that cite each other and grow while it looks."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore.backup import copy, file_of, read_records
+from eventstore.codec import encode
+from eventstore.errors import LogMismatch
+from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.origin import establish
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.samples import sample
+
+ZONES_0 = Partition(ZONES, 0)
+NOW_MS = 1_700_000_000_000
+
+
+class GrowingLog(MemoryLog):
+    """Others append between any two looks at where it ends: a join and its forward, and then that it was forwarded."""
+
+    async def end(self, partition: Partition) -> int:
+        if partition == FLEET_0:
+            self.contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
+            taken = replace(
+                sample("MembershipChanged"), cause_partition=0, from_offset=0, to_offset=self.contents.end(ZONES_0)
+            )
+            self.contents.add(FLEET_0, NOW_MS, b"", encode(taken))
+            ended = await super().end(partition)
+            self.contents.add(ZONES_0, NOW_MS, b"z", encode(sample("Forwarded")))
+            return ended
+        return await super().end(partition)
+
+
+def unsaid(_what: str, _share: float) -> None:
+    """Nobody watches."""
+
+
+async def test_zones_are_copied_up_to_what_fleet_has_taken_and_no_further(tmp_path: Path) -> None:
+    contents = Contents(1)
+    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    copied = await copy(GrowingLog(contents, lambda: NOW_MS), tmp_path, unsaid)
+    assert (copied["fleet/0"].end, copied["zones/0"].end) == (2, 2)
+    assert contents.end(ZONES_0) == 3, "what was forwarded later is later than the cut"
+    assert [record.offset for record in read_records(file_of(tmp_path, ZONES_0))] == [0, 1]
+
+
+async def test_a_forward_that_fleet_refuses_moves_no_cut(tmp_path: Path) -> None:
+    contents = Contents(1)
+    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    for number in range(3):
+        contents.add(ZONES_0, NOW_MS + number, b"z", encode(sample("NodesJoined")))
+    forged = replace(sample("MembershipChanged"), cause_partition=0, from_offset=9, to_offset=1_000)
+    contents.add(FLEET_0, NOW_MS, b"", encode(forged))
+    contents.add(FLEET_0, NOW_MS, b"", b"no event")
+    copied = await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
+    assert (copied["fleet/0"].end, copied["zones/0"].end) == (3, 4)
+
+
+async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -> None:
+    contents = Contents(1)
+    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
+    del contents.records[ZONES_0][0]
+    contents.begins[ZONES_0] = 1
+    with pytest.raises(LogMismatch, match="zones/0 begins at 1: it has lost its head"):
+        await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
