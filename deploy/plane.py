@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
@@ -47,6 +47,9 @@ from eventstore.log import EventLog
 from eventstore.replica import Replica
 from projections.states import States
 
+if TYPE_CHECKING:
+    from deploy.tracing import Follower
+
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
 
@@ -75,6 +78,7 @@ class Plane:
         self._now_ms = now_ms
         self._rng = rng
         self._beacons: Beacons | None = None
+        self._follower: Follower | None = None
         self._unready = "the log is not folded yet"
         self._page = Page(self.roles, self._alive, now_ms)
 
@@ -87,14 +91,24 @@ class Plane:
         now_ms: Callable[[], int],
         rng: random.Random,
         expected_zones: Collection[str] = (),
+        follower: Follower | None = None,
     ) -> AsyncIterator[Plane]:
-        """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist."""
+        """A process that serves when the context is entered. `expected_zones` get simulated DPUs before they exist;
+        `follower` follows some commands to the devices."""
         plane = cls(settings, now_ms=now_ms, rng=rng)
+        plane._follower = follower
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
             store = stack.enter_context(open_store(settings))
             plane.replica = replica_of(
-                plane.roles, plane.log, store, plane.name, now_ms=now_ms, rng=rng, decisions=settings.decisions
+                plane.roles,
+                plane.log,
+                store,
+                plane.name,
+                now_ms=now_ms,
+                rng=rng,
+                decisions=settings.decisions,
+                tracing=follower,
             )
             plane.states = States(plane.replica)
             plane.parts = plane._made_parts()
@@ -135,7 +149,9 @@ class Plane:
     async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
         if "relay" in self.roles:
             zones = self.settings.zone_names
-            self.relay = relay_of(self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones)
+            self.relay = relay_of(
+                self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._follower
+            )
         self.parts.relay = self.relay
         self.parts.survey = Survey(self.replica, self.relay, self._now_ms)
         running.start(self.parts.survey.run())
@@ -208,6 +224,7 @@ class Plane:
             now_ms=self._now_ms,
             rng=self._rng,
             supports=self._supports,
+            tracing=self._follower,
             **api_options(self.settings, self.security),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)

@@ -8,16 +8,21 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from collections.abc import Coroutine
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from deploy.plane import Plane
 from deploy.settings import Settings
-from eventstore.errors import PlaneError
+from eventstore.errors import FatalError, PlaneError
+
+if TYPE_CHECKING:
+    from deploy.tracing import Follower
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +44,27 @@ def run_process(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    with _following(settings) as follower:
+        await _serve_plane(settings, follower)
+
+
+def _following(settings: Settings) -> AbstractContextManager[Follower | None]:
+    """Who follows commands, if the settings want that."""
+    if not settings.traces:
+        return nullcontext()
+    try:
+        from deploy.trace_export import exporting_to, following
+    except ImportError as error:
+        raise FatalError("traces: needs OpenTelemetry; pip install 'dpuplane[otel]'") from error
+    replica = settings.name or socket.gethostname()
+    return following(exporting_to(settings.traces), share=settings.traces_share, replica=replica)
+
+
+async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
     rng = random.Random(settings.seed)
     gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
     late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
-    async with Plane.start(settings, now_ms=now_ms, rng=rng) as plane:
+    async with Plane.start(settings, now_ms=now_ms, rng=rng, follower=follower) as plane:
         gc.collect()
         gc.freeze()  # what was loaded lives long: the collector need not walk it again
         late.cancel()

@@ -13,6 +13,7 @@ from typing import Any
 
 from drivers.backends.bmc import Connect
 from drivers.decisions import DecisionWriter
+from drivers.delivery import Delivery
 from drivers.forwarder import Forwarder
 from drivers.missed_decisions import Earlier, nothing_earlier
 from drivers.owed import Owed
@@ -25,6 +26,7 @@ from eventstore.fold import Fold
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
 from eventstore.replica import Replica
 from eventstore.snapshots import Store
+from eventstore.tracing import Tracing
 from projections.cliques import CliqueFold
 from projections.decisions import DECIDED_TOPICS
 from projections.fleet import FleetFold
@@ -80,6 +82,7 @@ def replica_of(
     now_ms: Callable[[], int],
     rng: random.Random,
     decisions: bool = True,
+    tracing: Tracing | None = None,
 ) -> Replica:
     """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
     folds, takes_commands = folds_of(log.partition_count, roles), "api" in roles
@@ -88,16 +91,30 @@ def replica_of(
         return Owed() if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
 
     return Replica(
-        log, folds, store=store, name=name, now_ms=now_ms, rng=rng, creates=takes_commands, listening=listening
+        log,
+        folds,
+        store=store,
+        name=name,
+        now_ms=now_ms,
+        rng=rng,
+        creates=takes_commands,
+        listening=listening,
+        tracing=tracing,
     )
 
 
 def relay_of(
-    replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, zones: frozenset[str] = frozenset()
+    replica: Replica,
+    *,
+    now_ms: Callable[[], int],
+    rng: random.Random,
+    zones: frozenset[str] = frozenset(),
+    delivery: Delivery | None = None,
 ) -> Relay:
     """The relay of a process, for every zone unless some are named."""
     settings = RelaySettings(zones=zones)
-    return Relay(ReplicaRules(replica), name=replica.name, now_ms=now_ms, rng=rng, settings=settings)
+    rules = ReplicaRules(replica)
+    return Relay(rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery)
 
 
 def actors_of(

@@ -109,6 +109,15 @@ class Settings(BaseModel):
         pattern=r"^[A-Za-z0-9._-]{0,63}$",
         description="Name of this replica; empty for the host's name and a random part.",
     )
+    traces: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="URL of an OpenTelemetry collector (OTLP over HTTP: http://HOST:4318/v1/traces) for traces "
+        "of single commands on their way to the devices; empty for none. Needs dpuplane[otel].",
+    )
+    traces_share: float = Field(
+        0.01, ge=0, le=1, description="Share of the calls that are followed; those whose caller follows them all are."
+    )
     seed: int | None = Field(None, description="Seed of every random choice; none for a fresh one.")
 
     @field_validator("listen", "http", "agents", mode="before")

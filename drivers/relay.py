@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from drivers import protocol_down, protocol_up
 from drivers.admission import Admission
+from drivers.delivery import Delivery
 from drivers.frames import Frames
 from drivers.latency import Histogram
 from drivers.links import Link, LinkClosed
@@ -76,6 +77,7 @@ class Relay:
         now_ms: Callable[[], int],
         rng: random.Random,
         settings: RelaySettings = DEFAULTS,
+        delivery: Delivery | None = None,
     ) -> None:
         self.name = name
         self.latency = {level: Histogram() for level in Level}
@@ -86,6 +88,7 @@ class Relay:
         self.admission = Admission(settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng)
         self._source = source
         self._settings = settings
+        self._delivery = delivery
         self._around = Surroundings(source, self.frames, loop.time, now_ms, rng, settings.heartbeat_s)
 
     async def run(self) -> None:
@@ -146,7 +149,7 @@ class Relay:
             raise ProtocolError(f"hello.zone: {message.zone!r} is not served here, only {', '.join(sorted(served))}")
         zone = self.zones.get(message.zone)
         if zone is None:
-            zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency)
+            zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency, self._delivery)
         session = Session(link, zone, self._around, only)
         try:
             session.handle(message)
@@ -187,6 +190,8 @@ class Relay:
         while True:
             if await self._source.changed():
                 changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
+                if self._delivery is not None:
+                    self._delivery.distributing({zone.name: zone.current.version for zone in changed})
                 await self._advance(session for zone in changed for session in list(zone.sessions))
 
     async def _advance(self, sessions: Iterable[Session]) -> None:

@@ -127,6 +127,8 @@ class Session:
                 group = b"" if allowed == everyone(len(self._names)) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
                 self.sent += 1
+                if self.zone.delivery is not None:
+                    self.zone.delivery.sent(self.zone.name, frame.version)
                 self._standings.change(allowed, partial(standing.after_send, version=frame.version, now=now))
 
     def states(self) -> Iterator[tuple[Standing, int]]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from drivers.delivery import Delivery
 from drivers.latency import Histogram
 from drivers.protocol_up import NO_DIGEST
 from drivers.reports import Level, Pending
@@ -65,8 +66,11 @@ class SnapshotBudget:
 class Zone(Generic[S]):
     """One served zone. Who speaks for its DPUs (S) is kept in order here, and known to `relay_sessions` alone."""
 
-    def __init__(self, name: str, source: RuleSource, latency: dict[Level, Histogram]) -> None:
+    def __init__(
+        self, name: str, source: RuleSource, latency: dict[Level, Histogram], delivery: Delivery | None = None
+    ) -> None:
         self.name = name
+        self.delivery = delivery
         self.pending = Pending()
         self.snapshots = SnapshotBudget()
         self.sessions: dict[S, None] = {}
@@ -133,6 +137,8 @@ class Zone(Generic[S]):
             if newer == older or (seen := self._versions.get(newer)) is None:
                 continue
             self.pending.reach(newer, level, ordinals, seen.earliest_ms, now_ms)
+            if self.delivery is not None:
+                self.delivery.reached(self.name, newer, level)
             if newer > older:
                 self._measure(level, max(older, after.since), newer, len(ordinals), now_ms)
 

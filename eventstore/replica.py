@@ -34,6 +34,7 @@ from eventstore.saving import Saver, restored
 from eventstore.snapshots import Store
 from eventstore.status import PartitionStatus
 from eventstore.submitting import submit
+from eventstore.tracing import Tracing
 from eventstore.waiting import Answer, Answers, Positions, Watch
 from schemas.events import Event, LogCreated
 
@@ -63,6 +64,7 @@ class Replica(Folds):
         creates: bool = True,
         pace: Pace = _PACE,
         listening: Callable[[Partition], Listener | None] = lambda partition: None,
+        tracing: Tracing | None = None,
     ) -> None:
         super().__init__(name, log.partition_count)
         self.folded_records = 0
@@ -72,6 +74,7 @@ class Replica(Folds):
         self._rng = rng
         self._creates = creates
         self._pace = pace
+        self._tracing = tracing
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
@@ -131,11 +134,21 @@ class Replica(Folds):
 
         Raises AppendUnknown if that is not known in time, AppendRefused and LogUnavailable if nothing was appended.
         """
-        return await submit(self._log, self.folded(partition), self._answers, key=key, event=event, timeout_s=timeout_s)
+        folded, answers, tracing = self.folded(partition), self._answers, self._tracing
+        return await submit(self._log, folded, answers, key=key, event=event, timeout_s=timeout_s, tracing=tracing)
 
     async def state_fact(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
         """Append a statement of the plane, without waiting for what becomes of it. Raises as `submit` does."""
-        await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
+        followed = self._tracing.appending(partition, event) if self._tracing is not None else None
+        if followed is None:
+            await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
+            return
+        try:
+            await self._log.append(partition, key, encode(event), timeout_s=timeout_s, headers=followed.headers)
+        except BaseException as error:
+            followed.ended(error)
+            raise
+        followed.ended(None)
 
     # -- its own life
 
@@ -223,6 +236,8 @@ class Replica(Folds):
         while start < len(records):
             before, start = start, self._fold_slice(folded, records, start, turn)
             self.folded_records += start - before
+            if self._tracing is not None and self._ready.is_set():
+                self._tracing.folded(folded.partition, records[before:start])
             self._positions.advance(folded.partition, folded.position)
             for watch in self._watches:
                 watch.notify(folded.partition)

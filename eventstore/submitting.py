@@ -15,12 +15,20 @@ from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.hashes import content_of
 from eventstore.log import EventLog
 from eventstore.partition import FoldedPartition
+from eventstore.tracing import Appending, Tracing
 from eventstore.waiting import Answer, Answers
 from schemas.events import Event
 
 
 async def submit(
-    log: EventLog, folded: FoldedPartition, answers: Answers, *, key: bytes, event: Event, timeout_s: float
+    log: EventLog,
+    folded: FoldedPartition,
+    answers: Answers,
+    *,
+    key: bytes,
+    event: Event,
+    timeout_s: float,
+    tracing: Tracing | None = None,
 ) -> Answer:
     """See Replica.submit."""
     value = encode(event)
@@ -33,8 +41,12 @@ async def submit(
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
     answer = answers.expect(content)
     deadline = asyncio.get_running_loop().call_later(timeout_s, _give_up, answer, command_id, timeout_s)
-    append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s))
+    followed = tracing.appending(folded.partition, event) if tracing is not None else None
+    headers = followed.headers if followed is not None else ()
+    append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s, headers=headers))
     append.add_done_callback(partial(_end_if_not_appended, answer))
+    if followed is not None:
+        append.add_done_callback(partial(_end_followed, followed))
     try:
         return await answer
     finally:
@@ -48,6 +60,11 @@ def _give_up(answer: asyncio.Future[Answer], command_id: str, timeout_s: float) 
     if not answer.done():
         reason = f"unknown after {timeout_s:g} s; the same command under this id can be repeated"
         answer.set_exception(AppendUnknown(f"command {command_id}: {reason}"))
+
+
+def _end_followed(followed: Appending, append: asyncio.Future[None]) -> None:
+    """A cancelled append is one whose record was folded before the brokers acknowledged it, or a caller who is gone."""
+    followed.ended(None if append.cancelled() else append.exception())
 
 
 def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:

@@ -42,6 +42,8 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
 @click.option("--decisions/--no-decisions", default=None, help="Write decisions to a topic, for analysts.  [decisions]")
 @click.option("--pasts", metavar="N", help="Moments of the past (--at) kept open at once; 0 for none.  [2]")
 @click.option("--name", metavar="NAME", help="Name of this replica.  [host name and a random part]")
+@click.option("--traces", metavar="URL", help="Send traces of some commands to this OTLP collector.  [none]")
+@click.option("--traces-share", metavar="SHARE", help="How many of the calls are followed, from 0 to 1.  [0.01]")
 @click.option("--seed", metavar="N", help="Seed of every random choice.  [a fresh one]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow listeners off the loopback without TLS.")
 @click.option("--tls-cert", metavar="FILE", help="This process's certificate; every listener then speaks mutual TLS.")

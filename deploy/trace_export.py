@@ -1,0 +1,40 @@
+"""Where traces go: to a collector over OTLP, in batches, by a thread of OpenTelemetry's own.
+
+A collector that does not answer costs its spans and nothing else: what waits for it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+from deploy.tracing import Follower
+
+EXPORT_S = 1
+"""How long one export may take; also how long the end of a process may wait for the last one."""
+
+
+@contextmanager
+def following(processor: SpanProcessor, *, share: float, replica: str) -> Iterator[Follower]:
+    """Follow this share of the calls, and those whose callers do, until the context ends."""
+    resource = Resource.create(
+        {SERVICE_NAME: "dpuplane", SERVICE_INSTANCE_ID: replica, SERVICE_VERSION: version("dpuplane")}
+    )
+    provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(share)), resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    try:
+        yield Follower(provider.get_tracer("dpuplane"))
+    finally:
+        provider.shutdown()
+
+
+def exporting_to(url: str) -> SpanProcessor:
+    """To a collector, as http://HOST:4318/v1/traces."""
+    return BatchSpanProcessor(OTLPSpanExporter(url, timeout=EXPORT_S), export_timeout_millis=EXPORT_S * 1_000)

@@ -1,0 +1,219 @@
+"""One command followed from the API to the devices, as an OpenTelemetry trace: `pip install 'dpuplane[otel]'`.
+
+    call -> append -> fold -> forward -> fold of fleet -> relay -> device
+
+From process to process the trace goes with the record, in its headers; inside a process, by what a record says it is
+about: a forward by the range of offsets that it takes, a frame by the version that it leads to. A trace of many records
+or zones would be a flood, so of everything that is many only the first few are followed.
+
+Off unless somebody asks for it; then a share of the calls, and those whose caller already follows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+
+from drivers.reports import Level
+from eventstore.log import FLEET, ZONES, Headers, Partition, Record
+from schemas.events import Event, MembershipChanged
+
+HEADER = "traceparent"
+TRACES_MAX = 8
+"""Traces of one record or frame; the others in it end there."""
+APPENDS_MAX = 32
+"""Appends of one call."""
+ZONES_MAX = 16
+"""Zones of one trace."""
+KEPT_MAX = 256
+"""Followed records of a partition, and zones with followed versions, that are kept until what comes of them."""
+VERSIONS_MAX = 16
+"""Followed versions of a zone."""
+CALLS_PER_S = 50
+"""Calls followed per second, whatever callers ask for."""
+
+_PARENT = re.compile(rb"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
+_appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default=None)
+
+
+class Follower:
+    """Follows what happens in one process. See `eventstore.tracing`, `commands.calls`, `drivers.delivery`."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._folded: dict[Partition, deque[tuple[int, SpanContext]]] = {}
+        self._decided: list[tuple[int, SpanContext]] = []
+        self._awaited: OrderedDict[str, dict[int, _Awaited]] = OrderedDict()
+        self._second, self._calls = 0, 0
+
+    @contextmanager
+    def call(self, method: str, metadata: Iterable[tuple[str, Any]]) -> Iterator[None]:
+        """Around a call of the API."""
+        if not self._may_follow():
+            yield
+            return
+        given = next((value for key, value in metadata if key == HEADER), "")
+        parent = _parsed(given.encode() if isinstance(given, str) else given)
+        with self._tracer.start_as_current_span(method, _under(parent), SpanKind.SERVER):
+            left = _appends_left.set([APPENDS_MAX])
+            try:
+                yield
+            finally:
+                _appends_left.reset(left)
+
+    def appending(self, partition: Partition, event: Event) -> _Append | None:
+        """Of a call that is followed, or a forward of records that are."""
+        if isinstance(event, MembershipChanged):
+            source = Partition(ZONES, event.cause_partition)
+            parents = self._folded_between(source, event.from_offset, event.to_offset)
+            name = f"forward {source}"
+        else:
+            current, left = trace.get_current_span(), _appends_left.get()
+            if left is None or left[0] <= 0 or not current.is_recording():
+                return None
+            left[0] -= 1
+            parents, name = [current.get_span_context()], f"append {partition}"
+        if not parents:
+            return None
+        about = {"dpuplane.partition": str(partition), "dpuplane.event": type(event).__name__}
+        return _Append([self._begin(name, parent, SpanKind.PRODUCER, about) for parent in parents])
+
+    def folded(self, partition: Partition, records: Sequence[Record]) -> None:
+        """A followed record was folded here: what comes of it belongs to the same trace."""
+        for record in records:
+            for parent in _parents(record.headers) if record.headers else ():
+                about = {"dpuplane.partition": str(partition), "dpuplane.offset": record.offset}
+                span = self._begin(f"fold {partition}", parent, SpanKind.CONSUMER, about)
+                span.end()
+                kept = self._folded.setdefault(partition, deque(maxlen=KEPT_MAX))
+                kept.append((record.offset, span.get_span_context()))
+                if partition.topic == FLEET and len(self._decided) < KEPT_MAX:
+                    self._decided.append((record.offset, span.get_span_context()))
+
+    def distributing(self, versions: Mapping[str, int]) -> None:
+        """A relay took in all that is folded, and these zones have a new version by it."""
+        decided, self._decided = self._decided, []
+        for offset, parent in decided:
+            for zone in [zone for zone, version in versions.items() if version > offset][:ZONES_MAX]:
+                self._await(zone, versions[zone], parent)
+
+    def _await(self, zone: str, version: int, parent: SpanContext) -> None:
+        awaited = self._awaited.setdefault(zone, {})
+        awaited.setdefault(version, _Awaited(zone, version)).take_in(parent)
+        self._awaited.move_to_end(zone)
+        if len(awaited) > VERSIONS_MAX:
+            awaited.pop(min(awaited)).end()
+        if len(self._awaited) > KEPT_MAX:
+            for old in self._awaited.popitem(last=False)[1].values():
+                old.end()
+
+    def sent(self, zone: str, version: int) -> None:
+        """A frame to this version left for a DPU of the zone: the first of those that lead there."""
+        for awaited in self._awaited.get(zone, {}).values():
+            if awaited.version <= version and not awaited.devices:
+                awaited.send(self._tracer)
+
+    def reached(self, zone: str, version: int, level: Level) -> None:
+        """DPUs of the zone have the version at this level: the first to have it in hardware end the trace."""
+        waiting = self._awaited.get(zone, {})
+        for awaited in [found for found in waiting.values() if found.version <= version and found.devices]:
+            awaited.reach(level)
+            if level is Level.IN_HARDWARE:
+                waiting.pop(awaited.version).end()
+
+    def _may_follow(self) -> bool:
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._calls = second, 0
+        self._calls += 1
+        return self._calls <= CALLS_PER_S
+
+    def _folded_between(self, partition: Partition, start: int, end: int) -> list[SpanContext]:
+        kept = self._folded.get(partition, ())
+        return [context for offset, context in kept if start <= offset < end][:TRACES_MAX]
+
+    def _begin(self, name: str, parent: SpanContext, kind: SpanKind, about: Mapping[str, Any]) -> Span:
+        return self._tracer.start_span(name, _under(parent), kind, about)
+
+
+class _Append:
+    """One record on its way into the log, in every trace that it belongs to."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self.headers: Headers = tuple((HEADER, _text(span.get_span_context())) for span in spans)
+
+    def ended(self, error: BaseException | None) -> None:
+        for span in self._spans:
+            if error is not None:
+                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            span.end()
+
+
+class _Awaited:
+    """A version of a zone that followed records led to: their contexts, and the devices' spans once it was sent."""
+
+    def __init__(self, zone: str, version: int) -> None:
+        self.version = version
+        self.devices: list[Span] = []
+        self._zone = zone
+        self._about: dict[str, str | int] = {"dpuplane.zone": zone, "dpuplane.version": version}
+        self._parents: list[SpanContext] = []
+        self._levels: set[Level] = set()
+
+    def take_in(self, parent: SpanContext) -> None:
+        """The version is a consequence of this as well."""
+        if len(self._parents) < TRACES_MAX:
+            self._parents.append(parent)
+
+    def send(self, tracer: Tracer) -> None:
+        """A relay sends it to the first device."""
+        for parent in self._parents:
+            relay = tracer.start_span(f"relay {self._zone}", _under(parent), SpanKind.PRODUCER, self._about)
+            under = _under(relay.get_span_context())
+            self.devices.append(tracer.start_span(f"device {self._zone}", under, SpanKind.CONSUMER, self._about))
+            relay.end()
+
+    def reach(self, level: Level) -> None:
+        """A device is so far; only the first one counts."""
+        if level not in self._levels:
+            self._levels.add(level)
+            for device in self.devices:
+                device.add_event(level.name.lower())
+
+    def end(self) -> None:
+        """It is there, or nobody waits for it any more."""
+        for device in self.devices:
+            device.end()
+
+
+def _under(parent: SpanContext | None) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context()) if parent is not None else Context()
+
+
+def _parents(headers: Headers) -> list[SpanContext]:
+    """The traces that a record belongs to, of those that are recorded."""
+    found = (_parsed(content) for name, content in headers[: 2 * TRACES_MAX] if name == HEADER)
+    return [context for context in found if context is not None and context.trace_flags.sampled][:TRACES_MAX]
+
+
+def _parsed(text: bytes) -> SpanContext | None:
+    match = _PARENT(text)
+    if match is None:
+        return None
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
+    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    return context if context.is_valid else None
+
+
+def _text(context: SpanContext) -> bytes:
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}".encode()

@@ -1,0 +1,120 @@
+"""Following commands: whatever stands beside a record decides nothing, and nobody can make much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from deploy.trace_export import following
+from deploy.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, Follower
+from drivers.reports import Level
+from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record
+from eventstore.partition import FoldedPartition
+from schemas.events import MembershipChanged
+from tests.support.samples import sample
+from tests.support.toy_fold import ToyFold
+from tests.support.toy_log import LOG_ID, T0, Issuer, created, records
+
+SAMPLED = b"00-%032x-%016x-01"
+ZONES_0 = Partition(ZONES, 0)
+
+
+@pytest.fixture
+def recorded() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def follower(recorded: InMemorySpanExporter) -> Iterator[Follower]:
+    with following(SimpleSpanProcessor(recorded), share=1.0, replica="r") as follower:
+        yield follower
+
+
+def followed(offset: int, *parents: bytes) -> Record:
+    return Record(offset, T0, b"key", b"value", tuple((HEADER, parent) for parent in parents))
+
+
+def forwarding(partition: int, start: int, end: int) -> MembershipChanged:
+    event: MembershipChanged = sample("MembershipChanged")
+    return replace(event, cause_partition=partition, from_offset=start, to_offset=end)
+
+
+def names(recorded: InMemorySpanExporter) -> list[str]:
+    return [span.name for span in recorded.get_finished_spans()]
+
+
+@given(st.lists(st.tuples(st.text(), st.binary()), max_size=20))
+def test_headers_decide_nothing_and_a_copy_under_others_is_a_copy(headers: list[tuple[str, bytes]]) -> None:
+    def fold(beside: Headers, copy: Headers) -> FoldedPartition:
+        folded = FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID)
+        command = Issuer().set("a")
+        for record, other in zip(records([created(), command, command]), ((), beside, copy), strict=True):
+            folded.fold(record._replace(headers=other))
+        return folded
+
+    plain, beside = fold((), ()), fold(tuple(headers), ())
+    assert beside.state.total == plain.state.total and beside.ledger.entries == plain.ledger.entries
+    assert beside.quarantined == 0 and beside.state.total.effects == 1
+    assert (beside.running == plain.running) == (not headers), "the hash is of all that was read"
+
+
+@given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"))))
+def test_what_is_no_trace_is_none(contents: list[bytes]) -> None:
+    recorded = InMemorySpanExporter()
+    with following(SimpleSpanProcessor(recorded), share=1.0, replica="r") as follower:
+        follower.folded(ZONES_0, [followed(1, *contents), followed(2, SAMPLED[:-2] % (1, 1) + b"00")])
+    assert names(recorded) == []
+
+
+def test_a_record_of_many_traces_is_followed_in_a_few(follower: Follower, recorded: InMemorySpanExporter) -> None:
+    follower.folded(ZONES_0, [followed(7, *(SAMPLED % (number, 1) for number in range(1, 1_000)))])
+    assert names(recorded) == ["fold zones/0"] * TRACES_MAX
+
+
+def test_a_forward_belongs_to_the_records_it_takes(follower: Follower, recorded: InMemorySpanExporter) -> None:
+    follower.folded(ZONES_0, [followed(offset, SAMPLED % (offset, 1)) for offset in (4, 5, 6, 7)])
+    event = forwarding(0, 5, 7)
+    forward = follower.appending(FLEET_0, event)
+    assert forward is not None
+    assert [content[3:35] for _, content in forward.headers] == [b"%032x" % 5, b"%032x" % 6]
+    forward.ended(None)
+    assert names(recorded)[-2:] == ["forward zones/0", "forward zones/0"]
+    assert follower.appending(FLEET_0, forwarding(1, 5, 7)) is None
+
+
+def test_a_device_that_skips_a_version_ends_the_traces_of_both(
+    follower: Follower, recorded: InMemorySpanExporter
+) -> None:
+    for offset in (1, 2):
+        follower.folded(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        follower.distributing({"z": offset + 1, "other": offset})
+    follower.reached("z", 3, Level.IN_HARDWARE)
+    assert "device z" not in names(recorded), "nothing was sent yet"
+    follower.sent("z", 3)
+    follower.reached("z", 3, Level.IN_HARDWARE)
+    assert names(recorded).count("device z") == 2 and "device other" not in names(recorded)
+
+
+def test_zones_that_never_answer_do_not_pile_up(follower: Follower, recorded: InMemorySpanExporter) -> None:
+    for offset in range(1, 4 * VERSIONS_MAX):
+        follower.folded(FLEET_0, [followed(offset, SAMPLED % (offset, 1))])
+        follower.distributing({"z": offset + 1})
+        follower.sent("z", offset + 1)
+    assert names(recorded).count("device z") == 4 * VERSIONS_MAX - 1 - VERSIONS_MAX
+    for number in range(2 * KEPT_MAX):
+        follower.folded(FLEET_0, [followed(1_000 + number, SAMPLED % (number + 1, 1))])
+        follower.distributing({f"z{number}": 1_001 + number})
+    assert len(follower._awaited) == KEPT_MAX
+
+
+async def test_callers_who_ask_for_everything_get_a_part(follower: Follower, recorded: InMemorySpanExporter) -> None:
+    for number in range(10 * CALLS_PER_S):
+        with follower.call("Commands.JoinNodes", [(HEADER, (SAMPLED % (number + 1, 1)).decode())]):
+            pass
+    assert CALLS_PER_S <= len(names(recorded)) <= 2 * CALLS_PER_S
