@@ -19,11 +19,22 @@ def generate(root: Path) -> int:
     return _protoc(root, sources, ["--python_out", "--pyi_out"]) or _protoc(root, services, ["--grpc_python_out"])
 
 
+def describe(root: Path, out: Path) -> None:
+    """Write what every .proto file says, comments included, as a FileDescriptorSet. Raises OSError if protoc fails."""
+    sources = [str(path.relative_to(root)) for path in sorted(HERE.glob("*.proto"))]
+    if _run(root, ["--include_source_info", f"--descriptor_set_out={out}", *sources]):
+        raise OSError(f"protoc could not read {', '.join(sources)}")
+
+
 def _protoc(root: Path, sources: list[Path], outputs: list[str]) -> int:
+    paths = [str(path.relative_to(root)) for path in sources]
+    return _run(root, [*(f"{output}={root}" for output in outputs), *paths])
+
+
+def _run(root: Path, arguments: list[str]) -> int:
     from grpc_tools import protoc
 
-    paths = [str(path.relative_to(root)) for path in sources]
-    status: int = protoc.main(["protoc", f"-I{root}", *(f"{output}={root}" for output in outputs), *paths])
+    status: int = protoc.main(["protoc", f"-I{root}", *arguments])
     return status
 
 
