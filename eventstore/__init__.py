@@ -8,5 +8,5 @@ brings the two together, and `partition.py`, the way of one record through every
     a replica     origin, reading, partition, ledger, saving into snapshots (rocks_store), submitting, waiting
     beside it     beacons (who is there), replay (fold afresh)
 
-Imports schemas. Nothing outside it touches aiokafka or rocksdict.
+Imports schemas. Nothing outside it touches aiokafka, fastavro or rocksdict.
 """

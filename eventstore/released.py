@@ -2,6 +2,7 @@
 
 Ids are ours and pinned in `schemas/events/ids.json`: nothing has to be asked to read a log, and a copy of this folder
 reads it for ever. A released schema is never edited; a change is a new version with a new id (schemas/upcasts.py).
+fastavro judges each as it is loaded, since what is compiled from them (avro, avro_writer) trusts them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+from fastavro import parse_schema
 
 
 class Schema(NamedTuple):
@@ -25,7 +28,7 @@ class Schema(NamedTuple):
 
 
 def released() -> tuple[Schema, ...]:
-    """Every schema of `schemas/events/`, by id. Reads package data."""
+    """Every schema of `schemas/events/`, by id. Reads package data; raises fastavro's SchemaParseException."""
     folder = files("schemas") / "events"
     ids: dict[str, int] = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
     schemas = (_schema(label, number, (folder / f"{label}.avsc").read_text("utf-8")) for label, number in ids.items())
@@ -34,4 +37,6 @@ def released() -> tuple[Schema, ...]:
 
 def _schema(label: str, number: int, text: str) -> Schema:
     name, _, version = label.rpartition(".v")
-    return Schema(name, int(version), number, json.loads(text))
+    document = json.loads(text)
+    parse_schema(document)
+    return Schema(name, int(version), number, document)
