@@ -1,6 +1,7 @@
-"""Logs as lines of key=value on stderr: one per state transition, readable as they are and by any log shipper.
+"""Logs on stderr, a line per state transition: key=value, readable as they are, or JSON for whatever ships them.
 
-What a line is about goes into `extra` (partition, position, epoch, zone ...); payloads never do.
+What a line is about goes into `extra` (partition, position, epoch, zone ...); payloads never do. Whatever a value
+holds, it stays one field of one line: names and reasons come from outside.
 """
 
 from __future__ import annotations
@@ -10,23 +11,40 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+FORMATS = ("text", "json")
+_PLAIN = (str, int, bool, type(None))
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class KeyValueFormatter(logging.Formatter):
-    """`time=... level=info logger=eventstore.replica event="caught up" partition=zones/3 ...`"""
+class _Fields(logging.Formatter):
+    """What a line says: when, how bad, by whom, what happened, about what."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = {
+    def fields(self, record: logging.LogRecord) -> dict[str, object]:
+        found: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
         }
-        fields.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+        found.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
         if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
-        return " ".join(f"{key}={_quoted(value)}" for key, value in fields.items())
+            found["error"] = self.formatException(record.exc_info)
+        return found
+
+
+class KeyValueFormatter(_Fields):
+    """`time=... level=info logger=eventstore.replica event="caught up" partition=zones/3 ...`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return " ".join(f"{key}={_quoted(value)}" for key, value in self.fields(record).items())
+
+
+class JsonFormatter(_Fields):
+    """The same as one JSON object: numbers stay numbers, all else is text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = self.fields(record)
+        return json.dumps({key: value if type(value) in _PLAIN else str(value) for key, value in fields.items()})
 
 
 def _quoted(value: object) -> str:
@@ -34,10 +52,10 @@ def _quoted(value: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 
 
-def configure_logs(level: str = "INFO") -> None:
+def configure_logs(level: str = "INFO", form: str = "text") -> None:
     """Send everything from `level` on to stderr, but silence the Kafka client: it is noisy while brokers change."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KeyValueFormatter())
+    handler.setFormatter(JsonFormatter() if form == "json" else KeyValueFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -130,7 +130,7 @@ class DecisionWriter:
             raise
         except PlaneError as error:
             self.failures += 1
-            logger.warning("append failed partition=%s cause=%s: %s", partition, cause, error)
+            logger.warning("append failed", extra={"partition": partition, "cause": cause, "reason": str(error)})
             return False
         return True
 

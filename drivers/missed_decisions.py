@@ -72,14 +72,17 @@ class Missed:
                     await self._make_again(partition)
                     backoff.reset()
                 except LogUnavailable as error:
-                    logger.warning("decisions are not made again yet partition=%s: %s", partition, error)
+                    logger.warning(
+                        "decisions are not made again yet", extra={"partition": partition, "reason": str(error)}
+                    )
                     await backoff.wait()
 
     async def _make_again(self, partition: Partition) -> None:
         owed = self._owed[partition]
         if owed.gap is None:
             return
-        logger.info("decisions made again partition=%s from=%d to=%d", partition, *owed.gap)
+        start, end = owed.gap
+        logger.info("decisions made again", extra={"partition": partition, "from": start, "to": end})
         live, heard = self._replica.folded(partition), _Heard(owed.gap.start)
         folded = FoldedPartition(partition, live.rules, live.log_id, heard)
         saved = await self._earlier(partition, owed.gap.start)

@@ -185,20 +185,20 @@ class Provisioner:
 
     async def _work(self, step: _Step) -> None:
         """Do the step that the fold says is ours, and state how it went, unless it is not ours any more by then."""
-        logger.info("step begins dpu=%s phase=%r attempt=%d", step.name, step.dpu.phase, step.dpu.attempt)
+        logger.info("step begins", extra=_about(step))
         try:
             event = await self._attempt(step)
         except (steps.NotActor, SessionEnded) as error:
             self.ended[step.dpu.phase, "given up"] += 1
-            logger.info("step given up dpu=%s phase=%r: %s", step.name, step.dpu.phase, error)
+            logger.info("step given up", extra=_about(step, str(error)))
             await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
             return
         if isinstance(event, StepSucceeded):
             self.ended[event.phase, "done"] += 1
-            logger.info("step done dpu=%s phase=%r", step.name, step.dpu.phase)
+            logger.info("step done", extra=_about(step))
         else:
             self.ended[event.phase, event.kind] += 1
-            logger.warning("step failed dpu=%s phase=%r kind=%s: %s", step.name, event.phase, event.kind, event.message)
+            logger.warning("step failed", extra=_about(step, event.message) | {"kind": event.kind})
         while self._is_ours(step) and not await self._say(step, event):
             await self._rest()
 
@@ -237,7 +237,7 @@ class Provisioner:
         message = f"provisioner {step.dpu.provisioner!r} is gone"
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
-        logger.warning("attempt lost dpu=%s phase=%r attempt=%d: %s", step.name, dpu.phase, dpu.attempt, message)
+        logger.warning("attempt lost", extra=_about(step, message))
         self.ended[dpu.phase, LOST] += 1
         if not await self._say(step, event):
             await self._rest()
@@ -280,6 +280,12 @@ class Provisioner:
             and now.dpu.provisioner == self._actor
             and self._now_ms() < now.dpu.deadline_ms
         )
+
+
+def _about(step: _Step, reason: str = "") -> dict[str, object]:
+    """What a log line about a step says beside what happened."""
+    about: dict[str, object] = {"dpu": step.name, "phase": step.dpu.phase, "attempt": step.dpu.attempt}
+    return about | {"reason": reason} if reason else about
 
 
 def _standing(dpu: Dpu) -> tuple[str, str, int, int]:

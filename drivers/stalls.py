@@ -53,9 +53,9 @@ class Stalls:
         reasons = {partition: one.reason for partition, one in found.items() if self._lasts(one)}
         for partition, reason in reasons.items():
             if partition not in self.reasons:
-                logger.error("not forwarded partition=%s: %s", partition, reason)
+                logger.error("not forwarded", extra={"partition": partition, "reason": reason})
         for partition in self.reasons.keys() - reasons.keys():
-            logger.warning("forwarded again partition=%s", partition)
+            logger.warning("forwarded again", extra={"partition": partition})
         self.reasons = reasons
 
     def _contradiction(self, partition: Partition) -> _Contradiction | None:

@@ -63,7 +63,7 @@ class Statements:
             raise
         except PlaneError as error:
             self.failures += 1
-            subject, kind = event.envelope.subject, type(event).__name__
-            logger.warning("append failed partition=%s subject=%s event=%s: %s", partition, subject, kind, error)
+            about = {"partition": partition, "subject": event.envelope.subject, "stated": type(event).__name__}
+            logger.warning("append failed", extra=about | {"reason": str(error)})
             return False
         return True

@@ -86,7 +86,7 @@ class Timers:
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
         if await self.statements.append(partition, deadline.key, event):
             self.stated += 1
-            logger.info("deadline passed partition=%s subject=%s", partition, deadline.subject)
+            logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
         await self._following.until(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:

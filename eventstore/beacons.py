@@ -173,7 +173,7 @@ class Beacons:
         try:
             beacon = msgspec.json.decode(record.value, type=Beacon)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
-            logger.warning("not a beacon offset=%d: %s", record.offset, error)
+            logger.warning("not a beacon", extra={"offset": record.offset, "reason": str(error)})
             return
         now_s = asyncio.get_running_loop().time()
         heard_s, before = self._heard.get(beacon.replica, (-FRESH_S, None))
@@ -203,7 +203,8 @@ class Beacons:
                 continue
             if difference := _difference(mine, theirs):
                 self.divergences += 1
-                logger.error("diverged replica=%s partition=%s: %s", beacon.replica, theirs.partition, difference)
+                about = {"replica": beacon.replica, "partition": theirs.partition, "reason": difference}
+                logger.error("diverged", extra=about)
 
 
 def _difference(mine: PartitionStatus, theirs: PartitionStatus) -> str:

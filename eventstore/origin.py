@@ -56,7 +56,7 @@ async def establish(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogC
         fresh = LogCreated(said, uuid7(now_ms, rng), FIRST_GENERATION, log.partition_count, parent="")
         await log.append(FLEET_0, b"log", encode(fresh))
         origin = await find_origin(log)
-        logger.info("log created id=%s", origin and origin.log_id)
+        logger.info("log created", extra={"log": origin and origin.log_id})
     for topic in DECIDING_TOPICS:
         for partition in log.partitions(topic):
             if await log.end(partition) == 0:

@@ -108,7 +108,7 @@ class FoldedPartition:
     def halt(self, reason: str) -> None:
         """Fold nothing more of this partition."""
         self.halted = reason
-        logger.error("halted partition=%s position=%d reason=%r", self.partition, self.position, reason)
+        logger.error("halted", extra={"partition": self.partition, "position": self.position, "reason": reason})
 
     def fold(self, record: Record) -> Entry | None:
         """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
@@ -126,7 +126,7 @@ class FoldedPartition:
             self.halt(str(halt))
             return None
         except Exception as error:
-            logger.exception("fold failed partition=%s offset=%d", self.partition, offset)
+            logger.exception("fold failed", extra={"partition": self.partition, "offset": offset})
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
         self.first = self.first or record_hash(record)
@@ -173,7 +173,7 @@ class FoldedPartition:
         try:
             run = fold_run(self, self._run_fold, records)
         except Exception as error:
-            logger.exception("fold failed partition=%s run=%d", self.partition, records[0].offset)
+            logger.exception("fold failed", extra={"partition": self.partition, "run": records[0].offset})
             self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
             return []
         if run is None:
@@ -278,5 +278,5 @@ class FoldedPartition:
         self.quarantined += 1
         self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
         if self.quarantined <= _QUARANTINE_SHOWN:
-            place = (self.partition, at.offset, content.hex())
-            logger.warning("quarantined partition=%s offset=%d content=%s reason=%r", *place, reason)
+            about = {"partition": self.partition, "offset": at.offset, "content": content.hex(), "reason": reason}
+            logger.warning("quarantined", extra=about)

@@ -42,4 +42,5 @@ class Progress:
             return
         self._said_s = now_s
         rate = self.records / self.seconds(now_s)
-        logger.info("folding percent=%.1f records=%d per_second=%.0f", self.percent(positions), self.records, rate)
+        about = {"percent": f"{self.percent(positions):.1f}", "records": self.records, "per_second": round(rate)}
+        logger.info("folding", extra=about)

@@ -267,7 +267,8 @@ class Replica(Folds):
             self._progress.say(live, asyncio.get_running_loop().time())
             return
         self._ready.set()
-        logger.info("ready log=%s partitions=%d halted=%d", self.log_id, len(live), len(self._folded) - len(live))
+        about = {"log": self.log_id, "partitions": len(live), "halted": len(self._folded) - len(live)}
+        logger.info("ready", extra=about)
 
     async def _look_after_log(self) -> None:
         """See how long the log is, for the lag, and every minute that it is still the same."""

@@ -167,7 +167,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         if head.log_id != folded.log_id:
             raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
         if head.version not in folded.rules:
-            logger.error("saved state left partition=%s: fold version %d", folded.partition, head.version)
+            logger.error("saved state left", extra={"partition": folded.partition, "fold_version": head.version})
             return None
         folded.begin(head.version)
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
@@ -178,7 +178,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         reason = "its rows do not match their digest"
     except msgspec.DecodeError as error:
         reason = str(error)
-    logger.error("saved state dropped partition=%s: %s", folded.partition, reason)
+    logger.error("saved state dropped", extra={"partition": folded.partition, "reason": reason})
     return None
 
 

@@ -20,7 +20,8 @@ Examples:
   dpuplane serve --data plane --tls-cert plane.pem --tls-key plane.key --tls-client-ca ca.pem --listen 0.0.0.0:7080
 
 Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --topic-prefix) or from the YAML file that
---config names (topic_prefix: ...; --log-level cannot). A flag goes before the environment, and that before the file.
+--config names (topic_prefix: ...; --log-level and --log-format cannot). A flag goes before the environment, and that
+before the file.
 """
 
 
@@ -69,7 +70,15 @@ Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --to
     default="INFO",
     show_default=True,
 )
-def serve(config: Path | None, log_level: str, **flags: object) -> None:
+@click.option(
+    "--log-format",
+    envvar="DPUPLANE_LOG_FORMAT",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: key=value.",
+)
+def serve(config: Path | None, log_level: str, log_format: str, **flags: object) -> None:
     """Run the plane: the log, the folds, the API, relays and provisioners, or the roles asked for.
 
     Prints one line that begins with `ready` and names its addresses once it serves. SIGTERM ends it cleanly.
@@ -81,5 +90,5 @@ def serve(config: Path | None, log_level: str, **flags: object) -> None:
     from deploy.logs import configure_logs
     from deploy.process import run_process
 
-    configure_logs(log_level)
+    configure_logs(log_level, log_format)
     sys.exit(run_process(settings))

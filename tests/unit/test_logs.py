@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 import shlex
 import sys
+from pathlib import Path
 
-from deploy.logs import KeyValueFormatter
+import pytest
+
+from deploy.logs import JsonFormatter, KeyValueFormatter
+from eventstore.log import Partition
+from tests.unit.test_tidy import dotted, sources
 
 
-def line(message: str, **extra: object) -> str:
+def line(message: str, form: logging.Formatter | None = None, **extra: object) -> str:
     record = logging.makeLogRecord({"name": "eventstore.replica", "levelname": "INFO", "created": 0.0, "msg": message})
     vars(record).update(extra)
-    return KeyValueFormatter().format(record)
+    return (form or KeyValueFormatter()).format(record)
 
 
 def test_a_line_names_what_it_is_about() -> None:
@@ -29,6 +36,26 @@ def test_values_cannot_forge_lines_or_fields() -> None:
     assert "\x1b" not in text
     keys = [part.split("=", 1)[0] for part in shlex.split(text)]
     assert keys == ["time", "level", "logger", "event", "zone", "empty", "escape"]
+
+
+@pytest.mark.parametrize(
+    "hostile", ['no\nlevel=error "x"', "\x1b[2J", "\u2028\u202e", "a=b c", '","level":"error', "\ud800"]
+)
+def test_json_says_the_same_in_one_object(hostile: str) -> None:
+    text = line(hostile, JsonFormatter(), partition=Partition("zones", 3), position=17, zone=hostile)
+    assert text.isprintable() and text.isascii()
+    said = json.loads(text)
+    assert (said["event"], said["zone"], said["partition"], said["position"]) == (hostile, hostile, "zones/3", 17)
+    assert said["level"] == "info" and len(said) == 7
+
+
+@pytest.mark.parametrize("path", sources("eventstore", "commands", "projections", "drivers", "deploy"), ids=str)
+def test_what_a_line_is_about_is_in_fields_of_its_own(path: Path) -> None:
+    """A shipper can index `partition`, and cannot what is said in the middle of a sentence."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    for call in calls:
+        if isinstance(call.func, ast.Attribute) and dotted(call.func).startswith("logger.") and call.args:
+            assert "=%" not in ast.unparse(call.args[0]), ast.unparse(call)
 
 
 def test_an_exception_stays_on_its_line() -> None:

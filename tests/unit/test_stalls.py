@@ -53,8 +53,8 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
                 await asyncio.sleep(5 * LONG_S)
             assert "a" not in made.fleet().members.rows
             assert list(stalls.reasons) == [partition]
-            assert [r.getMessage() for r in caplog.records] == [
-                f"not forwarded partition={partition}: {stalls.reasons[partition]}"
+            assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
+                ("not forwarded", partition, stalls.reasons[partition])
             ]
             assert made.count(partition, Forwarded) == 0, "said again and again what the zone cannot take"
             board = StatusBoard(
