@@ -1,0 +1,52 @@
+"""What a real process writes to stderr while strangers with hostile names call: fields of lines, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import aiohttp
+import grpc
+import pytest
+
+from drivers import protocol_up
+from drivers.protocol_up import Hello
+from drivers.websocket import PATH
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from tests.support.planes import serving
+
+FORGED = "z\ntime=2026-01-01 level=error event=forged \x1b[31m"
+FIELD = re.compile(r'[a-z_]+=(?:"(?:[^"\\]|\\.)*"|[^ "=]+)(?: |$)')
+
+
+async def call_with_hostile_names(api: str, agents: str) -> None:
+    async with grpc.aio.insecure_channel(api) as channel:
+        calls = CommandsStub(channel)  # type: ignore[no-untyped-call]
+        for request in (pb.JoinNodesRequest(zone=FORGED, nodes=[pb.NodeSpec(name=FORGED)]), pb.JoinNodesRequest()):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await calls.JoinNodes(request)
+    async with aiohttp.ClientSession() as session:
+        for message in (protocol_up.encode(Hello(FORGED, [FORGED], [FORGED], [])), FORGED.encode()):
+            async with session.ws_connect(f"http://{agents}{PATH}") as socket:
+                await socket.send_bytes(message)
+                async for _ in socket:
+                    pass
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
+    stderr = tmp_path / "stderr"
+    async with serving("--data", str(tmp_path / "plane"), "--log-format", form, stderr=stderr) as plane:
+        await call_with_hostile_names(plane.address("api"), plane.address("agents"))
+        assert await plane.stop() == 0
+    lines = stderr.read_text().splitlines()
+    assert any("closing the link" in line for line in lines) and any("stopping" in line for line in lines)
+    for line in lines:
+        assert line.isprintable(), line
+        if form == "json":
+            assert {"time", "level", "logger", "event"} <= json.loads(line).keys()
+        else:
+            assert FIELD.sub("", line) == "" and line.startswith("time="), line
+            assert line.count(" level=") - len(re.findall(r'"[^"]* level=[^"]*"', line)) == 1
