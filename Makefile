@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate clean
+.PHONY: help install demo test bench lint check simulate docs wheels image clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,16 @@ bench: $(INSTALLED)  ## The figures; ARGS="--only NAME", ARGS=--json
 
 simulate: $(INSTALLED)  ## The plane on a virtual clock, under faults; SEEDS=N
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20) $(ARGS)
+
+wheels: $(INSTALLED)  ## The plane and all it needs as wheels in dist/wheels, pinned
+	@rm -rf build dist/wheels
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --constraint deploy/constraints.txt --wheel-dir dist/wheels .
+
+image: wheels  ## The image dpuplane, with docker; BASE=IMAGE with this Python and its venv module
+	docker build --file deploy/docker/Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) --tag dpuplane .
+
+docs: $(INSTALLED)  ## The reference tables in deploy/reference, from the code
+	@$(BIN)/python -m deploy.reference
 
 clean:  ## Remove what was built
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,3 +1,8 @@
 """What every kind of test may use."""
 
-pytest_plugins = ["tests.support.kafka", "tests.support.secure_kafka"]
+pytest_plugins = [
+    "tests.support.kafka",
+    "tests.support.secure_kafka",
+    "tests.support.wheelhouse",
+    "tests.support.docker",
+]

@@ -1,0 +1,62 @@
+"""The image: what its Dockerfile makes runs as nobody in particular, on a root that cannot be written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from typing import Any
+
+import pytest
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from tests.support.wheelhouse import ROOT
+
+HEALTHY_S = 60.0
+LOCKED = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
+
+
+@pytest.fixture
+def container(docker_host: str, image: str, monkeypatch: pytest.MonkeyPatch) -> DockerContainer:
+    """One of the image, with nothing that it could do to its surroundings."""
+    monkeypatch.setenv("DOCKER_HOST", docker_host)
+    monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
+    return DockerContainer(image).with_tmpfs_mount("/tmp").with_kwargs(**LOCKED)
+
+
+@pytest.mark.timeout(900)
+def test_the_demo_runs_in_the_image(container: DockerContainer) -> None:
+    sizes = "demo --nodes 50 --zones 2 --dpus-per-zone 3 --provision 1 --json"
+    with container.with_command(sizes) as running:
+        wrapped: Any = running.get_wrapped_container()
+        ended = wrapped.wait(timeout=120)
+        stdout, stderr = wrapped.logs(stderr=False).decode(), wrapped.logs(stdout=False).decode()
+    assert ended["StatusCode"] == 0, stderr
+    assert json.loads(stdout)["nodes"] == 50
+
+
+@pytest.mark.timeout(900)
+def test_a_plane_in_a_container_is_healthy_and_ends_cleanly(container: DockerContainer) -> None:
+    with container as running:
+        wrapped: Any = running.get_wrapped_container()
+        until = time.monotonic() + HEALTHY_S
+        while wrapped.health != "healthy":
+            assert time.monotonic() < until, (wrapped.health, wrapped.logs().decode())
+            time.sleep(0.5)
+            wrapped.reload()
+        assert wrapped.exec_run("dpuplane status").exit_code == 0
+        assert wrapped.exec_run("id -u").output.strip() == b"10001"
+        assert wrapped.exec_run("touch /opt/application/x").exit_code != 0
+        wrapped.stop(timeout=10)
+        wrapped.reload()
+        assert wrapped.attrs["State"]["ExitCode"] == 0
+
+
+def test_the_compose_file_is_one() -> None:
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose not found: apt-get install docker-compose")
+    file = ROOT / "deploy" / "docker" / "compose.yaml"
+    ran = subprocess.run(["docker-compose", "-f", file, "config"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,29 @@
+"""The systemd units: systemd takes them, and finds little that they leave open."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.planes import DPUPLANE
+from tests.support.wheelhouse import ROOT
+
+EXPOSURE_MAX = 20
+"""Tenths, of 100: systemd's own measure. What remains is the network, which the plane is there for."""
+UNITS = {"dpuplane.service": "dpuplane.service", "dpuplane@.service": "dpuplane@api.service"}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_valid_and_hardened(unit: str, tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze not found: apt-get install systemd")
+    text = (ROOT / "deploy" / "systemd" / unit).read_text().replace("/opt/dpuplane/bin/dpuplane", DPUPLANE)
+    file = tmp_path / UNITS[unit]
+    file.write_text(text)
+    for arguments in (("verify", "--man=no"), ("security", "--offline=true", f"--threshold={EXPOSURE_MAX}")):
+        ran = subprocess.run([analyze, *arguments, file], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"

@@ -1,0 +1,66 @@
+"""The wheel: installed where the tree is not, it is whole and runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.planes import serving
+from tests.support.wheelhouse import PACKAGES, ROOT
+
+NOT_SHIPPED = ("deploy/docker/", "deploy/systemd/", "deploy/constraints.txt")
+"""What is built or installed from is no part of what is built; nor are documents, which are for who has the tree."""
+
+
+@pytest.fixture(scope="module")
+def installed(wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, in a virtual environment of its own."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--find-links", wheelhouse)
+    subprocess.run([*pip, "dpuplane"], check=True)
+    return folder / "bin" / "dpuplane"
+
+
+def test_every_file_of_the_packages_is_in_the_wheel(wheelhouse: Path) -> None:
+    (wheel,) = wheelhouse.glob("dpuplane-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = set(archive.namelist())
+    ran = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, check=True, text=True)
+    files = {name for name in ran.stdout.splitlines() if not name.endswith(".md")}
+    wanted = {name for name in files if not name.startswith(NOT_SHIPPED)}
+    assert wanted - shipped == set()
+    assert not [name for name in shipped if name.startswith("tests/")]
+
+
+def test_the_demo_runs_from_the_wheel_in_another_folder(installed: Path, tmp_path: Path) -> None:
+    sizes = ("--nodes", "50", "--zones", "2", "--dpus-per-zone", "3", "--provision", "1")
+    ran = subprocess.run(
+        [installed, "demo", *sizes, "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["nodes"] == 50
+
+
+async def test_the_page_the_schemas_and_the_probe_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    program = (str(installed),)
+    async with (
+        serving("--data", str(tmp_path / "plane"), program=program) as plane,
+        aiohttp.ClientSession(f"http://{plane.address('http')}") as session,
+    ):
+        python, http = installed.with_name("python"), plane.address("http")
+        check = (python, "-m", "deploy.healthcheck")
+        probed = await asyncio.create_subprocess_exec(*check, env={"DPUPLANE_HTTP": http}, cwd=tmp_path)
+        assert await probed.wait() == 0
+        probed = await asyncio.create_subprocess_exec(*check, env={"DPUPLANE_HTTP": "127.0.0.1:9"}, cwd=tmp_path)
+        assert await probed.wait() == 1
+        for path in ("/", "/page/js/main.js", "/subjects"):
+            async with session.get(path) as answer:
+                assert answer.status == 200, path

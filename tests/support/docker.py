@@ -1,0 +1,111 @@
+"""A Docker daemon of the tests' own, and a Debian with Python to build on: no image can be pulled everywhere.
+
+Needs root, dockerd and debootstrap; a test that asks for them is skipped with the reason where one is missing, and CI
+installs them. The Debian root is kept in the cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker  # type: ignore[import-untyped]
+import pytest
+
+from deploy.kafka_jars import cache_folder
+from tests.support.wheelhouse import ROOT
+
+RELEASE = "bookworm"
+BASE = "dpuplane-test-base"
+IMAGE = "dpuplane-test"
+START_S = 30.0
+
+
+def _why_not() -> str:
+    if os.geteuid() != 0:
+        return "a Docker daemon needs root"
+    missing = [program for program in ("dockerd", "debootstrap", "docker") if shutil.which(program) is None]
+    if missing:
+        return f"{' and '.join(missing)} not found: apt-get install docker.io debootstrap"
+    return "" if sys.version_info[:2] == (3, 11) else f"the wheels must be for the Python of Debian {RELEASE}, 3.11"
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> Iterator[str]:
+    """Where a daemon listens that is ours; it has no network, and changes nothing on the host."""
+    if why := _why_not():
+        pytest.skip(why)
+    folder = Path(tempfile.mkdtemp(prefix="dpuplane-docker-"))  # a socket's path has to be short
+    host = f"unix://{folder}/docker.sock"
+    folders = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "docker.pid")
+    network = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false")
+    with (folder / "output.txt").open("wb") as output:
+        daemon = subprocess.Popen(["dockerd", "-H", host, *folders, *network], stdout=output, stderr=output)
+    try:
+        _await_daemon(host, daemon, folder / "output.txt")
+        yield host
+    finally:
+        daemon.terminate()
+        daemon.wait(START_S)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def image(docker_host: str, wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image, built by its Dockerfile."""
+    context = tmp_path_factory.mktemp("context")
+    shutil.copytree(wheelhouse, context / "dist" / "wheels")
+    shutil.copytree(ROOT / "deploy" / "docker", context / "deploy" / "docker")
+    environment = {**os.environ, "DOCKER_HOST": docker_host, "DOCKER_BUILDKIT": "0"}
+    subprocess.run(["docker", "import", "-", BASE], stdin=_root().open("rb"), env=environment, check=True)
+    file = context / "deploy" / "docker" / "Dockerfile"
+    build = (
+        "docker",
+        "build",
+        "--quiet",
+        "--network",
+        "none",
+        "--build-arg",
+        f"BASE={BASE}",
+        "--tag",
+        IMAGE,
+        "--file",
+        file,
+    )
+    subprocess.run([*build, context], env=environment, check=True)
+    return IMAGE
+
+
+def _await_daemon(host: str, daemon: subprocess.Popen[bytes], output: Path) -> None:
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            docker.DockerClient(base_url=host).ping()
+            return
+        except docker.errors.DockerException:
+            if daemon.poll() is not None or time.monotonic() > until:
+                pytest.skip(f"dockerd does not run here: {output.read_text(errors='replace').splitlines()[-1:]}")
+            time.sleep(0.1)
+
+
+def _root() -> Path:
+    """A Debian with Python, as a tar file."""
+    kept = cache_folder(os.environ) / f"debian-{RELEASE}-python.tar"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="dpuplane-root-") as folder:
+            subprocess.run(
+                ["debootstrap", "--variant=minbase", "--include=python3,python3-venv", RELEASE, folder],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            fresh = kept.with_suffix(f".{os.getpid()}")
+            subprocess.run(["tar", "-C", folder, "--exclude=./var/cache/apt", "-cf", fresh, "."], check=True)
+            fresh.rename(kept)
+    return kept

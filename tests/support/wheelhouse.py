@@ -1,0 +1,29 @@
+"""The plane and all that it needs as wheels, built from a copy of the tree as a release would be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("commands", "deploy", "drivers", "eventstore", "projections", "schemas")
+FILES = ("pyproject.toml", "README.md")
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels, of the versions that deploy/constraints.txt pins."""
+    folder = tmp_path_factory.mktemp("wheelhouse")
+    tree, wheels = folder / "tree", folder / "wheels"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in FILES:
+        shutil.copy(ROOT / file, tree)
+    constraints = ROOT / "deploy" / "constraints.txt"
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check")
+    subprocess.run([*pip, "--constraint", constraints, "--wheel-dir", wheels, tree], check=True)
+    return wheels
