@@ -13,6 +13,7 @@ import sys
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class Subcommand(NamedTuple):
@@ -47,6 +48,7 @@ SUBCOMMANDS = {
         "deploy.cli.history", "history_command", "Show all that happened to a node, DPU, clique, zone."
     ),
     "explain": Subcommand("deploy.cli.explain", "explain", "Say why a DPU lets a node through, or does not."),
+    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a node, DPU, zone or clique is as it should be."),
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log afresh, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
     "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),
@@ -55,6 +57,7 @@ SUBCOMMANDS = {
     "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Raise fold versions, once every process has the rules."),
     "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check what a process would stand on, and say what to do."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),
+    "completion": Subcommand("deploy.cli.completion", "completion", "Print the completion for a shell."),
     "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
 }
 
@@ -71,6 +74,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(found.module), found.attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [
+            CompletionItem(name, help=command.summary)
+            for name, command in SUBCOMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found or super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

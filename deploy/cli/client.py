@@ -18,6 +18,7 @@ import click
 import grpc
 from google.protobuf.message import Message
 
+from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable
 from eventstore.ids import issued_at_ms, uuid7
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
@@ -54,6 +55,7 @@ class Client:
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._min_position = min_position
+        self._seen: list[str] = []
         self.at = ""
         """The moment of the past that queries are about; empty for now."""
         self._command_id = command_id
@@ -121,12 +123,20 @@ class Client:
         until_ms = self._now_ms() + _FOLDING_MS_MAX
         while True:
             try:
-                return self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+                answer = self._first_answer(lambda channel: getattr(_QUERIES(channel), method), request)
+                last = answer[-1] if isinstance(answer, list) and answer else answer
+                self._seen.append(getattr(last, "position", ""))
+                return answer
             except StillFolding as folding:
                 if self._now_ms() >= until_ms:
                     raise
                 click.echo(folding.message, err=True)
                 time.sleep(_FOLDING_PAUSE_S)
+
+    def no_older(self) -> None:
+        """From here on every answer is to be at least as new as all so far, whichever server gives it."""
+        self._min_position = merged_position([self._min_position, *self._seen])
+        self._seen.clear()
 
     def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
         """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""

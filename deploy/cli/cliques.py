@@ -9,14 +9,15 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
+from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
 from projections.clique_files import merge_hosts
 from schemas.api import dpuplane_pb2 as pb
 
-_DOMAIN = click.argument("domain")
-_CLIQUE = click.argument("clique")
-_NODE = click.argument("node")
+_DOMAIN = click.argument("domain", type=DOMAIN)
+_CLIQUE = click.argument("clique", type=CLIQUE)
+_NODE = click.argument("node", type=NODE)
 _UID = click.option("--uid", default="", help="The incarnation (pod uid) that it is about.")
 
 
@@ -29,7 +30,7 @@ def cliques() -> None:
 
 
 @cliques.command("list")
-@click.option("--domain", default="", help="Of this domain only.")
+@click.option("--domain", default="", type=DOMAIN, help="Of this domain only.")
 @looks_back
 def list_cliques(*, client: Client, output: str, domain: str) -> None:
     """List cliques.

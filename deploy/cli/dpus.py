@@ -10,6 +10,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
+from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
 from schemas.api import dpuplane_pb2 as pb
 
@@ -32,7 +33,7 @@ def dpus() -> None:
 
 
 @dpus.command("list")
-@click.option("--zone", default="", help="Of this zone only.")
+@click.option("--zone", default="", type=ZONE, help="Of this zone only.")
 @click.option("--phase", default="", help="In this phase only.")
 @click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
 @looks_back
@@ -56,8 +57,8 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str, stuck: bool
 
 
 @dpus.command()
-@click.argument("dpu")
-@click.option("--zone", default="", help="Its zone; looked up if not given.")
+@click.argument("dpu", type=DPU)
+@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
 @looks_back
 def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     """Show one DPU.
@@ -79,9 +80,9 @@ def _text(value: object) -> object:
 
 
 @dpus.command()
-@click.argument("dpu")
-@click.option("--zone", required=True, help="The zone (rack) it is in.")
-@click.option("--node", default="", help="The node it sits in.")
+@click.argument("dpu", type=DPU)
+@click.option("--zone", required=True, type=ZONE, help="The zone (rack) it is in.")
+@click.option("--node", default="", type=NODE, help="The node it sits in.")
 @click.option("--serial", default="", help="Its serial number, which tells a swapped card from the old one.")
 @click.option("--bmc-address", default="", help="Where its BMC is: http://HOST:PORT/NAME.")
 @commands
@@ -96,8 +97,8 @@ def register(*, client: Client, output: str, dpu: str, zone: str, node: str, ser
 
 
 @dpus.command()
-@click.argument("dpu")
-@click.option("--zone", default="", help="Its zone; looked up if not given.")
+@click.argument("dpu", type=DPU)
+@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
 @click.option("--image", default="", help="The image to install.")
 @commands
 def provision(*, client: Client, output: str, dpu: str, zone: str, image: str) -> None:
@@ -114,8 +115,8 @@ def _finish(client: Client, output: str, wanted: pb.RequestLifecycleRequest) -> 
 
 def _verb_command(verb: str, summary: str) -> Callable[..., Any]:
     @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-d3")
-    @click.argument("dpu")
-    @click.option("--zone", default="", help="Its zone; looked up if not given.")
+    @click.argument("dpu", type=DPU)
+    @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
     @commands
     def run(*, client: Client, output: str, dpu: str, zone: str) -> None:
         _finish(client, output, pb.RequestLifecycleRequest(dpu=dpu, zone=zone, request=verb))

@@ -8,15 +8,16 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
+from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import looks_back
 from deploy.cli.rules import ports_text
 from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command(epilog="Example: dpuplane explain rack7-n3 rack7-dpu1")
-@click.argument("node")
-@click.argument("dpu")
-@click.option("--zone", default="", help="The zone of the DPU; looked up if not given.")
+@click.argument("node", type=NODE)
+@click.argument("dpu", type=DPU)
+@click.option("--zone", default="", type=ZONE, help="The zone of the DPU; looked up if not given.")
 @looks_back
 def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
     """Show which policy, prefix and table version carry NODE's addresses to DPU, and how far that has come.

@@ -7,6 +7,7 @@ import click
 from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown
+from deploy.cli.known import ZONE
 from deploy.cli.options import commands
 from schemas.api import dpuplane_pb2 as pb
 
@@ -18,7 +19,7 @@ def _zone_or_all(_context: click.Context, _parameter: click.Parameter, given: st
     return given or ""
 
 
-_ZONE = click.argument("zone", required=False, callback=_zone_or_all)
+_ZONE = click.argument("zone", type=ZONE, required=False, callback=_zone_or_all)
 
 
 @click.command()

@@ -10,6 +10,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import Part, finish, merged
 from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
+from deploy.cli.known import NODE, ZONE
 from deploy.cli.options import commands, key_values, looks_back, paged
 from schemas.api import dpuplane_pb2 as pb
 
@@ -25,7 +26,7 @@ def nodes() -> None:
 
 
 @nodes.command("list")
-@click.option("--zone", default="", help="Of this zone only.")
+@click.option("--zone", default="", type=ZONE, help="Of this zone only.")
 @looks_back
 def list_nodes(*, client: Client, output: str, zone: str) -> None:
     """List nodes.
@@ -46,7 +47,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
 
 @nodes.command()
-@click.argument("name")
+@click.argument("name", type=NODE)
 @looks_back
 def show(*, client: Client, output: str, name: str) -> None:
     """Show one node.
@@ -72,8 +73,8 @@ def show(*, client: Client, output: str, name: str) -> None:
 
 
 @nodes.command()
-@click.argument("name")
-@click.option("--zone", required=True, help="The zone (rack) it is in.")
+@click.argument("name", type=NODE)
+@click.option("--zone", required=True, type=ZONE, help="The zone (rack) it is in.")
 @click.option("--address", "addresses", multiple=True, help="Its address; give one IPv4 and one IPv6 at most.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", callback=key_values, help="A label; repeatable.")
 @commands
@@ -90,8 +91,8 @@ def join(
 
 
 @nodes.command()
-@click.argument("names", nargs=-1, required=True)
-@click.option("--zone", default="", help="The zone they are in; looked up if not given.")
+@click.argument("names", type=NODE, nargs=-1, required=True)
+@click.option("--zone", default="", type=ZONE, help="The zone they are in; looked up if not given.")
 @dry_run_option
 @commands
 def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:

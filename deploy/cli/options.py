@@ -16,9 +16,12 @@ from google.protobuf.message import Message
 from deploy.cli import values
 from deploy.cli.client import Client
 from deploy.cli.tls import certificates_of, tls_options
+from deploy.cli.watching import watch as watch_until_interrupted
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Message)
+
+_ANSWER_S = 10.0
 
 _SERVER = click.option(
     "--server",
@@ -62,6 +65,14 @@ _AT = click.option(
     default="",
     help="Answer as it was then: at the `position` of an earlier answer, or a time in ISO 8601 or milliseconds.",
 )
+_WATCH = click.option("--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
+_WAIT = click.option(
+    "--timeout",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for it; exit status 3 afterwards.",
+)
 _COMMAND_ID = click.option(
     "--command-id",
     callback=values.command_id,
@@ -71,7 +82,7 @@ _COMMAND_ID = click.option(
 )
 
 
-def _client(
+def client_of(
     servers: list[str],
     principal: str,
     timeout: float,
@@ -80,6 +91,7 @@ def _client(
     command_id: str = "",
     min_position: str = "",
 ) -> Client:
+    """The plane as a command calls it. Raises UsageError if who calls is stated twice."""
     certificates = certificates_of(**tls)
     if certificates is not None and principal:
         raise click.UsageError(f"--as: your certificate says who you are, {certificates.principal}; leave it out")
@@ -102,21 +114,26 @@ def queries(function: F) -> F:
     def run(
         *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
     ) -> None:
-        with _client(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
+        with client_of(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
             function(client=client, output=output, **given)
 
     return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
 
 
 def looks_back(function: F) -> F:
-    """As `queries`, and `--at`; for what asks about the state of the plane and nothing else."""
+    """As `queries`, and `--at` and `--watch`; for what asks about the state of the plane and nothing else."""
 
     @functools.wraps(function)
-    def run(*, client: Client, at: str, **given: Any) -> None:
+    def run(*, client: Client, at: str, watch: bool, **given: Any) -> None:
+        if at and watch:
+            raise click.UsageError("--watch: what was at a moment of the past (--at) never changes")
         client.at = at
-        function(client=client, **given)
+        show = functools.partial(function, client=client, **given)
+        if watch:
+            watch_until_interrupted(client, show)
+        show()
 
-    return queries(_AT(run))  # type: ignore[return-value]
+    return queries(_AT(_WATCH(run)))  # type: ignore[return-value]
 
 
 def commands(function: F) -> F:
@@ -124,10 +141,21 @@ def commands(function: F) -> F:
 
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
-        with _client(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
+        with client_of(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
             function(client=client, output=output, **given)
 
     return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+
+
+def waits(function: F) -> F:
+    """As `queries`, but `timeout` is how long it waits, as long as wanted, and not for one answer."""
+
+    @functools.wraps(function)
+    def run(*, servers: list[str], principal: str, timeout: float, output: str, **given: Any) -> None:
+        with client_of(servers, principal, min(timeout, _ANSWER_S) or _ANSWER_S, tls=_taken(given)) as client:
+            function(client=client, output=output, timeout=timeout, **given)
+
+    return _WAIT(_AS(_OUTPUT(_SERVER(tls_options(run)))))  # type: ignore[return-value]
 
 
 def _taken(given: dict[str, Any]) -> dict[str, Path | None]:

@@ -15,6 +15,7 @@ from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.failures import Refused
+from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
@@ -118,7 +119,7 @@ def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
 
 
 @policies.command()
-@click.argument("name")
+@click.argument("name", type=POLICY)
 @dry_run_option
 @commands
 def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:

@@ -6,6 +6,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
+from deploy.cli.known import ZONE
 from deploy.cli.options import looks_back
 from schemas.api import dpuplane_pb2 as pb
 
@@ -19,7 +20,7 @@ def rules() -> None:
 
 
 @rules.command()
-@click.argument("zone")
+@click.argument("zone", type=ZONE)
 @looks_back
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show the rule table of a zone, in the order in which its rules apply.

@@ -8,6 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Refused
+from deploy.cli.known import ZONE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
 from schemas.api import dpuplane_pb2 as pb
@@ -42,7 +43,7 @@ def list_zones(*, client: Client, output: str) -> None:
 
 
 @zones.command()
-@click.argument("zone")
+@click.argument("zone", type=ZONE)
 @looks_back
 def show(*, client: Client, output: str, zone: str) -> None:
     """Show one zone: counts, limits, and how far its latest rule tables have come.
@@ -84,7 +85,7 @@ def _level(install: pb.Install, level: str) -> str:
 
 
 @zones.command()
-@click.argument("zone")
+@click.argument("zone", type=ZONE)
 @click.argument("labels", nargs=-1, required=True, metavar="K=V|K-...")
 @click.option("--replace", is_flag=True, help="Drop every label that is not given.")
 @commands
@@ -107,7 +108,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
 
 
 @zones.command()
-@click.argument("zone")
+@click.argument("zone", type=ZONE)
 @click.option("--parallel-installs", type=INT32, help="DPUs installed at one time; 0 for the default.")
 @click.option("--unavailable-nodes", type=INT32, help="Nodes unavailable at one time; 0 for the default.")
 @commands

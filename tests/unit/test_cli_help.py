@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import SUBCOMMANDS, cli
+from deploy.reference.commands import Walked, example_of, walk
+from tests.support.documents import calls, fault_of
 
 CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "kafka"})
 
-LOCAL_COMMANDS = {"certs", "checkpoint", "doctor", "restore", "topics"}
+LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "doctor", "restore", "topics"}
 """They work on files, and ask no server."""
 
 
@@ -44,10 +46,24 @@ def client_leaves() -> list[tuple[tuple[str, ...], click.Command]]:
 def test_every_help_has_an_example_of_this_very_command(path: tuple[str, ...], command: click.Command) -> None:
     result = CliRunner().invoke(cli, [*path, "--help"])
     assert result.exit_code == 0
+    if "Examples:" in result.output:
+        return
     example = f"Example: dpuplane {' '.join(path)}"
     assert example in result.output
     _, _, rest = result.output.partition(example)
     assert "" in rest.splitlines()[1:2] or rest.count("\n") == 1, "an example is on one line, to be copied as it is"
+
+
+@pytest.mark.parametrize("walked", list(walk()), ids=lambda walked: " ".join(walked.path))
+def test_every_command_and_group_has_examples_that_it_would_take(walked: Walked) -> None:
+    examples = example_of(walked.command)
+    assert examples, "say by an example how it is called"
+    called = [words for line in examples for words in calls(line)]
+    assert called, examples
+    for words in called:
+        assert fault_of(words) is None
+    leaf = "" if isinstance(walked.command, click.Group) else " ".join(walked.path)
+    assert any(" ".join(words).startswith(leaf) for words in called)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Names that a shell completes: of whatever the plane has, asked for with a short deadline.
+
+Who presses a key waits for it, so an answer that is late is no answer, and neither is one that fails: then nothing is
+completed, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from deploy.cli.client import Client
+
+DEADLINE_S = 1.0
+PAGES_MAX = 5
+PAGE = 1_000
+"""A plane may have a million nodes; of so many only the first are looked at."""
+
+Ask = Callable[["Client", Mapping[str, Any]], Iterable[str]]
+
+
+class Known(click.ParamType[str]):
+    """A name of something that the plane has, or is to have: any text, completed with what there is."""
+
+    name = "text"
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = sorted({name for name in _asked(self._ask, ctx.params) if name.startswith(incomplete)})
+        return [CompletionItem(name) for name in found]
+
+
+def _asked(ask: Ask, given: Mapping[str, Any]) -> list[str]:
+    """What the plane answers in time. It is asked as the rest of the line says: --server, --tls-cert ..."""
+    from deploy.cli.failures import NotKnown, Refused, Unreachable
+    from deploy.cli.options import client_of
+
+    tls = {name: given.get(name) for name in ("tls_cert", "tls_key", "tls_ca")}
+    servers = given.get("servers") or ["127.0.0.1:7080"]
+    try:
+        with client_of(servers, given.get("principal") or "", DEADLINE_S, tls=tls) as client:
+            return list(ask(client, given))
+    except (NotKnown, Refused, Unreachable, click.UsageError):
+        return []
+
+
+def _pages(client: Client, method: str, request: Any, field: str) -> Iterator[Any]:
+    request.page_size = PAGE
+    for _ in range(PAGES_MAX):
+        page = client.query(method, request)
+        yield from getattr(page, field)
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
+
+
+def _zones(client: Client, _given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    return (zone.zone for zone in _pages(client, "ListZones", pb.ListZonesRequest(), "zones"))
+
+
+def _nodes(client: Client, given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    return (node.name for node in _pages(client, "ListNodes", pb.ListNodesRequest(zone=_zone(given)), "nodes"))
+
+
+def _dpus(client: Client, given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    return (dpu.dpu for dpu in _pages(client, "ListDpus", pb.ListDpusRequest(zone=_zone(given)), "dpus"))
+
+
+def _zone(given: Mapping[str, Any]) -> str:
+    return str(given.get("zone") or "")
+
+
+def _domains(client: Client, _given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    return (clique.domain for clique in _pages(client, "ListCliques", pb.ListCliquesRequest(), "cliques"))
+
+
+def _cliques(client: Client, given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    request = pb.ListCliquesRequest(domain=given.get("domain") or "")
+    return (clique.clique for clique in _pages(client, "ListCliques", request, "cliques"))
+
+
+def _policies(client: Client, _given: Mapping[str, Any]) -> Iterable[str]:
+    from schemas.api import dpuplane_pb2 as pb
+
+    return (policy.name for policy in client.query("ListPolicies", pb.ListPoliciesRequest()).policies)
+
+
+ZONE, NODE, DPU, DOMAIN, CLIQUE, POLICY = map(Known, (_zones, _nodes, _dpus, _domains, _cliques, _policies))

@@ -1,0 +1,195 @@
+"""`dpuplane wait`: until a DPU, a zone, a node or a clique is as a script needs it.
+
+It asks again and again, each time for an answer at least as new as the last, so a wait never sees things go back. What
+is not there yet is waited for, and so is a plane that does not answer. When the time is up it says what it last saw.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Unreachable
+from deploy.cli.known import CLIQUE, DOMAIN, DPU, NODE, ZONE
+from deploy.cli.options import waits
+from deploy.cli.progress import Progress
+from deploy.cli.values import INT64
+from schemas.api import dpuplane_pb2 as pb
+
+EVERY_S = 0.3
+
+
+class Seen(NamedTuple):
+    """What the plane says now: whether that is what is waited for, in a few words, and what to look at if it is not."""
+
+    enough: bool
+    said: str
+    try_next: str = ""
+
+
+@click.group()
+def wait() -> None:
+    """Wait until a node, DPU, zone or clique is as it should be; exit status 3 if it is not in time.
+
+    Example: dpuplane wait zone rack7 --for applied
+    """
+
+
+@wait.command()
+@click.argument("name", metavar="DPU", type=DPU)
+@click.option("--for", "wanted", default="ready", show_default=True, metavar="PHASE", help="The phase, in any case.")
+@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
+@waits
+def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
+    """Wait until a DPU is in a phase.
+
+    Example: dpuplane wait dpu rack7-d3 --for ready --timeout 1800
+    """
+
+    def look() -> Seen:
+        found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=name, zone=zone))
+        said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
+        return Seen(
+            found.phase.lower() == wanted.lower(),
+            f"{said}: {found.message}" if found.message else said,
+            f"dpuplane history {name}",
+        )
+
+    _wait(client, look, what=f"dpu {name}", wanted=wanted, timeout=timeout, output=output)
+
+
+@wait.command()
+@click.argument("name", metavar="ZONE", type=ZONE)
+@click.option(
+    "--for",
+    "wanted",
+    type=click.Choice(["received", "applied", "in-hardware"]),
+    default="applied",
+    show_default=True,
+    help="What every DPU of the zone has done with its table.",
+)
+@click.option("--version", type=INT64, help="Of this version, or a later one.  [the newest when the wait begins]")
+@waits
+def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str, version: int | None) -> None:
+    """Wait until every DPU of a zone has a version of its rule table.
+
+    Example: dpuplane wait zone rack7 --for applied
+    """
+    least = version
+
+    def look() -> Seen:
+        nonlocal least
+        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=name))
+        least = found.version if least is None else least
+        return _seen_of_zone(found, wanted.replace("-", "_"), least)
+
+    _wait(client, look, what=f"zone {name}", wanted=wanted, timeout=timeout, output=output)
+
+
+def _seen_of_zone(found: pb.Zone, level: str, least: int) -> Seen:
+    if not found.dpus and found.version >= least:
+        return Seen(enough=True, said=f"version {found.version}, no DPUs")
+    new_enough = [install for install in found.installs if install.version >= least]
+    if not new_enough:
+        said = f"version {found.version}, and of {least} or later no DPU has reported"
+    else:
+        most = max(new_enough, key=lambda install: int(getattr(install, level)))
+        said = f"version {most.version}, {getattr(most, level)} of {most.dpus} DPUs {level.replace('_', ' ')}"
+    if found.frozen:
+        said += ", frozen"
+    enough = any(getattr(install, level) >= install.dpus for install in new_enough)
+    return Seen(enough, said, f"dpuplane zones show {found.zone}")
+
+
+@wait.command()
+@click.argument("name", metavar="NODE", type=NODE)
+@click.option("--for", "wanted", type=click.Choice(["covered"]), default="covered", show_default=True)
+@click.option("--zone", default="", type=ZONE, help="By the table of this zone.  [its own]")
+@waits
+def node(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
+    """Wait until a zone's rule table lets every address of a node through. (Its DPUs: `wait zone`.)
+
+    Example: dpuplane wait node rack7-n3 --for covered
+    """
+
+    def look() -> Seen:
+        found: pb.Node = client.query("ShowNode", pb.ShowNodeRequest(name=name))
+        client.no_older()
+        pages: list[pb.Rules] = client.query("ShowRules", pb.ShowRulesRequest(zone=zone or found.zone))
+        left = set(found.addresses) - _let_through(found, pages)
+        where = f"version {pages[0].version} of zone {pages[0].zone}"
+        if not found.addresses:
+            return Seen(enough=False, said="it has no address", try_next=f"dpuplane nodes show {name}")
+        said = f"{where} lacks {', '.join(sorted(left))}" if left else f"{where} has {', '.join(found.addresses)}"
+        return Seen(not left, said, "dpuplane policies list")
+
+    _wait(client, look, what=f"node {name}", wanted=wanted, timeout=timeout, output=output)
+
+
+def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
+    """Addresses of which the first rule that is about them is one that allows. Rules come in the order they apply."""
+    rules = [(ipaddress.ip_network(rule.prefix), rule.action) for page in pages for rule in page.rules]
+    first = {
+        text: next((action for network, action in rules if ipaddress.ip_address(text) in network), "")
+        for text in found.addresses
+    }
+    return {text for text, action in first.items() if action == "allow"}
+
+
+@wait.command()
+@click.argument("domain", type=DOMAIN)
+@click.argument("name", metavar="CLIQUE", type=CLIQUE)
+@click.option(
+    "--for",
+    "wanted",
+    type=click.Choice(["full", "ready"]),
+    default="full",
+    show_default=True,
+    help="Every index is taken; or also every daemon ready.",
+)
+@waits
+def clique(*, client: Client, output: str, timeout: float, domain: str, name: str, wanted: str) -> None:
+    """Wait until every index of a clique is taken.
+
+    Example: dpuplane wait clique domain-1 clique-a --for full
+    """
+
+    def look() -> Seen:
+        found: pb.Clique = client.query("ShowClique", pb.ShowCliqueRequest(domain=domain, clique=name))
+        ready = sum(member.ready for member in found.members)
+        said = f"{len(found.members)} of {found.capacity} indices taken, {ready} ready"
+        enough = (ready if wanted == "ready" else len(found.members)) >= found.capacity
+        return Seen(enough, said, f"dpuplane cliques show {domain} {name}")
+
+    _wait(client, look, what=f"clique {domain}/{name}", wanted=wanted, timeout=timeout, output=output)
+
+
+def _wait(client: Client, look: Callable[[], Seen], *, what: str, wanted: str, timeout: float, output: str) -> None:
+    """Look until it is enough, and print that; Unreachable when the time is up."""
+    until_s = time.monotonic() + timeout
+    with Progress(what) as progress:
+        while not (seen := _look(look)).enough:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                again = f"; see `{seen.try_next}`" if seen.try_next else ""
+                raise Unreachable(f"{what}: not {wanted} within {timeout:g} s; last seen: {seen.said}{again}")
+            progress.show(seen.said, 1 - left_s / timeout)
+            client.no_older()
+            time.sleep(min(EVERY_S, left_s))
+    if output == "table":
+        click.echo(f"{what}: {wanted}: {seen.said}")
+    else:
+        out.print_value({"subject": what, "for": wanted, "seen": seen.said}, output)
+
+
+def _look(look: Callable[[], Seen]) -> Seen:
+    try:
+        return look()
+    except (NotKnown, Unreachable) as error:
+        return Seen(enough=False, said=error.message)

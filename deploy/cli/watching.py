@@ -1,0 +1,50 @@
+"""`--watch`: what a list or a show prints, again whenever it has changed, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+import click
+
+from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Unreachable
+
+EVERY_S = 1.0
+_CLEAR = "\x1b[H\x1b[2J"
+_POSITION = re.compile(r"\s*\"?position\"?: .*?(,|$|\})", re.MULTILINE)
+"""It moves with every record, also if nothing that is shown does."""
+
+
+def watch(client: Client, show: Callable[[], None]) -> NoReturn:
+    """Show until Ctrl-C: on a terminal in place of what was shown before, else below it.
+
+    Each answer is at least as new as the one before, whichever server gives it. A plane that is away is waited for.
+    """
+    shown = None
+    try:
+        while True:
+            try:
+                text = _printed(show)
+            except (Unreachable, NotKnown) as error:
+                if shown is None:
+                    raise
+                text = f"{error.message}\n"
+            if shown is None or _POSITION.sub("", text) != _POSITION.sub("", shown):
+                click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
+            shown = text
+            client.no_older()
+            time.sleep(EVERY_S)
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def _printed(show: Callable[[], None]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        show()
+    return printed.getvalue()

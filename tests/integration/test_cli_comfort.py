@@ -1,0 +1,114 @@
+"""What makes the command line pleasant, against a real plane: wait, --watch, and names that the shell completes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.planes import DPUPLANE, READY_TIMEOUT_S, run
+from tests.support.served import Served, served
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "plane") as found:
+        yield found
+
+
+async def joined(plane: Served, zone: str, name: str, address: str) -> None:
+    assert (await plane.join(zone, pb.NodeSpec(name=name, addresses=[address]))).outcome == pb.Answer.done
+
+
+async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
+    await joined(plane, "z1", "n1", "10.0.0.1")
+    there = await run("wait", "node", "n1", "--for", "covered", server=plane.address)
+    assert (there.status, there.stderr) == (0, "")
+    assert there.stdout.startswith("node n1: covered: version ")
+    bare = await run("wait", "zone", "z1", "--output", "json", server=plane.address)
+    assert bare.json()["seen"].endswith("no DPUs"), "an empty zone has nothing to wait for"
+    coming = asyncio.create_task(run("wait", "clique", "d", "c", "--for", "full", server=plane.address))
+    await plane.calls.SetCapacity(pb.SetCapacityRequest(domain="d", clique="c", capacity=1))
+    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    assert (await coming).stdout == "clique d/c: full: 1 of 1 indices taken, 0 ready\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["node", "n1", "--for", "covered"], "zone z1 lacks 10.0.0.1; see `dpuplane policies list`"),
+        (["clique", "d", "c", "--for", "ready"], "1 of 1 indices taken, 0 ready; see `dpuplane cliques show d c`"),
+        (["dpu", "d1", "--for", "ready"], "tries 0; see `dpuplane history d1`"),
+        (["zone", "z1", "--for", "applied"], "no DPU has reported; see `dpuplane zones show z1`"),
+        (["zone", "nowhere"], "'nowhere'"),
+    ],
+    ids=" ".join,
+)
+async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, arguments: list[str], said: str) -> None:
+    await joined(plane, "z1", "n1", "10.0.0.1")
+    drop = pb.PolicySpec(name="shut", action="drop", priority=9)
+    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="inferred", permille=1000, at_least=1000))
+    await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    await plane.calls.SetCapacity(pb.SetCapacityRequest(domain="d", clique="c", capacity=1))
+    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    ended = await run("wait", *arguments, "--timeout", "0.5", server=plane.address)
+    assert (ended.status, ended.stdout) == (3, "")
+    assert "within 0.5 s; last seen: " in ended.stderr
+    assert said in ended.stderr
+
+
+async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_0(plane: Served) -> None:
+    await joined(plane, "z1", "n1", "10.0.0.1")
+    arguments = ("nodes", "list", "--watch", "--server", plane.address)
+    child = await asyncio.create_subprocess_exec(
+        DPUPLANE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stderr is not None
+    async with asyncio.timeout(READY_TIMEOUT_S):
+        await child.stdout.readuntil(b"n1")
+        await joined(plane, "z1", "n2", "10.0.0.2")
+        again = await child.stdout.readuntil(b"n2")
+        assert again.count(b"NAME") == 1 and b"\x1b" not in again, "once more, whole, and no colours for a pipe"
+        child.send_signal(signal.SIGINT)
+        assert await child.wait() == 0
+        assert await child.stderr.read() == b""
+
+
+async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
+    ended = await run("zones", "list", "--watch", "--at", "2026-01-01", server=plane.address)
+    assert ended.status == 2
+    assert "--watch" in ended.stderr
+
+
+async def completed(line: str, server: str) -> list[str]:
+    words = line.split(" ")
+    environment = {"_DPUPLANE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    ran = await run(server=server, environment=environment)
+    return [text.partition(",")[2] for text in ran.stdout.splitlines() if text]
+
+
+async def test_a_shell_completes_commands_options_and_names(plane: Served) -> None:
+    await joined(plane, "rack7", "rack7-n1", "10.0.0.1")
+    await joined(plane, "rack8", "rack8-n1", "10.0.0.2")
+    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    assert await completed("dpuplane wa", plane.address) == ["wait"]
+    assert "--watch" in await completed("dpuplane zones show --", plane.address)
+    assert await completed("dpuplane zones show ", plane.address) == ["rack7", "rack8"]
+    assert await completed("dpuplane nodes list --zone rack8", plane.address) == ["rack8"]
+    assert await completed("dpuplane nodes leave rack7-n1 ", plane.address) == ["rack7-n1", "rack8-n1"]
+    assert await completed("dpuplane cliques show d ", plane.address) == ["c"]
+    assert await completed("dpuplane policies delete ", plane.address) == ["default"]
+    assert await completed("dpuplane zones show ", "127.0.0.1:9") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_a_shell_is_told_how_to_ask(shell: str, tmp_path: Path) -> None:
+    ran = await run("completion", shell, environment={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+    assert (ran.status, ran.stderr) == (0, "")
+    assert f"_DPUPLANE_COMPLETE={shell}_complete" in ran.stdout

@@ -1,0 +1,79 @@
+"""Documents as tests read them: their blocks of commands, and whether the program would take a command as written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from deploy.cli import cli
+
+ROOT = Path(__file__).parents[2]
+SKIPPED = {".venv", ".git", "node_modules", ".pytest_cache", "vendor", "build", "dist"}
+RUN = "sh"
+"""The mark of a block that is run as it stands; one that cannot be run anywhere is marked `text`."""
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
+_CODE = re.compile(r"`(dpuplane [^`\n]+)`")
+_ENDS = ("&&", "&", "|", ";", ">", "<", "||")
+
+
+class Block(NamedTuple):
+    """A fenced block: its mark and its lines."""
+
+    mark: str
+    lines: list[str]
+
+
+def documents() -> list[Path]:
+    """Every Markdown file that people write or read here."""
+    return sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
+
+
+def blocks(text: str) -> list[Block]:
+    return [Block(mark, body.splitlines()) for mark, body in _BLOCK.findall(text)]
+
+
+def said(text: str) -> Iterator[str]:
+    """Every line of a document that may show a command: blocks, indented ones, and code in a sentence."""
+    for block in blocks(text):
+        yield from "\n".join(block.lines).replace("\\\n", " ").splitlines()
+    rest = _BLOCK.sub("", text)
+    yield from _INDENTED.findall(rest)
+    yield from _CODE.findall(rest)
+
+
+def calls(line: str) -> Iterator[list[str]]:
+    """The calls of dpuplane in a line of shell, as words."""
+    try:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError:
+        return
+    for number, word in enumerate(words):
+        is_first = number == 0 or words[number - 1] in _ENDS or words[number - 1].endswith("(")
+        if word.rpartition("/")[2].rpartition("(")[2] == "dpuplane" and is_first:
+            rest = words[number + 1 :]
+            end = next((at for at, text in enumerate(rest) if text in (*_ENDS, ")")), len(rest))
+            yield ["dpuplane", *rest[:end]]
+
+
+def fault_of(words: list[str]) -> str | None:
+    """Why the program would not know what is meant: a command or an option that is not there; None if it would."""
+    command: click.Command = cli
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        child = command.get_command(click.Context(command), rest[0])
+        if child is None:
+            return f"{' '.join(words)}: no command {rest[0]!r}"
+        command, rest = child, rest[1:]
+    known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)} | {"-h", "--help"}
+    known |= {"--version"} if command is cli else set()
+    unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
+    return f"{' '.join(words)}: no option {unknown[0]}" if unknown else None
