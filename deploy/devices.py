@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from deploy.certificates import Certificates
+from deploy.tls.certificates import Certificates
 from drivers.relay import Relay
 from projections.rules import Held, Holdings
 

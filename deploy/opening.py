@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.status import LogLocation
-from deploy.kafka_access import KafkaAccess
+from deploy.kafka.access import KafkaAccess
 from deploy.settings import Settings
 from drivers.missed_decisions import Earlier
 from eventstore.archive import Keeping

@@ -22,17 +22,17 @@ from commands.server import CommandServer
 from commands.status import DeviceSource, StatusBoard
 from deploy import devices
 from deploy.directory import LocalDirectory
-from deploy.exposition import Exposition
+from deploy.export.registry import schemas
 from deploy.http import HttpServer
-from deploy.metrics import Parts, PlaneCollector
+from deploy.metrics.collector import Parts, PlaneCollector
+from deploy.metrics.exposition import Exposition
+from deploy.metrics.survey import Survey
 from deploy.opening import earlier_states, location_of, open_log, open_store
-from deploy.page_routes import Page
-from deploy.pasts import Pasts
-from deploy.registry import schemas
+from deploy.page.routes import Page
+from deploy.past.processes import Pasts
 from deploy.roles import ROLES, actors_of, folds_of, relay_of, replica_of
-from deploy.security import api_options, security_of
 from deploy.settings import Address, Settings
-from deploy.survey import Survey
+from deploy.tls.security import api_options, security_of
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs

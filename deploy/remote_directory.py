@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from deploy.certificates import Certificates
+from deploy.tls.certificates import Certificates
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deploy.addresses import Address, parse_address, parse_addresses
-from deploy.kafka_access import KafkaAccess, Mechanism, SecurityProtocol
+from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import sentence
 from eventstore.errors import PermanentError
 from projections.principals import check_trust_domain

@@ -15,7 +15,7 @@ from drivers.agent_store import FileStore, MemoryStore, TableStore
 from projections import names
 
 if TYPE_CHECKING:
-    from deploy.certificates import Certificates
+    from deploy.tls.certificates import Certificates
 
 
 def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -72,7 +72,7 @@ async def _serve(
     rng: random.Random,
     certificates: Certificates | None,
 ) -> None:
-    from deploy.security import dialing
+    from deploy.tls.security import dialing
     from drivers.agent import Agent, Identity
     from drivers.backends.simulated import SimulatedDevice
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from deploy.backups import make, remake
+from deploy.audit.backups import make, remake
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries

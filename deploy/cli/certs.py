@@ -42,7 +42,7 @@ def certs() -> None:
 @click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="How long it is valid.")
 def init(folder: Path, trust_domain: str, days: int) -> None:
     """Make an authority: its key (ca.key, for you only) and its certificate (ca.pem, for every process)."""
-    from deploy.authority import Authority, BadAuthority
+    from deploy.tls.authority import Authority, BadAuthority
 
     if fault := check_trust_domain("trust-domain", trust_domain):
         raise click.UsageError(fault)
@@ -66,7 +66,7 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
 
     That of a process of the plane (role `plane`) also names the hosts that its clients dial, on top of the loopback.
     """
-    from deploy.authority import Authority, BadAuthority
+    from deploy.tls.authority import Authority, BadAuthority
 
     if fault := check_name("name", name):
         raise click.UsageError(fault)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deploy.checkpoints import Statement, new_keys, signed, state
+from deploy.audit.checkpoints import Statement, new_keys, signed, state
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries

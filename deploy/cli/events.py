@@ -18,10 +18,10 @@ from deploy.cli.output import print_value
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import Progress
 from deploy.cli.values import Moment, command_id, moment
-from deploy.log_events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
-from deploy.log_rows import rows
+from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
+from deploy.export.parquet import ParquetFile
+from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
-from deploy.parquet_file import ParquetFile
 from deploy.whole_files import whole_file
 from eventstore.log import FOLDED_TOPICS, EventLog
 from schemas.api import dpuplane_pb2 as pb

@@ -14,8 +14,8 @@ from deploy.cli.failures import NotKnown
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import Progress
-from deploy.history import Happening, history
 from deploy.opening import LogPlace, open_to_read
+from deploy.past.history import Happening, history
 from deploy.roles import folds_of
 from projections.decision_items import Item
 from projections.names import shown

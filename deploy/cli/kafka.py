@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from deploy.brokers import Brokers
-from deploy.kafka_jars import NoKafka, cache_folder
+from deploy.kafka.brokers import Brokers
+from deploy.kafka.jars import NoKafka, cache_folder
 
 EXAMPLES = """
 \b

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from deploy.kafka_access import KafkaAccess, Mechanism, SecurityProtocol
+from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import addresses
 
 if TYPE_CHECKING:
-    from deploy.certificates import Certificates
+    from deploy.tls.certificates import Certificates
 
 SERVER_DEFAULT = "127.0.0.1:7080"
 
@@ -98,7 +98,7 @@ async def _simulate(
 
     from deploy.process import now_ms
     from deploy.remote_directory import RemoteDirectory
-    from deploy.security import dialing
+    from deploy.tls.security import dialing
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import Faults
     from drivers.backends.simulated_bmc import SimulatedBmcs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from deploy.certificates import Certificates
+    from deploy.tls.certificates import Certificates
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ def certificates_of(tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | 
         return None
     if tls_cert is None or tls_key is None or tls_ca is None:
         raise click.UsageError("--tls-cert, --tls-key and --tls-ca go together: give all three, or none")
-    from deploy.certificates import BadCertificates, Certificates
+    from deploy.tls.certificates import BadCertificates, Certificates
 
     try:
         return Certificates(tls_cert, tls_key, tls_ca)

@@ -6,8 +6,8 @@ import re
 
 import click
 
-from deploy.acls import ROLES, arguments_of, commands_of
 from deploy.cli import output as out
+from deploy.kafka.acls import ROLES, arguments_of, commands_of
 
 _PRINCIPAL = re.compile(r"[A-Za-z]+:[^\s*][^\r\n]*")
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from commands.raising import lacking
+from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
 from deploy.cli.answers import exit_status, finish, sentence
 from deploy.cli.client import Client
@@ -18,7 +19,6 @@ from deploy.cli.options import commands
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
-from deploy.upgrading import Raised, raised
 from eventstore.log import FOLDED_TOPICS
 from schemas.api import dpuplane_pb2 as pb
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import click
 import msgspec
 
-from deploy.checkpoints import Proven, load, prove
+from deploy.audit.checkpoints import Proven, load, prove
+from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.failures import Unreachable
@@ -20,7 +21,6 @@ from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import Progress
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
-from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from eventstore.lineage import lineage_of
 from eventstore.log import DECIDING_TOPICS, Partition
 from eventstore.origin import await_origin

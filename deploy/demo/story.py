@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from commands.inventory import Plan
+from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.demo import fleet
 from deploy.demo.load import Api, DemoFailed, run_all
 from deploy.demo.progress import Display, Step
 from deploy.demo.summary import Latency, Summary
 from deploy.plane import Plane
 from deploy.roles import folds_of
-from deploy.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from drivers.relay import Relay
 from drivers.reports import Level
 from eventstore.log import DECIDING_TOPICS

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from deploy.metrics_catalog import CATALOG
+from deploy.metrics.catalog import CATALOG
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 

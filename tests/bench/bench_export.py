@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.log_events import Wanted, as_json, batches, lines
-from deploy.log_rows import rows
+from deploy.export.events import Wanted, as_json, batches, lines
+from deploy.export.parquet import ParquetFile
+from deploy.export.rows import rows
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
-from deploy.parquet_file import ParquetFile
 from eventstore.codec import encode
 from eventstore.embedded import EmbeddedLog
 from tests.bench.figures import Figure

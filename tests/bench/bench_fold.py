@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from deploy.brokers import Brokers
-from deploy.kafka_jars import cache_folder
+from deploy.kafka.brokers import Brokers
+from deploy.kafka.jars import cache_folder
 from eventstore.codec import decode, encode
 from eventstore.kafka import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES, Partition, partition_of

@@ -20,7 +20,7 @@ from rocksdict import AccessType
 
 from commands.calls import Call
 from deploy.opening import LOG_FOLDER, STATE_FOLDER
-from deploy.pasts import Pasts
+from deploy.past.processes import Pasts
 from deploy.settings import load_settings
 from eventstore.codec import encode
 from eventstore.ids import envelope, uuid7

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
-from deploy.authority import Authority
-from deploy.certificates import Certificates
 from deploy.demo.load import run_all
 from deploy.plane import Plane
-from deploy.security import Security
+from deploy.tls.authority import Authority
+from deploy.tls.certificates import Certificates
+from deploy.tls.security import Security
 from drivers.agent import Agent, Identity
 from drivers.agent_store import MemoryStore
 from drivers.backends.simulated import SimulatedDevice

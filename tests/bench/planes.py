@@ -10,10 +10,10 @@ from pathlib import Path
 
 import uvloop
 
+from deploy.audit.verification import compare_devices, fold_afresh
 from deploy.plane import Plane
 from deploy.roles import folds_of
 from deploy.settings import load_settings
-from deploy.verification import compare_devices, fold_afresh
 from drivers.simulator import NAMING
 from eventstore.codec import encode
 from eventstore.ids import envelope, uuid7

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from deploy.backups import make, remake
+from deploy.audit.backups import make, remake
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from drivers.forwarder import Forwarder

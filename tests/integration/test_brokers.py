@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.brokers import Brokers
-from deploy.kafka_jars import NoKafka, cache_folder, kafka_jars
+from deploy.kafka.brokers import Brokers
+from deploy.kafka.jars import NoKafka, cache_folder, kafka_jars
 from eventstore.kafka import KafkaLog
 from eventstore.kafka_topics import count_brokers
 from eventstore.log import FLEET_0

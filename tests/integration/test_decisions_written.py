@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.brokers import Brokers
+from deploy.kafka.brokers import Brokers
 from deploy.opening import LogPlace, open_to_read
 from tests.support.decisions import until_all_are_written
 from tests.support.planes import Process, run, serving

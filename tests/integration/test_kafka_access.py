@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.authority import Authority
-from deploy.kafka_access import KafkaAccess, Mechanism
+from deploy.kafka.access import KafkaAccess, Mechanism
 from deploy.settings import Settings
+from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
 from eventstore.kafka import KafkaLog
 from eventstore.log import FLEET_0

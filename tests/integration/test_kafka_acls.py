@@ -19,8 +19,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from deploy.acls import ROLES, arguments_of, grants_of
-from deploy.kafka_access import KafkaAccess
+from deploy.kafka.access import KafkaAccess
+from deploy.kafka.acls import ROLES, arguments_of, grants_of
 from eventstore.errors import LogUnavailable
 from eventstore.kafka import KafkaLog
 from eventstore.log import TOPICS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.brokers import Brokers
+from deploy.kafka.brokers import Brokers
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition
 from tests.contract.engine import KEY, numbered, put

@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from deploy.page_board import Board
-from deploy.page_feed import FEEDS_MAX, Feeds
-from deploy.page_routes import CALL, Page
+from deploy.page.board import Board
+from deploy.page.feed import FEEDS_MAX, Feeds
+from deploy.page.routes import CALL, Page
 from eventstore.beacons import Beacon
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, now_ms, served

@@ -14,8 +14,8 @@ import pytest
 
 from commands.calls import NotFound
 from commands.past import PastQueries
-from deploy.past import Order, folded, service
-from deploy.pasts import Pasts
+from deploy.past.processes import Pasts
+from deploy.past.program import Order, folded, service
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import Settings, load_settings

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from deploy.grafana.panels import ROWS
-from deploy.metrics_catalog import CATALOG
+from deploy.metrics.catalog import CATALOG
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings

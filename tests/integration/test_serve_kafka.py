@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.brokers import Brokers
+from deploy.kafka.brokers import Brokers
 from tests.support.planes import Process, Ran, run, serving, started
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]

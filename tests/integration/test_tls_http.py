@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from deploy.exposition import Exposition
 from deploy.http import HttpServer
-from deploy.security import Security
+from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
+from deploy.tls.security import Security
 from projections.principals import ROLES
 from tests.support.certs import Office, Papers
 from tests.support.served import now_ms

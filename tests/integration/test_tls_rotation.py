@@ -15,7 +15,7 @@ import grpc
 import pytest
 from cryptography import x509
 
-from deploy.certificates import BadCertificates, Certificates
+from deploy.tls.certificates import BadCertificates, Certificates
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.certs import HOUR, Office, Papers
 from tests.support.eventually import until
@@ -191,7 +191,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 async def test_files_are_looked_at_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.certificates.LOOK_S", 0.01)
+    monkeypatch.setattr("deploy.tls.certificates.LOOK_S", 0.01)
     office = Office(tmp_path)
     certificates = office.issue("plane/local").certificates
     watching = asyncio.create_task(certificates.run())

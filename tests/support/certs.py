@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import grpc
 
-from deploy.authority import Authority, Issued
-from deploy.certificates import Certificates
 from deploy.cli.certs import LOOPBACK
+from deploy.tls.authority import Authority, Issued
+from deploy.tls.certificates import Certificates
 from projections.principals import PLANE, Principal
 
 TRUST_DOMAIN = "test.example"

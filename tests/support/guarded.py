@@ -13,7 +13,7 @@ import grpc
 from commands.denials import Denials
 from commands.gate import Gate
 from commands.identities import Identities
-from deploy.certificates import Certificates
+from deploy.tls.certificates import Certificates
 from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
 from tests.support.certs import TRUST_DOMAIN, Office, Papers
 from tests.support.served import Served, now_ms, served

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from commands.denials import Denials
 from deploy import devices
-from deploy.certificates import Certificates
-from deploy.security import Security
+from deploy.tls.certificates import Certificates
+from deploy.tls.security import Security
 from drivers.agent import Agent, Identity
 from drivers.agent_store import MemoryStore
 from drivers.backends.simulated import SimulatedDevice

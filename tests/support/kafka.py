@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from deploy.brokers import Brokers
-from deploy.kafka_jars import cache_folder
+from deploy.kafka.brokers import Brokers
+from deploy.kafka.jars import cache_folder
 from eventstore.kafka import KafkaLog
 from eventstore.log import EventLog, Partition
 from tests.contract.engine import LogUnderTest

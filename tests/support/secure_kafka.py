@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.authority import Authority
-from deploy.broker_node import HOST, BrokerProcess, Node, Program
-from deploy.brokers import new_cluster_id, ports_for
-from deploy.kafka_access import KafkaAccess, Mechanism
-from deploy.kafka_jars import cache_folder, java, kafka_jars
+from deploy.kafka.access import KafkaAccess, Mechanism
+from deploy.kafka.broker_node import HOST, BrokerProcess, Node, Program
+from deploy.kafka.brokers import new_cluster_id, ports_for
+from deploy.kafka.jars import cache_folder, java, kafka_jars
+from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
 from eventstore.kafka_topics import count_brokers
 from projections.principals import PLANE, Principal

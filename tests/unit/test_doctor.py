@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from deploy.doctor import Finding, check_certificates, check_folder, check_ports, check_program
-from deploy.doctor_log import check_clock, check_replica, check_topic
+from deploy.doctor.host import Finding, check_certificates, check_folder, check_ports, check_program
+from deploy.doctor.log import check_clock, check_replica, check_topic
 from deploy.settings import Settings
 from eventstore.beacons import Beacon
 from eventstore.kafka_admin import Topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.history import ITEMS_SHOWN, Happening, history
+from deploy.past.history import ITEMS_SHOWN, Happening, history
 from deploy.roles import folds_of
 from eventstore.codec import decode, encode
 from eventstore.log import FLEET_0, ZONES, partition_for

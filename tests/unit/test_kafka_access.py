@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from deploy.acls import ROLES, grants_of
 from deploy.cli import cli
-from deploy.kafka_access import BadKafkaAccess, KafkaAccess
+from deploy.kafka.access import BadKafkaAccess, KafkaAccess
+from deploy.kafka.acls import ROLES, grants_of
 from deploy.settings import BadSettings, load_settings
 from eventstore.log import TOPICS
 

@@ -14,10 +14,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from commands.tally import BOUNDS_S, OTHER, REASONS_MAX, Durations, Tally
-from deploy import metrics_relay
-from deploy.exposition import SAMPLES, Exposition
-from deploy.metrics_catalog import CATALOG, ZONES_MAX, Counter, Described
-from deploy.survey import Found
+from deploy.metrics import relay
+from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
+from deploy.metrics.exposition import SAMPLES, Exposition
+from deploy.metrics.survey import Found
 from drivers.latency import Histogram
 from schemas.api import dpuplane_pb2 as pb
 
@@ -97,7 +97,7 @@ async def test_a_scrape_in_slices_says_what_one_in_one_piece_says() -> None:
 
 def test_zones_beyond_the_cap_are_in_the_totals_and_the_oldest_are_shown() -> None:
     ages = {f"z{number}": float(number) for number in range(ZONES_MAX + 500)}
-    by_name = {family.name: family for family in metrics_relay._zones(Found(ages_s=ages, frozen=list(ages)[-1:]))}
+    by_name = {family.name: family for family in relay._zones(Found(ages_s=ages, frozen=list(ages)[-1:]))}
     shown = {sample.labels["zone"] for sample in by_name["dpuplane_table_age_seconds"].samples}
     assert shown == {f"z{number}" for number in range(500, ZONES_MAX + 500)}
     assert by_name["dpuplane_served_zones"].samples[0].value == ZONES_MAX + 500

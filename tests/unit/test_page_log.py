@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.log_events import Wanted
-from deploy.page_log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
-from deploy.page_requests import BadQuery
+from deploy.export.events import Wanted
+from deploy.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
+from deploy.page.requests import BadQuery
 from deploy.roles import folds_of
 from eventstore.codec import encode
 from eventstore.log import FLEET_0, FOLDED_TOPICS, ZONES, Partition, partitions_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deploy.metrics_catalog import CATALOG
+from deploy.metrics.catalog import CATALOG
 from deploy.reference import HERE, TABLES, stale
 from deploy.reference.commands import walk
 from deploy.settings import Settings

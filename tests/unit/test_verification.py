@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from deploy.verification import Claim, fold_afresh
+from deploy.audit.verification import Claim, fold_afresh
 from eventstore.log import FLEET_0
 from eventstore.origin import establish
 from projections.fleet import FleetFold

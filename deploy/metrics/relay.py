@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
-from deploy import metrics_catalog as catalog
-from deploy.survey import Found
+from deploy.metrics import catalog
+from deploy.metrics.survey import Found
 from drivers.latency import Histogram
 from drivers.relay import Relay
 

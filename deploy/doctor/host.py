@@ -21,9 +21,9 @@ import msgspec
 from cryptography import x509
 from google.protobuf.internal import api_implementation
 
-from deploy.certificates import Certificates
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Address, Settings
+from deploy.tls.certificates import Certificates
 from eventstore.errors import PlaneError
 
 FREE_BYTES_MIN = 1 << 30

@@ -1,7 +1,7 @@
 """Prometheus metrics of a process, read from its parts when they are scraped: nothing is counted twice.
 
 The parts come one after the other while a process starts; what is not there yet, or never will be in its role, is not
-shown. What any of it means is in `deploy.metrics_catalog`.
+shown. What any of it means is in `deploy.metrics.catalog`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client.core import Metric
 
 from commands.server import CommandServer
-from deploy import metrics_api, metrics_fleet, metrics_log, metrics_relay
-from deploy import metrics_catalog as catalog
+from deploy.metrics import api, catalog, fleet, log, relay
+from deploy.metrics.survey import Survey
 from deploy.roles import ROLES, Actors
-from deploy.security import Security
-from deploy.survey import Survey
+from deploy.tls.security import Security
 from drivers.relay import Relay
 from drivers.stalls import Stalls
 from drivers.statements import RANK_MAX, Statements
@@ -53,13 +52,13 @@ class PlaneCollector:
     def collect(self) -> Iterator[Metric]:
         parts = self._parts
         yield from _process(parts)
-        yield from metrics_log.collect(parts.replica, parts.stalls, parts.now_ms())
+        yield from log.collect(parts.replica, parts.stalls, parts.now_ms())
         if parts.server is not None:
-            yield from metrics_api.collect(parts.server)
+            yield from api.collect(parts.server)
         yield from _admissions(parts)
-        yield from metrics_fleet.collect(parts.replica, parts.survey)
+        yield from fleet.collect(parts.replica, parts.survey)
         if parts.relay is not None and parts.survey is not None:
-            yield from metrics_relay.collect(parts.relay, parts.survey.found)
+            yield from relay.collect(parts.relay, parts.survey.found)
         yield from _actors(parts.actors)
 
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from deploy.broker_node import HOST, BrokerProcess, Node, Program
-from deploy.kafka_jars import NoKafka, java, kafka_jars
+from deploy.kafka.broker_node import HOST, BrokerProcess, Node, Program
+from deploy.kafka.jars import NoKafka, java, kafka_jars
 from eventstore.errors import TransientError
 from eventstore.kafka_topics import count_brokers
 

@@ -1,4 +1,4 @@
-"""A moment of the past, in a process of its own: `python -m deploy.past`, started by deploy/pasts.py.
+"""A moment of the past, in a process of its own: `python -m deploy.past.program`, started by deploy/past/processes.py.
 
 Folding thousands of records up to a moment would stall whoever answers from now. So it is done here, beside the
 process that was asked, with a low priority; what comes of it is served over a socket by the very service that serves

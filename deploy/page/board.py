@@ -17,7 +17,7 @@ from typing import Any
 
 from commands.calls import Call
 from commands.queries import QueriesService
-from deploy.page_fleet import alerts, holds, latency, rows, totals
+from deploy.page.fleet import alerts, holds, latency, rows, totals
 from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES
 from eventstore.replica import Replica
 from schemas.api import dpuplane_pb2 as pb

@@ -13,11 +13,11 @@ from aiohttp import web
 
 from commands.calls import Call
 from commands.queries import QueriesService
-from deploy import page_assets
-from deploy.page_board import Board
-from deploy.page_data import Data, Source
-from deploy.page_feed import Feeds
-from deploy.page_requests import HEADERS, NotReady
+from deploy.page import assets
+from deploy.page.board import Board
+from deploy.page.data import Data, Source
+from deploy.page.feed import Feeds
+from deploy.page.requests import HEADERS, NotReady
 from eventstore.beacons import Beacon
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
 from eventstore.moment import check_not_to_come, cut_of, parse_moment
@@ -45,7 +45,7 @@ class Page:
             return [web.get("/", self._elsewhere), web.get("/page/{rest:.*}", self._elsewhere)]
         feeds = Feeds(self._opened_board, self._now_ms)
         data = Data(self._opened_source)
-        return [*page_assets.routes(), web.get("/page/feed", feeds.serve), *data.routes()]
+        return [*assets.routes(), web.get("/page/feed", feeds.serve), *data.routes()]
 
     async def open(self, queries: QueriesService, log: EventLog, replica: Replica, folds: Collection[Any]) -> None:
         """Show what these say, until cancelled."""

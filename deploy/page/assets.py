@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from deploy.page_requests import HEADERS, Handler, check_site, refused
+from deploy.page.requests import HEADERS, Handler, check_site, refused
 from eventstore.errors import PermanentError
 
-FOLDER = Path(__file__).parent / "page"
+FOLDER = Path(__file__).parent / "static"
 PREFIX = "/page/"
 TYPES = {
     ".html": "text/html",

@@ -1,4 +1,4 @@
-"""Moments of the past that are being looked at: a few processes (deploy/past.py), made when asked for.
+"""Moments of the past that are being looked at: a few processes (deploy/past/program.py), made when asked for.
 
 They are kept for a while, since whoever looks at a moment asks more than once, and the one not asked for longest makes
 room for the next. None of them touches the log or the folds of the present, so the worst that a look back can cost is
@@ -20,7 +20,7 @@ from pathlib import Path
 import grpc
 
 from commands.past import PastQueries
-from deploy.past import Order
+from deploy.past.program import Order
 from deploy.settings import Settings
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.moment import check_not_to_come, parse_moment
@@ -37,7 +37,7 @@ RETURN_S = 3.0
 no room for others."""
 
 _MESSAGE_BYTES_MAX = 64 << 20
-_PROGRAM = "deploy.past"
+_PROGRAM = "deploy.past.program"
 
 
 class Pasts:

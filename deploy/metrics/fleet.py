@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from deploy import metrics_catalog as catalog
-from deploy.survey import Survey
+from deploy.metrics import catalog
+from deploy.metrics.survey import Survey
 from eventstore.log import FLEET, ZONES
 from eventstore.replica import Replica
 from projections.phases import PHASES

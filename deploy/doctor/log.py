@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import msgspec
 
 from deploy.addresses import parse_addresses
-from deploy.doctor import Finding
+from deploy.doctor.host import Finding
 from deploy.opening import LOG_FOLDER, open_to_read, place_of
 from deploy.process import now_ms
 from deploy.roles import ROLES, folds_of

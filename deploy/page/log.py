@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple, get_args
 
-from deploy.log_events import Wanted, as_line
-from deploy.page_requests import BadQuery
+from deploy.export.events import Wanted, as_line
+from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
 from eventstore.fold import Fold
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of

@@ -9,7 +9,7 @@ from prometheus_client.utils import floatToGoString
 
 from commands.server import CommandServer
 from commands.tally import BOUNDS_S, Durations
-from deploy import metrics_catalog as catalog
+from deploy.metrics import catalog
 
 _BOUNDS = (*map(floatToGoString, BOUNDS_S), "+Inf")
 

@@ -17,9 +17,9 @@ from commands.denials import Denials
 from commands.gate import Gate
 from commands.identities import Identities
 from commands.limits import Limits
-from deploy.certificates import BadCertificates, Certificates
-from deploy.doors import ANYBODY, door
 from deploy.settings import Settings
+from deploy.tls.certificates import BadCertificates, Certificates
+from deploy.tls.doors import ANYBODY, door
 from drivers.websocket import PATH, Dialer
 from projections.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 

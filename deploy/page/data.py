@@ -14,11 +14,11 @@ from aiohttp import web
 
 from commands.calls import Call
 from commands.queries import QueriesService
-from deploy import page_fleet
 from deploy.cli.output import to_plain
-from deploy.log_events import Wanted
-from deploy.page_log import TYPES, LogPage, latest, parse_cursor
-from deploy.page_requests import BadQuery, NotReady, data, number, parameters
+from deploy.export.events import Wanted
+from deploy.page import fleet
+from deploy.page.log import TYPES, LogPage, latest, parse_cursor
+from deploy.page.requests import BadQuery, NotReady, data, number, parameters
 from eventstore.fold import Fold
 from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
 from eventstore.origin import read_first
@@ -70,9 +70,9 @@ class Data:
             "replica": source.replica.name,
             "phases": PHASES,
             "types": sorted(TYPES),
-            "zone_columns": page_fleet.ZONE_COLUMNS,
-            "change_columns": page_fleet.CHANGE_COLUMNS,
-            "bucket_columns": page_fleet.BUCKET_COLUMNS,
+            "zone_columns": fleet.ZONE_COLUMNS,
+            "change_columns": fleet.CHANGE_COLUMNS,
+            "bucket_columns": fleet.BUCKET_COLUMNS,
         }
 
     async def fleet(self, request: web.Request) -> Any:
@@ -86,10 +86,10 @@ class Data:
         holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)
         return {
             "now_ms": source.now_ms(),
-            "zones": page_fleet.rows(zones),
-            "totals": page_fleet.totals(zones),
-            "latency": page_fleet.latency(latency),
-            "holds": page_fleet.holds(holds),
+            "zones": fleet.rows(zones),
+            "totals": fleet.totals(zones),
+            "latency": fleet.latency(latency),
+            "holds": fleet.holds(holds),
             "alerts": [],
         }
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deploy.log_events import Wanted
+from deploy.export.events import Wanted
 from eventstore.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.log import Partition, Record

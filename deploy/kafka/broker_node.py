@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.kafka_jars import NoKafka
+from deploy.kafka.jars import NoKafka
 
 HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1

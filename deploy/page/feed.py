@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from deploy.page_board import Board
-from deploy.page_requests import NO_STORE, NotReady, check_site, parameters, refused
+from deploy.page.board import Board
+from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, refused
 from eventstore.errors import PermanentError, TransientError
 
 FEEDS_MAX = 64

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from deploy import metrics_catalog as catalog
+from deploy.metrics import catalog
 from drivers.stalls import Stalls
 from eventstore.embedded import EmbeddedLog
 from eventstore.kafka import KafkaLog

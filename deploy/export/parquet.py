@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from deploy.log_rows import RECORD_FIELDS, Row
+from deploy.export.rows import RECORD_FIELDS, Row
 from eventstore.errors import PermanentError
 
 GROUP_ROWS = 65_536

@@ -1,0 +1,1 @@
+"""The log as a whole: backed up, signed for, folded afresh and compared, and weighed before its rules change."""

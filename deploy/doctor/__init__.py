@@ -1,0 +1,1 @@
+"""What `dpuplane doctor` finds: on the host, and in the log and around it."""

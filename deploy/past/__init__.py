@@ -1,0 +1,1 @@
+"""What was: any moment of the past, folded in a process of its own, and all that ever happened to one subject."""
