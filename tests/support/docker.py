@@ -18,7 +18,7 @@ from pathlib import Path
 import docker  # type: ignore[import-untyped]
 import pytest
 
-from deploy.kafka_jars import cache_folder
+from deploy.kafka.jars import cache_folder
 from tests.support.wheelhouse import ROOT
 
 RELEASE = "bookworm"
