@@ -104,13 +104,10 @@ class Ledger:
         issued_ms = envelope.issued_at_ms
         if issued_ms > time_ms + KEEP_MS:
             return
-        bucket = max(time_ms, issued_ms) // MINUTE_MS * _BUCKETS_PER_MINUTE
-        ids = self._buckets.get(bucket)
-        while ids is None or len(ids) >= _BUCKET_IDS:
-            if ids is not None:
-                bucket += 1
-            ids = self._buckets.setdefault(bucket, [])
-        ids.append(envelope.command_id)
+        bucket = self._newest(max(time_ms, issued_ms) // MINUTE_MS)
+        if len(self._buckets.get(bucket, ())) >= _BUCKET_IDS:
+            bucket += 1
+        self._buckets.setdefault(bucket, []).append(envelope.command_id)
         self.entries[envelope.command_id] = entry
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
@@ -133,13 +130,12 @@ class Ledger:
             and len(set(ids)) == len(ids)
             and self.entries.keys().isdisjoint(ids)
             and len(self.entries) + len(ids) <= self._ids_max
-            and len(self._buckets.get(minute * _BUCKETS_PER_MINUTE, ())) + len(ids) <= _BUCKET_IDS
+            and len(self._buckets.get(self._newest(minute), ())) + len(ids) <= _BUCKET_IDS
         )
 
     def remember_all(self, ids: Sequence[str], entries: Sequence[Entry], time_ms: int) -> None:
         """This was decided of the commands with these ids, which `admits_all` has found good."""
-        bucket = time_ms // MINUTE_MS * _BUCKETS_PER_MINUTE
-        self._buckets.setdefault(bucket, []).extend(ids)
+        self._buckets.setdefault(self._newest(time_ms // MINUTE_MS), []).extend(ids)
         self.entries.update(zip(ids, entries, strict=True))
 
     def unsaved(self) -> Unsaved:
@@ -161,6 +157,14 @@ class Ledger:
                 self.entries[command_id] = entry
                 self._buckets.setdefault(bucket, []).append(command_id)
         self.mark_saved()
+
+    def _newest(self, minute: int) -> int:
+        """The bucket of a minute that takes ids. Its first may be forgotten already: to fill that one again would make
+        the newest ids the next to go, and their floor would refuse whatever is on its way."""
+        first = minute * _BUCKETS_PER_MINUTE
+        if first in self._buckets and first + 1 not in self._buckets:
+            return first
+        return max((b for b in self._buckets if first <= b < first + _BUCKETS_PER_MINUTE), default=first)
 
     def _advance(self, minute: int) -> None:
         self._minute = minute

@@ -121,6 +121,17 @@ def test_too_many_ids_are_forgotten_oldest_first_and_stay_refused() -> None:
     assert take(ledger, command(T0 + 301_000), at(T0 + 301_000)) is None
 
 
+def test_in_a_minute_of_more_ids_than_are_kept_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 10)
+    ledger = Ledger(ids_max=50)
+    said = [command(T0 + i) for i in range(300)]
+    for i in range(0, 300, 2):
+        now = at(T0 + i, offset=i)
+        assert take(ledger, said[i + 1], now) is None
+        assert take(ledger, said[i], now) is None, "it was overtaken by one other only"
+        assert ledger.floor < said[max(0, i - 30)].command_id
+
+
 @pytest.mark.parametrize("command_id", ["x", "018bcfe5-6800-4d8e-91b7-584a2265b1f5", "z" * 36])
 def test_what_is_no_id_of_ours_is_refused_and_never_remembered(command_id: str) -> None:
     ledger = Ledger()
