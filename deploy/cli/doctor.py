@@ -26,7 +26,7 @@ _OUTPUT = click.Option(
     show_default=True,
     help="How the result is printed.",
 )
-_FLAGS = [parameter for parameter in serve.params if parameter.name != "log_level"]
+_FLAGS = [parameter for parameter in serve.params if parameter.name not in ("log_level", "log_format")]
 
 
 @click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data /var/lib/dpuplane")

@@ -68,7 +68,7 @@ def fault_of(words: list[str]) -> str | None:
     """Why the program would not know what is meant: a command or an option that is not there; None if it would."""
     command: click.Command = cli
     rest = words[1:]
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+    while isinstance(command, click.Group) and rest and not rest[0].startswith(("-", "[")):
         child = command.get_command(click.Context(command), rest[0])
         if child is None:
             return f"{' '.join(words)}: no command {rest[0]!r}"
