@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eventstore.log import Partition
 
 _SAY_EVERY_S = 5.0
+
+Say = Callable[[str, float], None]
+"""Told how far it is, in words and from 0 to 1; decides by itself how often it says so."""
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +18,10 @@ logger = logging.getLogger(__name__)
 class Progress:
     """The way from where partitions are to where they should be. Whoever folds adds to `records` and `bytes`."""
 
-    def __init__(self, starts: Mapping[Partition, int], targets: Mapping[Partition, int], now_s: float) -> None:
+    def __init__(
+        self, starts: Mapping[Partition, int], targets: Mapping[Partition, int], now_s: float, tell: Say | None = None
+    ) -> None:
+        self._tell = tell
         self.records = 0
         self.bytes = 0
         self._starts = dict(starts)
@@ -37,7 +43,9 @@ class Progress:
         return now_s - self._began_s
 
     def say(self, positions: Mapping[Partition, int], now_s: float) -> None:
-        """One log line now and then."""
+        """One log line now and then, and whoever is to be told."""
+        if self._tell is not None:
+            self._tell(f"{self.records:,} records", self.percent(positions) / 100)
         if now_s - self._said_s < _SAY_EVERY_S:
             return
         self._said_s = now_s

@@ -20,7 +20,7 @@ from eventstore.ledger import Entry
 from eventstore.log import EventLog, Partition, Record
 from eventstore.origin import await_origin, read_first
 from eventstore.partition import FoldedPartition
-from eventstore.progress import Progress
+from eventstore.progress import Progress, Say
 from eventstore.saving import restored, save
 from eventstore.snapshots import MemoryStore, Saved, reduced
 
@@ -74,6 +74,7 @@ async def replay(
     digests_at: Mapping[Partition, Iterable[int]] | None = None,
     start: Saved | None = None,
     observer: Observer | None = None,
+    say: Say | None = None,
 ) -> Replayed:
     """Fold the topics of these folds up to `until` (by default the ends they have now).
 
@@ -86,7 +87,7 @@ async def replay(
         rules.setdefault(fold.topic, {})[fold.version] = fold
     partitions = [partition for topic in rules for partition in log.partitions(topic)]
     ends = {p: await log.end(p) if until is None else until[p] for p in partitions}
-    run = _Run(log, ends, digests_at or {}, observer)
+    run = _Run(log, ends, digests_at or {}, observer, say)
     for partition in partitions:
         first = min((ends[partition], *run.wanted(partition)))
         folded = await started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
@@ -118,12 +119,14 @@ class _Run:
         ends: Mapping[Partition, int],
         digests_at: Mapping[Partition, Iterable[int]],
         observer: Observer | None,
+        say: Say | None,
     ) -> None:
         self.partitions: dict[Partition, FoldedPartition] = {}
         self._log = log
         self._ends = ends
         self._digests_at = digests_at
         self._observer = observer
+        self._say = say
         self._store = MemoryStore()
         self._digests: dict[Partition, dict[int, str]] = {}
         self._loop = asyncio.get_running_loop()
@@ -133,7 +136,7 @@ class _Run:
         return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
 
     async def fold(self) -> Replayed:
-        self._progress = Progress(self._positions(), self._ends, self._loop.time())
+        self._progress = Progress(self._positions(), self._ends, self._loop.time(), self._say)
         for partition, folded in self.partitions.items():
             self._digests[partition] = {}
             for stop in (*self.wanted(partition), self._ends[partition]):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from eventstore.fold import Fold
 from eventstore.lineage import Lineage
 from eventstore.log import FLEET_0, ZONES, EventLog, Partition
+from eventstore.progress import Say
 from eventstore.replay import Replayed, replay
 from projections.fleet_state import FleetState
 from projections.rules import Held, Holdings
@@ -67,13 +68,15 @@ class Devices(NamedTuple):
     absent: tuple[str, ...]
 
 
-async def fold_afresh(log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim]) -> Fresh:
+async def fold_afresh(
+    log: EventLog, folds: Sequence[Fold[Any]], claims: Iterable[Claim], say: Say | None = None
+) -> Fresh:
     """Fold the log up to its present ends, and hold each claim about it against the fold."""
     claims = [claim for claim in claims if claim.position]  # a replica that has saved nothing yet claims nothing
     wanted: dict[Partition, set[int]] = {}
     for claim in claims:
         wanted.setdefault(claim.partition, set()).add(claim.position)
-    replayed = await replay(log, folds, digests_at=wanted)
+    replayed = await replay(log, folds, digests_at=wanted, say=say)
     differences = [
         f"{partition} cannot be folded at {folded.position}: {folded.halted}"
         for partition, folded in replayed.partitions.items()

@@ -7,6 +7,7 @@ unknown (what became of a command, or a name that was asked for) or unreachable.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -82,6 +83,15 @@ class LazyGroup(click.Group):
             if name.startswith(incomplete)
         ]
         return found or super().shell_complete(ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], SUBCOMMANDS, n=3)
+            meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
+            raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

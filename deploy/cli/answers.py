@@ -8,7 +8,7 @@ from typing import TypeAlias
 import click
 
 from deploy.cli.failures import REFUSED, UNKNOWN
-from deploy.cli.output import print_value, to_plain
+from deploy.cli.output import coloured, print_value, to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 _DECISIVE = (pb.Answer.unknown, pb.Answer.refused, pb.Answer.held, pb.Answer.waiting, pb.Answer.done)
@@ -51,10 +51,11 @@ def sentence(answer: pb.Answer) -> str:
 
 
 def _print(answer: pb.Answer) -> None:
-    click.echo(sentence(answer), err=exit_status(answer) != 0)
+    err = exit_status(answer) != 0
+    click.echo(coloured(sentence(answer), err=err), err=err)
     for item in answer.items:
-        outcome = pb.Answer.Outcome.Name(item.outcome)
-        click.echo(f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}", err=exit_status(answer) != 0)
+        outcome = coloured(pb.Answer.Outcome.Name(item.outcome), err=err)
+        click.echo(f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}", err=err)
 
 
 Part: TypeAlias = tuple[Sequence[str], pb.Answer]

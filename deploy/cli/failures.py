@@ -14,10 +14,27 @@ class Refused(click.ClickException):
     exit_code = REFUSED
 
 
+LISTS = {
+    "zone": "zones list",
+    "node": "nodes list",
+    "name": "nodes list",
+    "dpu": "dpus list",
+    "clique": "cliques list",
+    "domain": "cliques list",
+    "policy": "policies list",
+    "hold": "holds list",
+}
+"""What shows the names that there are, by the field that was wrong."""
+
+
 class NotKnown(click.ClickException):
     """The plane has nothing of the name that was asked for."""
 
     exit_code = UNKNOWN
+
+    def format_message(self) -> str:
+        there = LISTS.get(self.message.partition(":")[0])
+        return f"{self.message}; see `dpuplane {there}`" if there else self.message
 
 
 class Unreachable(click.ClickException):

@@ -7,8 +7,6 @@ broke off can be repeated as it was.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
+from deploy.cli.progress import Progress
 from deploy.cli.values import INT32
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -105,11 +104,11 @@ def _start(plan: Plan) -> pb.ImportSummary:
 def _join(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
     def requests() -> Iterator[pb.JoinNodesRequest]:
         sent = 0
-        with _Progress("nodes sent", plan.node_count) as progress:
+        with Progress("import") as progress:
             for batch in plan.batches:
                 yield _request(batch, client.next_command_id())
                 sent += len(batch.names)
-                progress.show(sent)
+                progress.show(f"{sent:,} of {plan.node_count:,} nodes sent", sent / plan.node_count)
 
     joined: pb.JoinSummary = client.stream("JoinNodesStream", requests(), _STREAM_TIMEOUT_S)
     summary.joined, summary.refused, summary.unknown = joined.done, joined.refused, joined.unknown
@@ -132,12 +131,12 @@ def _claim(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
     for answer in client.pipelined("SetCapacity", map(_capacity, plan.cliques)):
         _count(answer, summary)
     claims = [claim for clique in plan.cliques for claim in _claims(clique)]
-    with _Progress("claims answered", len(claims)) as progress:
+    with Progress("import") as progress:
         for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
             summary.claims += answer.outcome == pb.Answer.done
             summary.claims_waiting += answer.outcome == pb.Answer.waiting
             _count(answer, summary)
-            progress.show(number)
+            progress.show(f"{number:,} of {len(claims):,} claims answered", number / len(claims))
 
 
 def _capacity(clique: CliquePlan) -> pb.SetCapacityRequest:
@@ -185,25 +184,3 @@ def _print(summary: pb.ImportSummary) -> None:
             ("rows skipped", summary.skipped_rows),
         )
     )
-
-
-class _Progress:
-    """A line on a terminal's stderr; nothing anywhere else."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what = what
-        self._total = total
-        self._is_shown = sys.stderr.isatty() and total > 0
-        self._next_s = 0.0
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def show(self, count: int) -> None:
-        if self._is_shown and time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + 0.2
-            click.echo(f"\r{count} of {self._total} {self._what}", nl=False, err=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            click.echo(f"\r{self._total} of {self._total} {self._what}", err=True)

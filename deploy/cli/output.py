@@ -8,6 +8,7 @@ compares two versions must not compare text.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,12 @@ import click
 from google.protobuf.message import Message
 
 Plain = dict[str, Any]
+
+_GOOD = ("ready", "done", "ok", "applied", "in hardware")
+_LOOK = ("waiting", "held", "frozen", "paused", "draining")
+_BAD = ("refused", "unknown", "failed", "wrong", "halted")
+_COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
+"""Colours of states. They only repeat what the word says."""
 
 
 def to_plain(message: Message) -> Plain:
@@ -64,8 +71,12 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under heads, columns aligned; the last column is not padded."""
     text = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *text, strict=True)]
-    for row in [[head.upper() for head in heads], *text]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    line = "  ".join(head.upper().ljust(width) for head, width in zip(heads, widths, strict=True))
+    click.echo(heading(line.rstrip()))
+    for row in text:
+        padded = zip(row, widths, strict=True)
+        line = "  ".join(coloured(cell) + " " * (width - len(cell)) for cell, width in padded)
+        click.echo(line.rstrip())
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -73,7 +84,25 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     pairs = [(name, str(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        click.echo(f"{name.ljust(width)}  {value}".rstrip())
+        click.echo(f"{heading(name)}{' ' * (width - len(name))}  {coloured(value)}".rstrip())
+
+
+def wants_colour(stream: Any) -> bool:
+    """Whether it is a terminal whose owner has not said no: NO_COLOR (https://no-color.org), or a dumb one."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(text: str, *, err: bool = False) -> str:
+    """A text that is, or begins with, a state, with that in its colour; where no colour is wanted, as it is."""
+    state = text.partition(":")[0].partition(",")[0].partition(" (")[0]
+    colour = _COLOURS.get(state.lower())
+    if colour is None or not wants_colour(sys.stderr if err else sys.stdout):
+        return text
+    return click.style(state, fg=colour) + text[len(state) :]
+
+
+def heading(text: str) -> str:
+    return click.style(text, bold=True) if wants_colour(sys.stdout) else text
 
 
 def pairs(labels: Mapping[str, str]) -> str:

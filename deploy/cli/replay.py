@@ -13,6 +13,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.progress import Progress
 from deploy.cli.values import moment
 from deploy.logs import configure_logs
 from deploy.opening import LogPlace, open_to_read
@@ -34,7 +35,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: str 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
     where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
-    configure_logs("INFO")
+    configure_logs("WARNING" if sys.stderr.isatty() else "INFO")  # a terminal has the line of Progress
     with failing():
         replayed = asyncio.run(_replay(where, at))
     if output != "table":
@@ -55,7 +56,8 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: str 
 async def _replay(place: LogPlace, at: str | int | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if at is None else await _cut(log, at)
-        return await replay(log, folds_of(log.partition_count), until=until)
+        with Progress("replay") as progress:
+            return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
 
 
 async def _cut(log: EventLog, at: str | int) -> dict[Partition, int]:

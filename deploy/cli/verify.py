@@ -120,7 +120,8 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     for left in reversed(range(TRIES)):
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
-            fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims)
+            with Progress("verify") as progress:
+                fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims, progress.show)
             lineage = lineage_of(await await_origin(log))
         devices = compare_devices(fresh, lineage, live.holdings)
         if fresh.differences or not devices.differences or not left:

@@ -44,7 +44,18 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
         sys.exit(0)
 
 
+class _Page(io.StringIO):
+    """What is printed, for a terminal if that is where it will go: so it has colours or not."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
 def _printed(show: Callable[[], None]) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(_Page(is_terminal=sys.stdout.isatty())) as printed:
         show()
     return printed.getvalue()

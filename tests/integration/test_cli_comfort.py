@@ -86,6 +86,42 @@ async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
     assert "--watch" in ended.stderr
 
 
+async def on_a_terminal(*arguments: str, **environment: str) -> str:
+    """What a command prints if its stdout is a terminal."""
+    ours, its = os.openpty()
+    try:
+        child = await asyncio.create_subprocess_exec(
+            DPUPLANE, *arguments, stdout=its, env={**os.environ, "TERM": "xterm", **environment}
+        )
+        assert await child.wait() == 0
+        return os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(its)
+
+
+async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -> None:
+    await plane.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))
+    await plane.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n1", ready=True))
+    show = ("cliques", "show", "d", "c", "--server", plane.address)
+    coloured = await on_a_terminal(*show)
+    assert "\x1b[32mready\x1b[0m" in coloured
+    plain = await on_a_terminal(*show, NO_COLOR="1")
+    assert "\x1b" not in plain and "ready" in plain
+    assert "\x1b" not in await on_a_terminal(*show, TERM="dumb")
+    assert "\x1b" not in await on_a_terminal(*show, "--output", "json")
+    assert "\x1b" not in (await run(*show, server=plane.address)).stdout
+
+
+async def test_who_names_what_is_not_there_is_told_where_to_look(plane: Served) -> None:
+    nobody = await run("zones", "show", "rack9", server=plane.address)
+    assert nobody.status == 3
+    assert nobody.stderr.endswith("; see `dpuplane zones list`\n")
+    mistyped = await run("zone", "show", "rack9", server=plane.address)
+    assert mistyped.status == 2
+    assert "no such command 'zone': did you mean zones" in mistyped.stderr
+
+
 async def completed(line: str, server: str) -> list[str]:
     words = line.split(" ")
     environment = {"_DPUPLANE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}

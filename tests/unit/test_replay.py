@@ -10,6 +10,7 @@ from eventstore.codec import encode
 from eventstore.errors import LogMismatch, LogUnavailable, PermanentError
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
+from eventstore.progress import Progress
 from eventstore.replay import cut_at_position, cut_at_time, replay
 from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
 from eventstore.saving import restored, save
@@ -146,3 +147,12 @@ async def test_a_closed_log_is_unavailable() -> None:
     await log.close()
     with pytest.raises(LogUnavailable):
         await replay(log, FOLDS)
+
+
+def test_a_long_fold_tells_how_far_it_is() -> None:
+    told: list[tuple[str, float]] = []
+    progress = Progress({FLEET_0: 0}, {FLEET_0: 20}, 0.0, lambda what, share: told.append((what, share)))
+    for position in (5, 20):
+        progress.records = position
+        progress.say({FLEET_0: position}, 1.0)
+    assert told == [("5 records", 0.25), ("20 records", 1.0)]
