@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_one_of, require_range
+from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_range
 from eventstore.log import FLEET
 from projections import names
 from projections.fleet import MAX_LIMIT
 from projections.fleet_views import EVERY_ZONE
 from projections.policies import fault_of
+from projections.withdrawals import fault_of_budget
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
@@ -66,10 +67,9 @@ def _hold(hold: int) -> str:
 
 
 def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
-    require_one_of("kind", request.kind, ("inferred", "stated"))
-    require_range("permille", request.permille, 0, 1_000)
-    require_range("at_least", request.at_least, 0, MAX_AT_LEAST)
     event = BudgetSet(envelope(request.kind), request.kind, request.permille, request.at_least)
+    require(fault_of_budget(event))
+    require_range("at_least", event.at_least, 0, MAX_AT_LEAST)
     return Statement(FLEET, request.kind, event)
 
 

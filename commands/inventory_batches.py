@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from projections.columns import size_of_labels
+from projections.columns import label_columns, size_of_labels
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES
 
 _BYTES_PER_NODE = 64
@@ -65,15 +65,13 @@ def batches(zone: str, nodes: Iterable[PlannedNode]) -> Iterator[NodeBatch]:
 
 
 def _batch(zone: str, nodes: list[PlannedNode]) -> NodeBatch:
-    numbers: dict[tuple[tuple[str, str], ...], int] = {}
-    index = tuple(numbers.setdefault(node.labels, len(numbers)) for node in nodes)
+    label_sets, label_index = label_columns(node.labels for node in nodes)
     has4, has6 = any(node.address4 for node in nodes), any(node.address6 for node in nodes)
-    has_labels = any(numbers)
     return NodeBatch(
         zone,
         tuple(node.name for node in nodes),
         b"".join(node.address4.to_bytes(4, "big") for node in nodes) if has4 else b"",
         b"".join(node.address6.to_bytes(16, "big") for node in nodes) if has6 else b"",
-        tuple(dict(labels) for labels in numbers) if has_labels else (),
-        (index if len(numbers) > 1 else (0,)) if has_labels else (),
+        tuple(label_sets),
+        tuple(label_index),
     )

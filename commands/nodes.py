@@ -13,7 +13,8 @@ from typing import Any
 from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
 from eventstore.log import ZONES
 from projections import names
-from projections.columns import fault_of
+from projections.columns import fault_of, label_columns
+from projections.policies import selector
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesChanged, NodesJoined, NodesLeft
 
@@ -63,7 +64,7 @@ def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
     """Nodes as columns. Raises PermanentError."""
     require_count("nodes", len(nodes))
     addresses = [_addresses(node) for node in nodes]
-    label_sets, label_index = _label_columns(nodes)
+    label_sets, label_index = label_columns(selector(node.labels) for node in nodes)
     created_ms, uids = _incarnations(nodes)
     return {
         "names": [node.name for node in nodes],
@@ -94,15 +95,6 @@ def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
 
 def _packed(addresses: list[bytes], none: bytes) -> bytes:
     return b"" if addresses.count(none) == len(addresses) else b"".join(addresses)
-
-
-def _label_columns(nodes: Sequence[pb.NodeSpec]) -> tuple[list[dict[str, str]], list[int]]:
-    """Distinct label sets in order of appearance, and each node's among them."""
-    numbers: dict[tuple[tuple[str, str], ...], int] = {}
-    index = [numbers.setdefault(tuple(sorted(node.labels.items())), len(numbers)) for node in nodes]
-    if not any(numbers):
-        return [], []
-    return [dict(labels) for labels in numbers], index if len(numbers) > 1 else [0]
 
 
 def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:

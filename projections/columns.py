@@ -29,7 +29,7 @@ from projections.names import (
     check_zone,
     shown,
 )
-from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, NodesChanged, NodesJoined, NodesLeft
+from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 
 _NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
 _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <= octet < 240)
@@ -94,6 +94,18 @@ def _shared(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return dict(labels)
 
 
+def label_columns(labels: Iterable[tuple[tuple[str, str], ...]]) -> tuple[list[dict[str, str]], list[int]]:
+    """`label_sets` and `label_index` of nodes with these labels, each in order of key: the sets in order of appearance.
+
+    Both are empty if nobody has a label, and one number stands for all who have the same.
+    """
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    index = [numbers.setdefault(each, len(numbers)) for each in labels]
+    if not any(numbers):
+        return [], []
+    return list(map(dict, numbers)), index if len(numbers) > 1 else [0]
+
+
 def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | None]:
     """The incarnation that is meant per node; None for whichever is there."""
     if not event.created_ms:
@@ -150,10 +162,9 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     fault = _fault_of_length("label_index", len(index), len(event.names))
     if fault is not None:
         return fault
-    used = set(index)
-    if min(used) < 0 or max(used) >= len(sets):
-        wrong = min(used) if min(used) < 0 else max(used)
-        return f"label_index: {wrong} must be the number of one of the {len(sets)} label sets"
+    fault = fault_of_label_numbers(index, len(sets))
+    if fault is not None:
+        return fault
     for labels in sets:
         fault = check_labels("labels", labels)
         if fault is not None:
@@ -161,12 +172,23 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     return None
 
 
+def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
+    """What is wrong with these numbers of label sets, of which there are so many."""
+    wrong = next((number for number in (min(index), max(index)) if not 0 <= number < sets), None)
+    return None if wrong is None else f"label_index: {wrong} must be the number of one of the {sets} label sets"
+
+
 def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
+    return fault_of_widths(event) or _fault_of_addresses4(event) or _fault_of_addresses6(event)
+
+
+def fault_of_widths(event: NodesJoined | NodesChanged | MembershipChanged) -> str | None:
+    """What is wrong with the lengths of the packed columns."""
     count = len(event.names)
-    for field, column, width in (("addresses4", event.addresses4, 4), ("addresses6", event.addresses6, 16)):
-        if column and len(column) != width * count:
-            return f"{field}: {len(column)} bytes for {count} names must be none, or {width} a name"
-    return _fault_of_addresses4(event) or _fault_of_addresses6(event)
+    for field, packed, width in (("addresses4", event.addresses4, 4), ("addresses6", event.addresses6, 16)):
+        if packed and len(packed) != width * count:
+            return f"{field}: {len(packed)} bytes for {count} names must be none, or {width} a name"
+    return None
 
 
 def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:

@@ -30,7 +30,7 @@ from projections.holds import (
 from projections.joins import Joined, Moved, Source, decide_membership, join
 from projections.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of, policy_of
 from projections.replanning import Edit, switch
-from projections.withdrawals import DEFAULTS, Budget, Hold
+from projections.withdrawals import Budget, Hold, fault_of_budget
 from schemas.events import (
     BudgetSet,
     Event,
@@ -172,12 +172,9 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
 
 
 def _decide_budget(event: BudgetSet) -> Decision:
-    if event.kind not in DEFAULTS:
-        return refusal(f"kind: {names.shown(event.kind)} must be inferred or stated")
-    if not 0 <= event.permille <= 1_000:
-        return refusal(f"permille: {event.permille} must be from 0 to 1000")
-    if event.at_least < 0:
-        return refusal(f"at_least: {event.at_least} must be 0 or more")
+    fault = fault_of_budget(event)
+    if fault is not None:
+        return refusal(fault)
     return Decision(Budget(event.kind, event.permille, event.at_least), DONE)
 
 

@@ -14,7 +14,8 @@ from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from projections.columns import size_of_labels
+from projections.columns import label_columns, size_of_labels
+from projections.policies import selector
 from projections.zone_rows import Gone, Node
 from projections.zone_state import ZoneState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, Envelope, MembershipChanged
@@ -58,29 +59,19 @@ def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
     return mark >= offset or first == len(waiting) or waiting[first] >= offset
 
 
-class _LabelSets:
-    """Each label set once, in order of appearance, and the number of each node's among them."""
-
-    def __init__(self, labels: Sequence[dict[str, str]]) -> None:
-        distinct = {id(each): each for each in labels}  # nodes that joined together share theirs
-        numbers: dict[tuple[tuple[str, str], ...], int] = {}
-        number_of = {i: numbers.setdefault(tuple(sorted(each.items())), len(numbers)) for i, each in distinct.items()}
-        self.sets = list(map(dict, numbers))
-        self.index = list(map(number_of.__getitem__, map(id, labels)))
-
-
 class _Items(NamedTuple):
     """What is said of each node: its name, its state, and its row, which is bare if it is gone."""
 
     names: list[str]
     states: list[int]
     rows: list[Node]
-    labels: _LabelSets
+    label_sets: list[dict[str, str]]
+    label_index: list[int]
 
     def size(self) -> int:
         """Bytes of a forward of these, or a few more."""
         texts = "".join((*self.names, *map(_ZONE, self.rows), *map(_UID, self.rows)))
-        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + len(texts) + sum(map(size_of_labels, self.labels.sets))
+        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + len(texts) + sum(map(size_of_labels, self.label_sets))
 
 
 def _with_room(state: ZoneState, first: int) -> list[int]:
@@ -107,7 +98,16 @@ def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
         names = [name for name, row in zip(names, rows, strict=True) if row is not None]
     nodes = [row if isinstance(row, Node) else _bare(row) for row in rows if row is not None]
     states = [row.state if type(row) is Gone else PRESENT for row in rows if row is not None]
-    return _Items(names, states, nodes, _LabelSets(list(map(_LABELS, nodes))))
+    return _Items(names, states, nodes, *_label_columns(list(map(_LABELS, nodes))))
+
+
+def _label_columns(labels: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], list[int]]:
+    distinct = {id(each): each for each in labels}  # nodes that joined together share theirs
+    sets, numbers = label_columns(map(selector, distinct.values()))
+    if len(sets) < 2:
+        return sets, numbers
+    number_of = dict(zip(distinct, numbers, strict=True))
+    return sets, list(map(number_of.__getitem__, map(id, labels)))
 
 
 def _bare(gone: Gone) -> Node:
@@ -115,7 +115,7 @@ def _bare(gone: Gone) -> Node:
 
 
 def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
-    names, states, rows, labels = items
+    names, states, rows, *_ = items
     addresses4, addresses6 = list(map(_ADDRESS4, rows)), list(map(_ADDRESS6, rows))
     return MembershipChanged(
         envelope=Envelope("", f"zones/{partition}", "", 0),
@@ -130,8 +130,8 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
         uids=_column(list(map(_UID, rows))),
         addresses4=struct.pack(f">{len(rows)}I", *addresses4) if any(addresses4) else b"",
         addresses6=b"".join([address or _NONE6 for address in addresses6]) if any(addresses6) else b"",
-        label_sets=labels.sets if any(labels.sets) else [],
-        label_index=_column(labels.index) if any(labels.sets) else [],
+        label_sets=items.label_sets,
+        label_index=items.label_index,
     )
 
 

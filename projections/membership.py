@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from projections.columns import fault_of_label_numbers, fault_of_widths
 from projections.roster import Address, Column
 from projections.withdrawals import hash_of
 from schemas.events import MAX_FORWARD_ITEMS, SUPERSEDED, MembershipChanged
@@ -111,10 +112,9 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
         length = len(getattr(event, field))
         if length not in (1, count) and (length or field in ("zones", "states")):
             return f"{field}: {length} entries for {count} names must be one for all or one each"
-    for field, width in (("addresses4", 4), ("addresses6", 16)):
-        length = len(getattr(event, field))
-        if length not in (0, width * count):
-            return f"{field}: {length} bytes for {count} names must be none or {width} a name"
+    fault = fault_of_widths(event)
+    if fault is not None:
+        return fault
     if count and not 0 <= min(event.states) <= max(event.states) <= SUPERSEDED:
         return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {SUPERSEDED}"
     return _label_fault(event)
@@ -122,10 +122,9 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
 
 def _label_fault(event: MembershipChanged) -> str | None:
     sets = len(event.label_sets)
-    used = set(event.label_index)
-    if used and not 0 <= min(used) <= max(used) < max(sets, 1):
-        return f"label_index: {max(used)} must be the number of one of the {sets} label sets"
-    if sets > 1 and not event.label_index:
+    if event.label_index:
+        return fault_of_label_numbers(event.label_index, max(sets, 1))
+    if sets > 1:
         return f"label_index: 0 entries for {sets} label sets; give each name its set"
     return None
 

@@ -19,7 +19,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from projections.names import shown
 from projections.policies import Policy
+from schemas.events import BudgetSet
 
 Kind: TypeAlias = Literal["inferred", "stated"]
 KINDS: tuple[Kind, ...] = ("inferred", "stated")
@@ -41,6 +43,17 @@ class Budget(msgspec.Struct, frozen=True):
 
     def limit(self, base: int) -> int:
         return max(self.at_least, base * self.permille // 1000)
+
+
+def fault_of_budget(event: BudgetSet) -> str | None:
+    """What is wrong with a budget, in one sentence."""
+    if event.kind not in DEFAULTS:
+        return f"kind: {shown(event.kind)} must be inferred or stated"
+    if not 0 <= event.permille <= 1_000:
+        return f"permille: {event.permille} must be from 0 to 1000"
+    if event.at_least < 0:
+        return f"at_least: {event.at_least} must be 0 or more"
+    return None
 
 
 DEFAULTS = {"inferred": Budget("inferred", 10, 100), "stated": Budget("stated", 100, 1_000)}

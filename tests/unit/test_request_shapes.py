@@ -125,7 +125,7 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ),
     ("bad priority", fleet.set_policy, policy(priority=2_000_000), ("priority", "2000000", "from -1000000")),
     ("approval unseen", fleet.approve_hold, pb.ApproveHoldRequest(hold=3), ("hash", "''", "hexadecimal")),
-    ("bad budget", fleet.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred, stated")),
+    ("bad budget", fleet.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred or stated")),
     (
         "bad share",
         fleet.set_budget,
