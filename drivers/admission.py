@@ -13,7 +13,7 @@ from collections.abc import Callable
 ADVICE_S_MAX = 30.0
 
 
-class Admission:
+class LinkAdmission:
     """A token bucket whose refusals are spread over the time that it takes to serve them."""
 
     def __init__(self, per_second: float, burst: int, *, now: Callable[[], float], rng: random.Random) -> None:

@@ -67,7 +67,7 @@ class AgentTable:
     async def take(self, frame: Frame) -> Holding | Refusal:
         """Takes a frame or refuses it; in both cases what the DPU has then."""
         after = device_table.apply(self.table, frame.epoch, frame.delta, capacity=self._device.capacity)
-        if isinstance(after, device_table.Refused):
+        if isinstance(after, device_table.FrameRefused):
             return Refusal(self.holding(), frame.delta.to_version, after.code, after.reason)
         if after.epoch == self.table.epoch:
             self.received = after.version

@@ -22,7 +22,7 @@ ENTRY_BYTES = 512
 """What a frame takes in the cache beside its bytes. DPUs choose the versions that they claim to have."""
 
 
-class Frame(NamedTuple):
+class EncodedFrame(NamedTuple):
     """An encoded frame, and the version that it leads to."""
 
     data: bytes
@@ -36,10 +36,10 @@ class Frames:
     def __init__(self, source: RuleSource) -> None:
         self.encoded = 0
         self._source = source
-        self._frames: OrderedDict[tuple[object, int, int], Frame] = OrderedDict()
+        self._frames: OrderedDict[tuple[object, int, int], EncodedFrame] = OrderedDict()
         self._bytes = 0
 
-    def frame(self, zone: str, current: Current, since: int) -> Frame:
+    def frame(self, zone: str, current: Current, since: int) -> EncodedFrame:
         """From version `since` (0: from nothing) to the zone's current one."""
         key = (current.key, current.version, since)
         frame = self._frames.get(key)
@@ -51,15 +51,15 @@ class Frames:
                 self._bytes -= _cost(self._frames.popitem(last=False)[1])
         return frame
 
-    def _encode(self, zone: str, current: Current, since: int) -> Frame:
+    def _encode(self, zone: str, current: Current, since: int) -> EncodedFrame:
         delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
         large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * current.prefixes)
         if delta is None or (since and large):
             return self.frame(zone, current, 0)
         self.encoded += 1
         data = protocol_down.encode_frame(self._source.epoch, delta)
-        return Frame(data, delta.to_version, delta.from_version == 0)
+        return EncodedFrame(data, delta.to_version, delta.from_version == 0)
 
 
-def _cost(frame: Frame) -> int:
+def _cost(frame: EncodedFrame) -> int:
     return len(frame.data) + ENTRY_BYTES

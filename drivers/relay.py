@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from drivers import protocol_down, protocol_up
-from drivers.admission import Admission
+from drivers.admission import LinkAdmission
 from drivers.delivery import Delivery
 from drivers.frames import Frames
 from drivers.latency import Histogram
@@ -85,7 +85,9 @@ class Relay:
         self.closed_for: dict[str, int] = {"malformed": 0, "silent": 0, "flooding": 0}
         loop = asyncio.get_running_loop()
         self.frames = Frames(source)
-        self.admission = Admission(settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng)
+        self.admission = LinkAdmission(
+            settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng
+        )
         self._source = source
         self._settings = settings
         self._delivery = delivery

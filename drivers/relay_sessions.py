@@ -22,7 +22,7 @@ from drivers.protocol_down import Heard, Unwelcome, Welcome
 from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
-from drivers.standing import Move, Standing, Standings
+from drivers.standing import Standing, Standings, Transition
 from projections.rules import Held
 
 logger = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ class Session:
                 for number in numbers_of(move.dpus):
                     self.zone.pending.refused[self._names[number]] = f"{refusal.code.name}: {refusal.reason}"
 
-    def _note(self, moves: list[Move]) -> None:
+    def _note(self, moves: list[Transition]) -> None:
         for move in moves:
             before, after = move.before, move.after
             if before == after:

@@ -19,7 +19,7 @@ from drivers.latency import Histogram
 from drivers.protocol_up import NO_DIGEST
 from drivers.reports import Level, Pending
 from drivers.rule_source import Current, RuleSource
-from drivers.standing import Move, Target
+from drivers.standing import Target, Transition
 
 S = TypeVar("S")
 
@@ -123,7 +123,7 @@ class Zone(Generic[S]):
         later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
         return min(later, default=0)
 
-    def note(self, move: Move, ordinals: BitMap, now_ms: int) -> None:
+    def note(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
         """DPUs said that they have something else than before: remember it for the report, and how long it took."""
         before, after = move.before, move.after
         if after.repair or after.epoch != self._source.epoch:

@@ -137,7 +137,7 @@ def _holds(standing: Standing, holding: Holding) -> Standing:
     )
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
     """These DPUs went from one standing to another."""
 
     before: Standing
@@ -165,12 +165,12 @@ class Standings:
             if members & dpus:
                 self._set(standing, members & ~dpus)
 
-    def change(self, dpus: int, step: Callable[[Standing], Standing]) -> list[Move]:
+    def change(self, dpus: int, step: Callable[[Standing], Standing]) -> list[Transition]:
         """Takes these DPUs one transition on; who is not here is left out."""
         moves = []
         for standing, members in list(self.dpus.items()):
             if moving := members & dpus:
-                moves.append(Move(standing, step(standing), moving))
+                moves.append(Transition(standing, step(standing), moving))
         for before, after, moving in moves:
             self._set(before, self.dpus[before] & ~moving)
             self.dpus[after] = self.dpus.get(after, 0) | moving

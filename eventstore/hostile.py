@@ -23,7 +23,7 @@ _RUN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class LogFaults:
     """How often a log misbehaves. The four rates are probabilities per append, of which one at most comes true."""
 
     duplicate: float = 0.05
@@ -63,7 +63,7 @@ class FaultCounts:
 class HostileLog:
     """An EventLog over another, which it closes with itself. `faults` may be replaced while it runs, to let it heal."""
 
-    def __init__(self, inner: EventLog, rng: random.Random, faults: Faults, *, seed: int) -> None:
+    def __init__(self, inner: EventLog, rng: random.Random, faults: LogFaults, *, seed: int) -> None:
         self.faults = faults
         self.counts = FaultCounts()
         self.view = View(seed, faults)
@@ -183,7 +183,7 @@ class HostileLog:
 class View:
     """How readers see the records of a dense log: a fixed monotone map of offsets, and a fixed change of timestamps."""
 
-    def __init__(self, seed: int, faults: Faults) -> None:
+    def __init__(self, seed: int, faults: LogFaults) -> None:
         self._seed = seed
         self._faults = faults
 

@@ -32,7 +32,7 @@ MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
 MAX_LEFT = 32_768
 """Nodes that left, remembered per partition: about 10 MB."""
 
-Standing = Literal["holds", "waits", "left"]
+MemberStanding = Literal["holds", "waits", "left"]
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -45,7 +45,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     of the domain has it now.
     """
 
-    standing: Standing
+    standing: MemberStanding
     last: int
     since: int
     address: str

@@ -39,7 +39,7 @@ class Code(IntEnum):
     DEVICE = 6
 
 
-class Refused(NamedTuple):
+class FrameRefused(NamedTuple):
     """The frame was not taken, and the table is what it was."""
 
     code: Code
@@ -63,23 +63,23 @@ class DeviceTable(NamedTuple):
 EMPTY = DeviceTable(0, 0, bytes(16), {})
 
 
-def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | Refused:
+def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | FrameRefused:
     """The table after a frame, or why not. `capacity` is how many prefixes the device can hold at any moment."""
     held, offered = (table.epoch, table.version), (epoch, delta.to_version)
     if offered < held:
-        return Refused(Code.OLDER, f"version: {offered} is older than {held}, which this device holds")
+        return FrameRefused(Code.OLDER, f"version: {offered} is older than {held}, which this device holds")
     if offered == held and delta.digest == table.digest:
         return table
     if delta.from_version and (epoch, delta.from_version) != held:
         base = (epoch, delta.from_version)
-        return Refused(Code.BASE, f"from_version: {base} is not {held}, which this device holds")
+        return FrameRefused(Code.BASE, f"from_version: {base} is not {held}, which this device holds")
     base_table = table if delta.from_version else EMPTY
     rules = _after(base_table, delta, capacity)
-    if isinstance(rules, Refused):
+    if isinstance(rules, FrameRefused):
         return rules
     digest = _digest_after(base_table, delta)
     if digest != delta.digest:
-        return Refused(Code.DIGEST, f"digest: {digest.hex()} after these steps is not {delta.digest.hex()}")
+        return FrameRefused(Code.DIGEST, f"digest: {digest.hex()} after these steps is not {delta.digest.hex()}")
     return DeviceTable(epoch, delta.to_version, digest, rules)
 
 
@@ -112,13 +112,13 @@ def digest_of(rules: Mapping[Rule, Prefixes]) -> bytes:
     return digests.to_bytes(sum(digests.digest_of(rule, *pack(prefixes)) for rule, prefixes in rules.items()))
 
 
-def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | Refused:
+def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | FrameRefused:
     """The sets after the steps, one by one, as long as each makes sense and fits."""
     changed: dict[Rule, set[bytes]] = {}
     size = table.size
     for step in delta.steps:
         if fault := _fault(step):
-            return Refused(Code.MALFORMED, fault)
+            return FrameRefused(Code.MALFORMED, fault)
         prefixes = changed.get(step.rule)
         if prefixes is None:
             prefixes = changed[step.rule] = set(table.rules.get(step.rule, ()))
@@ -126,13 +126,13 @@ def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefix
         before = len(prefixes)
         prefixes.update(adds)
         if len(prefixes) != before + len(adds):
-            return Refused(Code.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already")
+            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already")
         size += len(adds)
         if size > capacity:
-            return Refused(Code.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
+            return FrameRefused(Code.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
         prefixes.difference_update(removes)
         if len(prefixes) != before + len(adds) - len(removes):
-            return Refused(Code.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there")
+            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there")
         size -= len(removes)
     rules = {**table.rules, **{rule: frozenset(prefixes) for rule, prefixes in changed.items()}}
     return {rule: prefixes for rule, prefixes in rules.items() if prefixes}

@@ -66,7 +66,7 @@ class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     forwarded: int = 0
 
 
-Standing = Literal["idle", "open", "running"]
+StepStanding = Literal["idle", "open", "running"]
 """Of a DPU's step: nothing to do, wants an attempt, an attempt runs."""
 
 
@@ -92,7 +92,7 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     entered: int
     since: int
     since_ms: int
-    standing: Standing = "idle"
+    standing: StepStanding = "idle"
     image: str = ""
     installed: str = ""
     resume: str = ""

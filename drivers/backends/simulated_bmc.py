@@ -33,7 +33,7 @@ _OTHER_WORK_S = 0.1
 _Answer = TypeVar("_Answer")
 
 
-class Faults(NamedTuple):
+class BmcFaults(NamedTuple):
     """How bad the devices are. Shares are of calls, or of tasks for `fail` and `lie`."""
 
     latency_s: float = 0.005
@@ -54,13 +54,13 @@ class Faults(NamedTuple):
     """Images that the device cannot get."""
 
 
-NO_FAULTS = Faults()
+NO_FAULTS = BmcFaults()
 
 
 class SimulatedBmc:
     """One device. `begun` lists what it was told to do, and by which attempt, for tests to judge by."""
 
-    def __init__(self, serial: str, *, now_s: Callable[[], float], rng: Random, faults: Faults = NO_FAULTS) -> None:
+    def __init__(self, serial: str, *, now_s: Callable[[], float], rng: Random, faults: BmcFaults = NO_FAULTS) -> None:
         self.serial = serial
         self.image = ""
         self.boots = 1
@@ -172,7 +172,7 @@ class SimulatedBmcs:
         *,
         now_s: Callable[[], float],
         rng: Random,
-        faults: Faults = NO_FAULTS,
+        faults: BmcFaults = NO_FAULTS,
         serial_of: Callable[[str], str] = lambda name: "",
     ) -> None:
         self.devices: dict[str, SimulatedBmc] = {}

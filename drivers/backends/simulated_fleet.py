@@ -21,14 +21,14 @@ from drivers.backends.simulated_tables import NOTHING, SharedTables
 from drivers.protocol import MAX_PARTS, Holding
 from drivers.protocol_down import Frame
 from drivers.protocol_up import Ack, Refusal
-from projections.device_table import Code, Refused
+from projections.device_table import Code, FrameRefused
 
 SLOW_S = 0.05
 """A device that takes longer says first that it has received the frame."""
 
 TABLES_KEPT = 64
 
-FAILED = Refused(Code.DEVICE, "the device says that it failed")
+FAILED = FrameRefused(Code.DEVICE, "the device says that it failed")
 
 
 class Said(NamedTuple):
@@ -36,7 +36,7 @@ class Said(NamedTuple):
 
     devices: Index
     version: int = 0
-    refused: Refused | None = None
+    refused: FrameRefused | None = None
 
 
 class Waiting(NamedTuple):
@@ -149,7 +149,7 @@ class Fleet:
             devices = idle[group]
             claimed, capacity = int(records.claimed[devices[0]]), int(records.capacity[devices[0]])
             outcome = self.tables.apply(claimed, frame.epoch, frame.delta, capacity)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, FrameRefused):
                 said.append(Said(devices, frame.delta.to_version, outcome))
                 continue
             if self.tables[claimed].epoch == frame.epoch:

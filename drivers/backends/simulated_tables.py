@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from drivers import protocol_down
 from projections import device_table
-from projections.device_table import EMPTY, DeviceTable, Refused
+from projections.device_table import EMPTY, DeviceTable, FrameRefused
 from projections.rules import Delta
 
-Outcome: TypeAlias = int | Refused
+Outcome: TypeAlias = int | FrameRefused
 """The number of the table after a frame, or why it was refused."""
 
 OUTCOMES_MAX = 1_024
@@ -57,7 +57,7 @@ class SharedTables:
         if outcome is None:
             self.applied += 1
             after = device_table.apply(self._tables[number], epoch, delta, capacity=capacity)
-            outcome = after if isinstance(after, Refused) else self._number(after)
+            outcome = after if isinstance(after, FrameRefused) else self._number(after)
             self._outcomes[key] = outcome
             if len(self._outcomes) > OUTCOMES_MAX:
                 self._outcomes.popitem(last=False)

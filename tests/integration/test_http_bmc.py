@@ -13,9 +13,9 @@ from aiohttp import web
 
 from drivers.backends.bmc import Bmc, NeedsOperator, SessionEnded, TaskFailed, Unreachable, by_scheme
 from drivers.backends.http_bmc import application, http_connect
-from drivers.backends.simulated_bmc import WORK_S, Faults, SimulatedBmcs
+from drivers.backends.simulated_bmc import WORK_S, BmcFaults, SimulatedBmcs
 
-FAST = Faults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
+FAST = BmcFaults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import pytest
 
 from eventstore.codec import decode
 from eventstore.errors import TransientError
-from eventstore.hostile import Faults, HostileLog
+from eventstore.hostile import HostileLog, LogFaults
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.pace import Pace
 from eventstore.replay import replay
@@ -26,7 +26,7 @@ from tests.support.toy_fold import ToyFold
 from tests.support.toy_log import Issuer
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
-FAULTS = Faults(duplicate=0.15, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.3, backward_timestamps=0.2)
+FAULTS = LogFaults(duplicate=0.15, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.3, backward_timestamps=0.2)
 QUICK = Pace(save_every_s=0.05, save_rows=20, save_rows_behind=50)
 
 

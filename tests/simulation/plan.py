@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drivers.backends import simulated, simulated_bmc
 from eventstore import hostile
 
-SOUND_LOG = hostile.Faults(duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0)
+SOUND_LOG = hostile.LogFaults(duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0)
 """Rates only: what readers see of gaps and stamps is fixed when the log is made."""
 
 
@@ -27,9 +27,9 @@ class Plan(NamedTuple):
     """A client's mean pause between commands."""
     trouble_s: float
     """Mean time between two blows of the nemesis."""
-    log: hostile.Faults
+    log: hostile.LogFaults
     devices: simulated.Faults
-    bmcs: simulated_bmc.Faults
+    bmcs: simulated_bmc.BmcFaults
 
 
 PARTITIONS = 3
@@ -57,7 +57,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
         faulty_s=faulty_s or rng.choice((60.0, 90.0, 120.0, 240.0)),
         pause_s=rng.choice((0.1, 0.2, 0.5)),
         trouble_s=rng.choice((2.0, 4.0, 8.0)),
-        log=hostile.Faults(
+        log=hostile.LogFaults(
             duplicate=0.05 * rate,
             lost_answer=0.03 * rate,
             late=0.03 * rate,
@@ -80,7 +80,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             reboots_per_hour=rng.choice((0.0, 20.0, 60.0)),
             reboot_s=3.0,
         ),
-        bmcs=simulated_bmc.Faults(
+        bmcs=simulated_bmc.BmcFaults(
             pace=rng.choice((0.2, 1.0, 5.0)),
             unreachable=0.03 * rate,
             mute=0.03 * rate,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from eventstore.hostile import Faults, HostileLog
+from eventstore.hostile import HostileLog, LogFaults
 from eventstore.log import EventLog, Partition
 from tests.support.embedded import EmbeddedUnderTest
 
 SEED = 7
-FAULTS = Faults(duplicate=0.2, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.05, backward_timestamps=0.2)
+FAULTS = LogFaults(duplicate=0.2, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.05, backward_timestamps=0.2)
 
 
 class HostileUnderTest(EmbeddedUnderTest):

@@ -13,8 +13,8 @@ from projections.device_table import (
     EMPTY,
     Code,
     DeviceTable,
+    FrameRefused,
     Prefixes,
-    Refused,
     apply,
     digest_of,
     pack,
@@ -49,9 +49,9 @@ def delta(old: DeviceTable, new: DeviceTable) -> Delta:
     return Delta(old.version, new.version, new.digest, steps_between(old, new))
 
 
-def refusal(held: DeviceTable, frame: Delta, *, epoch: int = 1, capacity: int = ROOM) -> Refused:
+def refusal(held: DeviceTable, frame: Delta, *, epoch: int = 1, capacity: int = ROOM) -> FrameRefused:
     after = apply(held, epoch, frame, capacity=capacity)
-    assert isinstance(after, Refused)
+    assert isinstance(after, FrameRefused)
     assert after.reason.count("\n") == 0
     assert after.reason
     return after

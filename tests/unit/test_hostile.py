@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from eventstore.embedded import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
-from eventstore.hostile import FaultCounts, Faults, HostileLog, View
+from eventstore.hostile import FaultCounts, HostileLog, LogFaults, View
 from eventstore.log import MAX_RECORD_BYTES, ZONES, Partition, Record
 from tests.contract.engine import read_all
 from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual
 
 ZONES_0 = Partition(ZONES, 0)
-FAULTS = Faults()
-CALM = Faults(duplicate=0, lost_answer=0, late=0, never=0)
+FAULTS = LogFaults()
+CALM = LogFaults(duplicate=0, lost_answer=0, late=0, never=0)
 
 views = st.builds(lambda seed, gap: View(seed, replace(FAULTS, gap=gap)), st.integers(0, 1_000), st.integers(0, 5))
 partitions = st.builds(Partition, st.just(ZONES), st.integers(0, 20))

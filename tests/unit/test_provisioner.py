@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from drivers.backends.simulated_bmc import Faults, SimulatedBmcs
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.provisioner import Pace, Provisioner
 from drivers.timers import Timers
 from projections.phases import ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, PROVISIONING, READY, STEPS
@@ -16,10 +16,10 @@ from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
 HOUR_S = 3_600.0
-QUIET = Faults(latency_s=0.001)
+QUIET = BmcFaults(latency_s=0.001)
 
 
-def devices(made: Plane, faults: Faults = QUIET) -> SimulatedBmcs:
+def devices(made: Plane, faults: BmcFaults = QUIET) -> SimulatedBmcs:
     return SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng(), faults=faults)
 
 
@@ -63,7 +63,7 @@ def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None
 
 
 def test_bad_devices_get_ready_or_wait_for_a_person_and_are_ready_after_a_retry() -> None:
-    faults = Faults(latency_s=0.05, unreachable=0.02, mute=0.02, hang=0.005, fail=0.02, lie=0.02)
+    faults = BmcFaults(latency_s=0.05, unreachable=0.02, mute=0.02, hang=0.005, fail=0.02, lie=0.02)
 
     async def scenario() -> None:
         async with plane() as made:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from drivers import protocol_down
-from drivers.admission import ADVICE_S_MAX, Admission
+from drivers.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.backends.simulated import NO_FAULTS
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
@@ -44,7 +44,7 @@ def test_an_empty_histogram_and_clocks_that_disagree_yield_nothing_strange() -> 
 
 def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
     now = 0.0
-    admission = Admission(50.0, 100, now=lambda: now, rng=random.Random(1))
+    admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(1))
     answers = [admission.admit() for _ in range(1_000)]
     assert answers.count(0.0) == 100
     advice = [wait for wait in answers if wait]

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from drivers import steps
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
-from drivers.backends.simulated_bmc import Faults, SimulatedBmc
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.steps import ACTIONS, Attempt, NotActor, run_step
 from projections.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
 from projections.zone_rows import Dpu
 from tests.support.virtual_loop import run_virtual
 
-FAST = Faults(latency_s=0.0)
+FAST = BmcFaults(latency_s=0.0)
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class CutBmc:
         return answer
 
 
-def device(faults: Faults = FAST, serial: str = "s") -> SimulatedBmc:
+def device(faults: BmcFaults = FAST, serial: str = "s") -> SimulatedBmc:
     return SimulatedBmc(serial, now_s=asyncio.get_running_loop().time, rng=Random(3), faults=faults)
 
 
