@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from commands import answers, nodes
 from commands.calls import Call, Malformed
 from commands.desk import Desk
+from commands.identities import Unauthenticated
 from commands.limits import Admission, OverLimit
 from eventstore.errors import PermanentError
 from eventstore.log import Partition
@@ -65,10 +66,16 @@ class Bulk:
     async def join(self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call) -> pb.JoinSummary:
         tally = _Tally()
         places = asyncio.Semaphore(self._in_flight_max)
+        ended: Unauthenticated | None = None
         async with asyncio.TaskGroup() as tasks:
-            async for request in requests:
-                await places.acquire()
-                tasks.create_task(self._one(request, call, tally, places))
+            try:
+                async for request in requests:
+                    await places.acquire()
+                    tasks.create_task(self._one(request, call, tally, places))
+            except Unauthenticated as error:
+                ended = error
+        if ended is not None:
+            raise ended
         return tally.finished(self._desk.log_id)
 
     async def _one(

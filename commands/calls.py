@@ -120,7 +120,7 @@ class Guard:
             try:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
-                    found = await serve(self._permitted(method, request, proved), call)
+                    found = await serve(self._permitted(method, request, proved, context), call)
             except (PermanentError, TransientError, OverLimit) as error:
                 await self._abort(method, error, began_s, context)
             self.tally.answered(method, found, self._now_s() - began_s)
@@ -136,7 +136,7 @@ class Guard:
             try:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
-                    async for message in serve(self._permitted(method, request, proved), call):
+                    async for message in serve(self._permitted(method, request, proved, context), call):
                         yield message
             except (PermanentError, TransientError, OverLimit) as error:
                 await self._abort(method, error, began_s, context)
@@ -149,12 +149,14 @@ class Guard:
         self.tally.failed(method, status.name.lower(), str(error), self._now_s() - began_s)
         await context.abort(status, str(error))
 
-    def _permitted(self, method: str, request: Any, proved: Principal | None) -> Any:
-        """The request, if it can be read and they may ask it."""
+    def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
+        """The request, or the stream of them, if it can be read and they may ask it."""
         request = _well_formed(request)
-        if self._gate is not None and proved is not None and (fault := self._gate.denial(method, proved, request)):
+        if self._gate is None or proved is None:
+            return request
+        if fault := self._gate.denial(method, proved, request):
             raise Forbidden(fault)
-        return request
+        return _while_valid(self._gate, request, context) if isinstance(request, AsyncIterator) else request
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
         """Who calls and by when; and the principal that a certificate proves, where the listener asks for one."""
@@ -201,6 +203,13 @@ def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Malformed]
             return Malformed(len(raw), kind)
 
     return decode
+
+
+async def _while_valid(gate: Gate, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+    """The requests of a stream, which may go on for days, until the certificate that opened it expires."""
+    async for request in requests:
+        gate.identify(context.auth_context, context.peer)
+        yield request
 
 
 def _well_formed(request: Any) -> Any:

@@ -46,12 +46,10 @@ class Bearer(NamedTuple):
 
     dpu: str
     """The only DPU that this link may speak for; empty for any."""
-    left_s: float
-    """How long the certificate is valid yet: a link does not outlive it."""
 
 
 BEARER = web.RequestKey("bearer", Bearer)
-_ANYBODY = Bearer("", 0.0)
+_ANYBODY = Bearer("")
 
 
 def framed(message: bytes) -> bytes:
@@ -163,16 +161,8 @@ class AgentListener:
         except ConnectionError as error:
             logger.info("%s left before it was let in: %s", request.remote, error)
             return web.Response(status=408)
-        bearer = request.get(BEARER, _ANYBODY)
         link = _ServerLink(socket, transport, str(request.remote), self._frame)
-        if not bearer.left_s:
-            await self._serve(link, bearer.dpu)
-            return socket
-        expiry = asyncio.get_running_loop().call_later(bearer.left_s, link.abort)
-        try:
-            await self._serve(link, bearer.dpu)
-        finally:
-            expiry.cancel()
+        await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
         return socket
 
 

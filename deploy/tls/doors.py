@@ -5,7 +5,9 @@ What no line names is denied. Probes of health need no certificate: an orchestra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -39,11 +41,25 @@ def door(
             reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
             denials.deny(str(principal), reason)
             return _no(403, reason)
-        dpu = principal.name if principal.role == DPU_AGENT else ""
-        request[BEARER] = Bearer(dpu, identities.left_s(identity))
-        return await handler(request)
+        request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "")
+        with _until_expiry(request, identities.left_s(identity)):
+            return await handler(request)
 
     return pass_through
+
+
+@contextmanager
+def _until_expiry(request: web.Request, left_s: float) -> Iterator[None]:
+    """Break the connection when its certificate expires: links of agents and feeds of the page last for days."""
+    transport = request.transport
+    if transport is None:  # they have left already
+        yield
+        return
+    expiry = asyncio.get_running_loop().call_later(left_s, transport.abort)
+    try:
+        yield
+    finally:
+        expiry.cancel()
 
 
 def _identify(identities: Identities, request: web.Request) -> Identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -225,6 +226,21 @@ async def test_a_connection_does_not_outlive_its_certificate(plane: Guarded) -> 
     code, details = await refused(caller.queries.ListZones(pb.ListZonesRequest()))
     assert code == Code.UNAUTHENTICATED
     assert details == "certificate: that of viewer/vic has expired; connect again with a new one"
+
+
+async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane: Guarded) -> None:
+    stream = plane.caller("operator/ann").calls.JoinNodesStream()
+    await stream.write(join("n1"))
+    viewer = plane.caller("viewer/vic")
+    async with asyncio.timeout(30):
+        while not (await viewer.queries.ListNodes(pb.ListNodesRequest())).nodes:
+            await asyncio.sleep(0.01)
+    ends = await plane.plane.ends()
+    plane.clock.ahead_ms = 2 * 3_600_000
+    await stream.write(join("n2"))
+    says = "certificate: that of operator/ann has expired; connect again with a new one"
+    assert await refused(stream) == (Code.UNAUTHENTICATED, says)
+    assert await plane.plane.ends() == ends
 
 
 async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography import x509
 
 from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
@@ -47,11 +48,19 @@ async def _secret(_request: web.Request) -> web.Response:
     return web.Response(text="secret")
 
 
+async def _endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"more")
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def page(folder: Path) -> AsyncIterator[Page]:
+async def page(folder: Path, now_ms: Callable[[], int] = now_ms) -> AsyncIterator[Page]:
     office = Office(folder / "certs")
     security = Security(office.issue("plane/local").certificates, now_ms)
-    routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret)]
+    routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret), web.get("/endless", _endless)]
     server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes, security.http())
     try:
         yield Page(office, security, str(await server.start()))
@@ -78,6 +87,18 @@ async def test_readers_read_and_others_do_not(tmp_path: Path, role: str) -> None
         else:
             assert status == 403
             assert text == f"/secret: {role}/x must have the role approver or operator or viewer\n"
+
+
+async def test_an_answer_that_never_ends_ends_with_the_certificate(tmp_path: Path) -> None:
+    expires_ms = 0
+
+    async with page(tmp_path, lambda: expires_ms - 500) as served:
+        papers = served.office.issue("viewer/vic")
+        certificate = x509.load_pem_x509_certificate(papers.cert.read_bytes())
+        expires_ms = int(certificate.not_valid_after_utc.timestamp() * 1_000)
+        async with asyncio.timeout(30):
+            with pytest.raises(aiohttp.ClientError):
+                await served.get("/endless", papers)
 
 
 async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path) -> None:
