@@ -20,6 +20,8 @@ Moment: TypeAlias = str | int
 
 _SHOWN_MS_MAX = 253_402_300_799_000
 _TEXT_SHOWN = 80
+_DIGITS_MAX = 18
+"""Of a number that a caller gives: Python raises for what is much longer, and no log is so old."""
 
 
 class Cut(NamedTuple):
@@ -44,7 +46,7 @@ def parse_moment(text: str) -> Moment:
 def parse_time(text: str) -> int | None:
     """Milliseconds since the epoch, given so or in ISO 8601 (UTC, if that names no zone); None if it is no time."""
     if text.isascii() and text.isdigit():
-        return int(text)
+        return int(text) if len(text) <= _DIGITS_MAX else None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

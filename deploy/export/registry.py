@@ -12,6 +12,7 @@ and one type lies in several topics, whatever their prefix. Deserializers go by 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 ROOTS = ("schemas", "subjects", "config", "mode", "compatibility", "contexts", "exporters", "dek-registry")
 LATEST = ("latest", "-1")
 VERSION_MAX = (1 << 31) - 1
+_NUMBER = re.compile("[0-9]{1,10}")
+"""Python raises for a number of thousands of digits, which a path has room for."""
 
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 NO_LEVEL_OF_ITS_OWN, NO_MODE_OF_ITS_OWN, BAD_VERSION = 40408, 40409, 42202
@@ -46,7 +49,7 @@ class Registry:
             self._subjects.setdefault(_subject(schema), {})[schema.version] = schema
 
     def by_id(self, text: str) -> Schema:
-        schema = self._by_id.get(int(text)) if text.isascii() and text.isdigit() else None
+        schema = self._by_id.get(_number(text))
         if schema is None:
             raise RegistryError(SCHEMA_NOT_FOUND, f"Schema {text} not found")
         return schema
@@ -62,7 +65,7 @@ class Registry:
 
     def version(self, subject: str, text: str) -> Schema:
         versions = self.versions(subject)
-        number = max(versions) if text in LATEST else int(text) if text.isascii() and text.isdigit() else 0
+        number = max(versions) if text in LATEST else _number(text)
         if not 1 <= number <= VERSION_MAX:
             raise RegistryError(
                 BAD_VERSION,
@@ -72,6 +75,11 @@ class Registry:
         if number not in versions:
             raise RegistryError(VERSION_NOT_FOUND, f"Version {number} not found.")
         return versions[number]
+
+
+def _number(text: str) -> int:
+    """A number of ours, or one that nothing has."""
+    return int(text) if _NUMBER.fullmatch(text) else 0
 
 
 Ask = Callable[[web.Request], Any]

@@ -106,6 +106,8 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
         ("", None),
         ("-1", None),
         ("²", None),
+        ("9" * 19, None),
+        ("9" * 5_000, None),
     ],
 )
 def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> None:

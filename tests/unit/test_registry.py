@@ -78,6 +78,8 @@ async def test_latest_is_the_newest_version(client: Client) -> None:
         ("/subjects/dpuplane.Moved/versions/first", 422, 42202),
         ("/subjects/dpuplane.Moved/versions/9999999999", 422, 42202),
         ("/schemas/ids/999", 404, 40403),
+        ("/schemas/ids/" + "9" * 5_000, 404, 40403),
+        ("/subjects/dpuplane.Moved/versions/" + "9" * 5_000, 422, 42202),
         ("/schemas/ids/one", 404, 40403),
         ("/schemas/ids/²", 404, 40403),
         ("/config/dpuplane.Moved", 404, 40408),
