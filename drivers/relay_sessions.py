@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pyroaring import BitMap
-
 from drivers import protocol_down, standing
 from drivers.frames import Frames
 from drivers.links import Link
-from drivers.protocol import MAX_LINK_DPUS, Holding, ProtocolError, everyone, numbers_of, union
+from drivers.numbering import Numbering
+from drivers.protocol import Holding, ProtocolError, numbers_of, union
 from drivers.protocol_down import Heard, Unwelcome, Welcome
 from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.relay_zones import Zone
@@ -32,9 +31,6 @@ BACKLOG_BYTES = 1024 * 1024
 
 RETRY_UNKNOWN_MS = 2_000
 """When a DPU that is not registered should ask again."""
-
-GROUPS_MAX = 64
-"""Groups of DPUs whose ordinals are kept at hand."""
 
 
 class Surroundings(NamedTuple):
@@ -67,11 +63,8 @@ class Session:
         self.sent = 0
         self._around = around
         self._only = only
-        self._names: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._ordinals: list[int] = []
+        self._numbering = Numbering()
         self._standings = Standings()
-        self._groups: dict[int, BitMap] = {}
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
@@ -98,14 +91,7 @@ class Session:
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
-        fresh = [dpu for dpu in hello.dpus if dpu not in self._numbers]
-        if len(self._names) + len(fresh) > MAX_LINK_DPUS:
-            raise ProtocolError(f"hello.dpus: this link would speak for more than the {MAX_LINK_DPUS} DPUs allowed")
-        for dpu in fresh:
-            self._numbers[dpu] = len(self._names)
-            self._names.append(dpu)
-            self._ordinals.append(-1)
-        named = union(1 << self._numbers[dpu] for dpu in hello.dpus)
+        named = self._numbering.take_in(hello.dpus)
         unwelcome = self._take_up(hello.dpus)
         unwelcome += self._place(named & ~union(part.dpus for part in unwelcome), hello.holdings)
         self._answer(unwelcome)
@@ -124,7 +110,7 @@ class Session:
                 continue
             allowed = self._within_budget(dpus, now) if frame.is_snapshot else dpus
             if allowed:
-                group = b"" if allowed == everyone(len(self._names)) else protocol_down.encode_group(allowed)
+                group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
                 self.sent += 1
                 if self.zone.delivery is not None:
@@ -139,16 +125,15 @@ class Session:
     def holdings(self) -> dict[str, Held]:
         """What each DPU of the link has."""
         return {
-            self._names[number]: Held(state.epoch, state.applied, state.digest)
+            name: Held(state.epoch, state.applied, state.digest)
             for state, dpus in self._standings.dpus.items()
-            for number in numbers_of(dpus)
+            for name in self._numbering.names_of(dpus)
         }
 
     def forget(self, number: int) -> None:
         """Another link speaks for this DPU now; this one ends if it has no other."""
         self._standings.drop(1 << number)
-        self._ordinals[number] = -1
-        self._groups.clear()
+        self._numbering.place(number, None)
         if not self._standings.dpus:
             self.link.abort()
 
@@ -180,18 +165,18 @@ class Session:
         self._note(moves)
         for move in moves:
             if move.after.failures > move.before.failures:
-                for number in numbers_of(move.dpus):
-                    self.zone.pending.refused[self._names[number]] = f"{refusal.code.name}: {refusal.reason}"
+                for name in self._numbering.names_of(move.dpus):
+                    self.zone.pending.refused[name] = f"{refusal.code.name}: {refusal.reason}"
 
     def _note(self, moves: list[Transition]) -> None:
         for move in moves:
             before, after = move.before, move.after
             if before == after:
                 continue
-            self.zone.note(move, self._bitmap(move.dpus), self._around.now_ms())
-            for number in numbers_of(move.dpus) if self._went_back(before, after) else ():
-                self.zone.pending.went_back[self._names[number]] = after.applied
-                self.zone.newer.pop(self._names[number], None)
+            self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
+            for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
+                self.zone.pending.went_back[name] = after.applied
+                self.zone.newer.pop(name, None)
 
     def _went_back(self, before: Standing, after: Standing) -> bool:
         """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
@@ -205,9 +190,9 @@ class Session:
         """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
         unknown = []
         for dpu in dpus:
-            number = self._numbers[dpu]
+            number = self._numbering.number_of(dpu)
             ordinal = self._around.source.ordinal(self.zone.name, dpu)
-            self._ordinals[number] = -1 if ordinal is None else ordinal
+            self._numbering.place(number, ordinal)
             session, elsewhere = self.zone.speakers.pop(dpu, (self, number))
             if session is not self:
                 session.forget(elsewhere)
@@ -215,10 +200,9 @@ class Session:
                 unknown.append(dpu)
             else:
                 self.zone.speakers[dpu] = (self, number)
-        self._groups.clear()
         if not unknown:
             return []
-        mask = sum(1 << self._numbers[dpu] for dpu in unknown)
+        mask = self._numbering.mask_of(unknown)
         self._standings.drop(mask)
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         reason = f"dpu: {unknown[0]!r}{others} is not registered in zone {self.zone.name!r}, as far as this relay knows"
@@ -244,7 +228,7 @@ class Session:
             self._standings.put(members, standing.arrived(holding, target, known))
             if holding.epoch == target.epoch and holding.digest == known:
                 levels = (holding.received, holding.applied, holding.in_hardware)
-                self.zone.present(levels, self._bitmap(members), self._around.now_ms())
+                self.zone.present(levels, self._numbering.bitmap_of(members), self._around.now_ms())
         return unwelcome
 
     def _compare(self, dpus: int, has: tuple[int, int]) -> None:
@@ -255,7 +239,7 @@ class Session:
             for number in numbers_of(members & dpus)
         }
         for number in numbers_of(dpus):
-            name = self._names[number]
+            name = self._numbering.name_of(number)
             before = self.zone.last_held.pop(name, (0, 0))
             if has < max(before, had.get(number, (0, 0))):
                 self.zone.pending.went_back[name] = has[1]
@@ -264,11 +248,11 @@ class Session:
         """Notes which DPUs hold what the log does not know, and which do not any more."""
         newer, has = self.zone.newer, (holding.epoch, holding.applied)
         if self._around.source.knows(*has):
-            for number in numbers_of(dpus) if newer else ():
-                newer.pop(self._names[number], None)
+            for name in self._numbering.names_of(dpus) if newer else ():
+                newer.pop(name, None)
             return
-        for number in numbers_of(dpus):
-            newer[self._names[number]] = has
+        for name in self._numbering.names_of(dpus):
+            newer[name] = has
         logger.warning(
             "DPUs hold more than this log, which was restored, knows",
             extra={"zone": self.zone.name, "dpus": dpus.bit_count(), "epoch": has[0], "version": has[1]},
@@ -276,18 +260,13 @@ class Session:
 
     def _drop_unregistered(self) -> None:
         """DPUs that were deleted from the log meanwhile get nothing more."""
-        gone = [
-            name
-            for name, ordinal in zip(self._names, self._ordinals, strict=True)
-            if ordinal >= 0 and self._around.source.ordinal(self.zone.name, name) != ordinal
-        ]
-        if gone:
+        if gone := self._numbering.renumbered(partial(self._around.source.ordinal, self.zone.name)):
             self._answer(self._take_up(gone))
 
     def _within_budget(self, dpus: int, now: float) -> int:
         """Those who may have a snapshot now; the others wait for theirs."""
         numbers = numbers_of(dpus)
-        waits = self.zone.snapshots.wait_s([self._ordinals[number] for number in numbers], now)
+        waits = self.zone.snapshots.wait_s(self._numbering.ordinals_of(numbers), now)
         for number, wait_s in zip(numbers, waits.tolist(), strict=True):
             if wait_s:
                 dpus &= ~(1 << number)
@@ -301,13 +280,3 @@ class Session:
 
     def _retry_ms(self) -> int:
         return round(RETRY_UNKNOWN_MS * self._around.rng.uniform(0.5, 1.5))
-
-    def _bitmap(self, dpus: int) -> BitMap:
-        """The ordinals of these DPUs."""
-        bitmap = self._groups.get(dpus)
-        if bitmap is None:
-            bitmap = BitMap(self._ordinals[number] for number in numbers_of(dpus) if self._ordinals[number] >= 0)
-            if len(self._groups) >= GROUPS_MAX:
-                self._groups.clear()
-            self._groups[dpus] = bitmap
-        return bitmap
