@@ -52,6 +52,15 @@ def _quoted(value: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 
 
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether an error of the HTTP server is not merely that a stranger does not speak HTTP.
+
+    They are told so with 400. A traceback of 3 kB for each such request would let anybody fill the disk.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__module__ != "aiohttp.http_exceptions"
+
+
 def configure_logs(level: str = "INFO", form: str = "text") -> None:
     """Send everything from `level` on to stderr, but silence the Kafka client: it is noisy while brokers change."""
     handler = logging.StreamHandler(sys.stderr)
@@ -59,3 +68,4 @@ def configure_logs(level: str = "INFO", form: str = "text") -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(is_ours)

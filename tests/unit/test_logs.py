@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import logging
 import shlex
@@ -10,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from deploy.logs import JsonFormatter, KeyValueFormatter
+from deploy.logs import JsonFormatter, KeyValueFormatter, configure_logs, is_ours
 from eventstore.log import Partition
 from tests.unit.test_tidy import dotted, sources
 
@@ -65,3 +67,42 @@ def test_an_exception_stays_on_its_line() -> None:
         text = line("halted", exc_info=sys.exc_info())
     assert "ValueError: boom" in text
     assert "\n" not in text
+
+
+async def test_what_does_not_speak_http_writes_no_line_and_what_fails_here_does(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_request: web.Request) -> web.Response:
+        raise RuntimeError("boom")
+
+    application = web.Application()
+    application.router.add_get("/", fails)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server = logging.getLogger("aiohttp.server")
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    configure_logs()
+    try:
+        for raw in (
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+            b"\x16\x03\x01\0",
+        ):
+            assert b" 400 " in await answered(*runner.addresses[0], raw + b"\r\n\r\n")
+        assert not caplog.records
+        assert b" 500 " in await answered(runner, b"GET / HTTP/1.1\r\nHost: h")
+        assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["boom"]
+    finally:
+        server.removeFilter(is_ours)
+        await runner.cleanup()
+
+
+async def answered(runner: web.AppRunner, raw: bytes) -> bytes:
+    """The status line that these bytes and an empty line get."""
+    reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+    writer.write(raw + b"\r\n\r\n")
+    try:
+        return await reader.readline()
+    finally:
+        writer.close()
