@@ -84,12 +84,8 @@ async def test_what_does_not_speak_http_writes_no_line_and_what_fails_here_does(
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     configure_logs()
     try:
-        for raw in (
-            b"GET / HTTP/9.9\r\n\r\n",
-            b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
-            b"\x16\x03\x01\0",
-        ):
-            assert b" 400 " in await answered(*runner.addresses[0], raw + b"\r\n\r\n")
+        for raw in (b"GET / HTTP/9.9", b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: h", b"GET /\x16 HTTP/1.1"):
+            assert b" 400 " in await answered(runner, raw)
         assert not caplog.records
         assert b" 500 " in await answered(runner, b"GET / HTTP/1.1\r\nHost: h")
         assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["boom"]
