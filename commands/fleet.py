@@ -7,7 +7,7 @@ from eventstore.log import FLEET
 from projections import names
 from projections.fleet import MAX_LIMIT
 from projections.fleet_views import EVERY_ZONE
-from projections.policies import fault_of
+from projections.policies import fault_of_policy
 from projections.withdrawals import fault_of_budget
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
@@ -36,7 +36,7 @@ def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
         sources=ordered(policy.sources),
         zones=ordered(policy.zones),
     )
-    require(fault_of(event))
+    require(fault_of_policy(event))
     return Statement(FLEET, policy.name, event)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
 from eventstore.log import ZONES
 from projections import names
-from projections.columns import fault_of, label_columns
+from projections.columns import fault_of_nodes, label_columns
 from projections.policies import selector
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesChanged, NodesJoined, NodesLeft
@@ -44,7 +44,7 @@ def leaving(request: pb.LeaveNodesRequest, envelope: Enveloping, zone: str) -> N
 def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:
     """The record, if its shape is right. Raises BadRequest."""
     # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
-    require(fault_of(event, MAX_MS))
+    require(fault_of_nodes(event, MAX_MS))
     return Statement(ZONES, event.zone, event)
 
 

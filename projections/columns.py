@@ -51,7 +51,7 @@ class Columns(NamedTuple):
     labels: Iterable[dict[str, str]]
 
 
-def fault_of(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -> str | None:
+def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -> str | None:
     """What is wrong with the shape of a record of nodes, its first fault in one sentence."""
     fault = (
         check_zone("zone", event.zone)

@@ -28,7 +28,7 @@ from projections.holds import (
     waiting_for,
 )
 from projections.joins import Joined, Moved, Source, decide_membership, join
-from projections.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of, policy_of
+from projections.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from projections.replanning import Edit, switch
 from projections.withdrawals import Budget, Hold, fault_of_budget
 from schemas.events import (
@@ -149,7 +149,7 @@ class FleetFold:
 
 
 def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
-    fault = fault_of(event)
+    fault = fault_of_policy(event)
     if fault is not None:
         return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)

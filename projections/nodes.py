@@ -17,7 +17,7 @@ from sys import intern
 from msgspec import structs
 
 from eventstore.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
-from projections.columns import fault_of, incarnations, single, spread
+from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
 from projections.zone_rows import CompleteList, Gone, Node, Zone
 from projections.zone_state import Change, ZoneState
@@ -37,7 +37,7 @@ _MAX_HASH = 64
 
 
 def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
-    fault = fault_of(event, at.time_ms)
+    fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
     rows = _rows(event, at)
@@ -57,7 +57,7 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
 
 
 def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
-    fault = fault_of(event, at.time_ms)
+    fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
     put: dict[str, Node] = {}
@@ -76,7 +76,7 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
 
 def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
     """Afterwards what was meant is not here, which may be so already; an inferred one may be refused."""
-    fault = fault_of(event, at.time_ms) or _fault_of_hash(event)
+    fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event)
     if fault is not None:
         return refusal(fault)
     gone: dict[str, Gone] = {}

@@ -89,7 +89,7 @@ def _joined(ports: Sequence[int]) -> tuple[int, ...]:
     return tuple(joined)
 
 
-def fault_of(event: PolicySet) -> str | None:
+def fault_of_policy(event: PolicySet) -> str | None:
     """What is wrong with a policy, in one sentence; None if nothing is."""
     if event.action not in ACTIONS:
         return f"action: {names.shown(event.action)} must be allow or drop"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from eventstore.codec import HEADER_BYTES, decode
 from eventstore.errors import Undecodable
 from eventstore.scan import Irregular, Scan
-from projections.columns import fault_of, shared, spread
+from projections.columns import fault_of_nodes, shared, spread
 from projections.names import check_zone
 from projections.zone_rows import Node
 from projections.zone_state import Change, ZoneState
@@ -58,7 +58,7 @@ def decide(
     count = _new_first(state, joins.as_one.names)
     event, zones = _first(joins.as_one, count), joins.zones[:count]
     counts = Counter(zones)
-    if not count or any(check_zone("zone", zone) for zone in counts) or fault_of(event, time_ms):
+    if not count or any(check_zone("zone", zone) for zone in counts) or fault_of_nodes(event, time_ms):
         return None
     rows = map(Node, zones, *spread(event), offsets, append_ms)
     return Joined(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count

@@ -19,7 +19,7 @@ from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
-from projections.policies import fault_of
+from projections.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
 
@@ -169,7 +169,7 @@ def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
         policy = PolicyDocument.model_validate(dict(raw))
     except ValidationError as error:
         raise Refused(f"{file}: policy {number}: {sentence(error.errors()[0])}") from error
-    fault = fault_of(policy.event())
+    fault = fault_of_policy(policy.event())
     if fault is not None:
         raise Refused(f"{file}: policy {number}: {fault}")
     return policy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from projections import names
-from projections.columns import fault_of, spread
+from projections.columns import fault_of_nodes, spread
 from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, nodes_joined, packed6, statement
@@ -60,13 +60,13 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_a_sound_record_has_no_fault() -> None:
-    assert fault_of(SOUND, START_MS) is None
+    assert fault_of_nodes(SOUND, START_MS) is None
 
 
 @pytest.mark.parametrize(("columns", "sentence"), FAULTS, ids=[sentence for _, sentence in FAULTS])
 def test_a_fault_is_named_and_nothing_is_applied(columns: dict[str, Any], sentence: str) -> None:
     event = replace(SOUND, **columns)
-    fault = fault_of(event, START_MS)
+    fault = fault_of_nodes(event, START_MS)
     assert fault is not None and sentence in fault and "\n" not in fault
     log = ZoneLog()
     assert log.append(event).reason.startswith(fault[:20])
@@ -75,14 +75,14 @@ def test_a_fault_is_named_and_nothing_is_applied(columns: dict[str, Any], senten
 
 def test_what_one_record_changes_is_bounded() -> None:
     long = [f"{i:04d}" + "x" * 249 for i in range(MAX_ITEMS)]
-    assert fault_of(replace(SOUND, names=long[:900], addresses4=b""), START_MS) is None
+    assert fault_of_nodes(replace(SOUND, names=long[:900], addresses4=b""), START_MS) is None
     labels = [{f"k{i}": "v" * 253} for i in range(200)]
     event = replace(
         SOUND, names=long[:900], addresses4=b"", label_sets=labels, label_index=[i % 200 for i in range(900)]
     )
-    assert "262144" in (fault_of(event, START_MS) or "")
+    assert "262144" in (fault_of_nodes(event, START_MS) or "")
     left = NodesLeft(SOUND.envelope, "z1", [f"source{'s' * 50}/{name}" for name in long], [], [], False, b"")
-    assert "262144" in (fault_of(left, START_MS) or "")
+    assert "262144" in (fault_of_nodes(left, START_MS) or "")
 
 
 NAMES = st.text(st.sampled_from("aB9._-/ \n\u00e9"), max_size=6) | st.from_regex(r"\A[a-z]{1,3}(/[a-z]{1,3})?\Z")
@@ -93,7 +93,7 @@ def test_names_in_bulk_are_judged_as_each_by_itself(given_names: list[str]) -> N
     event = NodesJoined(SOUND.envelope, "z1", given_names, [], [], b"", b"", [], [])
     faults = [fault for name in given_names if (fault := names.check_name("names", name))]
     repeated = len(set(given_names)) < len(given_names)
-    fault = fault_of(event, START_MS)
+    fault = fault_of_nodes(event, START_MS)
     assert (fault is None) == (not faults and not repeated)
     assert not faults or fault == faults[0]
 
@@ -123,7 +123,7 @@ def test_addresses_in_bulk_are_judged_as_each_by_itself(fours: list[int], sixes:
     for values in (fours, sixes):
         there = [value for value in values if value]
         bad |= len(set(there)) < len(there)
-    assert (fault_of(event, START_MS) is not None) == bad
+    assert (fault_of_nodes(event, START_MS) is not None) == bad
     if not bad:
         columns = spread(event)
         assert list(columns.addresses4) == fours

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from commands.inventory import InventoryError, Options, Plan, plan
 from commands.inventory_rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.codec import encode
-from projections.columns import fault_of
+from projections.columns import fault_of_nodes
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, Envelope, NodesJoined
 
 EXCERPT = Path(__file__).parent / "data" / "openb-nodes-excerpt.csv"
@@ -43,7 +43,7 @@ def joined(found: Plan) -> list[NodesJoined]:
         labels = [dict(labels) for labels in batch.label_sets]
         columns = (batch.addresses4, batch.addresses6, labels, list(batch.label_index))
         events.append(NodesJoined(envelope, batch.zone, list(batch.names), [], [], *columns))
-        assert fault_of(events[-1], 1) is None
+        assert fault_of_nodes(events[-1], 1) is None
     return events
 
 

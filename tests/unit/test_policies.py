@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.lists import Plan, id_of, list_of, turned
-from projections.policies import BUILT_IN, Policy, fault_of, matches, policy_of
+from projections.policies import BUILT_IN, Policy, fault_of_policy, matches, policy_of
 from projections.rules import Rule
 from projections.traffic import Traffic, allowed
 from schemas.events import PolicySet
@@ -44,7 +44,7 @@ def policy(name: str, priority: int = 0, action: str = "allow", **selectors: dic
     ],
 )
 def test_a_wrong_policy_is_refused_in_one_sentence_and_changes_nothing(changes: dict[str, object], fault: str) -> None:
-    found = fault_of(said(**changes))
+    found = fault_of_policy(said(**changes))
     assert found is not None
     assert fault in found
     fleet = Fleet()
