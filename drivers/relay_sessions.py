@@ -98,7 +98,7 @@ class Session:
 
     def advance(self) -> None:
         """Sends what is due to whom it is due."""
-        if self.zone.frozen:
+        if self.zone.is_held:
             return
         now, target = self._around.now(), self.zone.target
         for state, dpus in list(self._standings.dpus.items()):

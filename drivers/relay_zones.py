@@ -93,6 +93,12 @@ class Zone(Generic[S]):
         """What its DPUs should have, as far as the log was read."""
         return Target(self._source.epoch, self.current.version, self.current.digest)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be sent. A frame is made of what the folds hold by now: they may have come to a freeze,
+        and to changes behind it, since `refresh`."""
+        return self.frozen or self._source.is_frozen(self.name)
+
     def refresh(self) -> bool:
         """Reads its table and freeze anew; whether its DPUs may need something."""
         before = self.current, self.frozen

@@ -186,6 +186,26 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
     run_virtual(scenario())
 
 
+def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to_it() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d", "e"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            first, second = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+            first.hello("d")
+            await first.frame()
+            tables.frozen = {"z"}  # no `wake`: the relay is still about other zones
+            second.hello("e")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await second.frame()
+            tables.frozen.clear()
+            tables.wake()
+            assert (await second.frame()).delta.to_version == 5
+
+    run_virtual(scenario())
+
+
 def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_it_gets_less() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"], epoch=2)
