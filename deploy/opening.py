@@ -15,6 +15,7 @@ from deploy.kafka.access import KafkaAccess
 from deploy.settings import Settings
 from drivers.missed_decisions import Earlier
 from eventstore.archive import Keeping
+from eventstore.backup import MANIFEST
 from eventstore.embedded import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing
 from eventstore.kafka import KafkaLog
@@ -65,6 +66,8 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
     """The log to append to; made if it is not there and this process may make it."""
     if settings.data is not None:
         folder = settings.data / LOG_FOLDER
+        if (settings.data / MANIFEST).exists():
+            raise FatalError(f"data: {settings.data} is a backup; make a plane of it by `dpuplane restore`")
         _make(settings.data, "data")
         async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded

@@ -14,6 +14,7 @@ from deploy.opening import STATE_FOLDER
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
+from eventstore.backup import MANIFEST
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.rocks_store import RocksStore
@@ -158,6 +159,14 @@ async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Pa
         assert (ran.status, "in use" in ran.stderr) == (3, True)
     ran = await started(Path(__file__))
     assert (ran.status, f"data: {__file__!r} cannot be made" in ran.stderr) == (3, True)
+
+
+async def test_a_backup_is_not_served_as_a_plane(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text("{}")
+    listeners = [part for name in LISTENERS for part in (f"--{name}", "127.0.0.1:0")]
+    ran = await run("serve", "--data", str(tmp_path), *listeners)
+    assert (ran.status, f"data: {tmp_path} is a backup" in ran.stderr) == (3, True)
+    assert not (tmp_path / "log").exists()
 
 
 async def test_verify_says_why_the_devices_of_a_frozen_zone_differ(tmp_path: Path) -> None:
