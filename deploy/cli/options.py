@@ -54,6 +54,7 @@ _TIMEOUT = click.option(
 )
 _MIN_POSITION = click.option(
     "--min-position",
+    callback=values.not_empty,
     metavar="TOKEN",
     default="",
     help="Wait until what is read is at least as new as this `position` of an earlier answer.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from deploy.addresses import parse_addresses
 from eventstore.errors import PermanentError
@@ -59,8 +60,15 @@ def moment(_context: click.Context, _parameter: click.Parameter, given: str | No
 
 def moment_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
     """The same as it was given; empty if it was not."""
-    if given:
+    if not_empty(context, parameter, given):
         moment(context, parameter, given)
+    return given
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Callback of an option that may be left out, but not be empty: an unset variable of a script would go unseen."""
+    if not given and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+        raise click.BadParameter("must not be empty; leave the option out instead")
     return given
 
 
@@ -77,9 +85,9 @@ def addresses_if_given(context: click.Context, parameter: click.Parameter, given
     return ",".join(addresses(context, parameter, given)) if given else ""
 
 
-def command_id(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+def command_id(context: click.Context, parameter: click.Parameter, given: str) -> str:
     """Callback of an option for the id of a command; empty if it is not given."""
-    if given:
+    if not_empty(context, parameter, given):
         try:
             issued_at_ms(given)
         except PermanentError as error:

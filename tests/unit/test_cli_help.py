@@ -149,3 +149,11 @@ def test_a_command_to_nobody_names_the_id_to_ask_with() -> None:
     assert result.exit_code == 3
     assert "--command-id 0" in result.stderr
     assert "dpuplane commands show 0" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nodes", "list", "--at"), ("nodes", "list", "--min-position"), ("freeze", "--command-id")]
+)
+def test_an_option_that_is_empty_is_not_one_that_was_left_out(arguments: tuple[str, ...]) -> None:
+    ran = CliRunner().invoke(cli, [*arguments, ""])
+    assert (ran.exit_code, f"'{arguments[-1]}': must not be empty" in ran.output) == (2, True)
