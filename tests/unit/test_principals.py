@@ -48,7 +48,7 @@ def test_any_other_text_is_nobody_and_one_sentence_says_why(text: str) -> None:
         "spiffe://example.org@evil.net/operator/ann",
         "SPIFFE://example.org/operator/ann",
         "https://example.org/operator/ann",
-        "spiffe://example.org/root/ann",
+        "spiffe://example.org/admin/ann",
         "spiffe://example.org/operator/",
         "spiffe://example.org/operator/../approver/ann",
         "spiffe://example.org//operator/ann",
