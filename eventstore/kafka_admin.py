@@ -31,6 +31,7 @@ from eventstore.kafka_clients import CLIENT, REQUEST_MS, Clients, Kept, check_se
 _ATTEMPTS = 3
 _TOPIC_RESOURCE = 2
 _NO_ID = bytes(16)
+_METADATA = 12
 
 
 class _Uuid(AbstractType[bytes]):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class _Uuid(AbstractType[bytes]):  # type: ignore[misc]
 
 class _MetadataResponse(Response):  # type: ignore[misc]
     API_KEY = 3
-    API_VERSION = 12
+    API_VERSION = _METADATA
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
         (
@@ -90,7 +91,7 @@ class _MetadataResponse(Response):  # type: ignore[misc]
 
 class _MetadataStruct(RequestStruct):  # type: ignore[misc]
     API_KEY = 3
-    API_VERSION = 12
+    API_VERSION = _METADATA
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _MetadataResponse
     SCHEMA = Schema(
@@ -101,11 +102,23 @@ class _MetadataStruct(RequestStruct):  # type: ignore[misc]
     )
 
 
-class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
+class Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
+    """Asks for topics by these names."""
+
     API_KEY = 3
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> _MetadataStruct:
+        """Raises FatalError if the broker, whose versions these are, does not speak the one version that tells ids."""
+        oldest, newest = versions.get(self.API_KEY, (_METADATA, _METADATA))
+        if not oldest <= _METADATA <= newest:
+            raise FatalError(
+                f"kafka: the brokers speak Metadata {oldest} to {newest}, and {_METADATA} is needed: Kafka 3.1 or later"
+            )
+        struct: _MetadataStruct = super().prepare(versions)
+        return struct
 
     def build(self, request_struct_class: type[_MetadataStruct]) -> _MetadataStruct:
         return request_struct_class([(_NO_ID, name, {}) for name in self._names], False, False, {})
@@ -163,11 +176,11 @@ class Admin:
         self._connection: Kept[_Connection] = Kept(clients, _Connection)
 
     async def count_brokers(self) -> int:
-        return len((await self._ask(_Metadata([]))).brokers)
+        return len((await self._ask(Metadata([]))).brokers)
 
     async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """Those of these topics that there are."""
-        answer = await self._ask(_Metadata(names))
+        answer = await self._ask(Metadata(names))
         found: dict[str, Topic] = {}
         for error, name, topic_id, _, partitions, *_ in answer.topics:
             if error == TopicAuthorizationFailedError.errno:
@@ -227,5 +240,3 @@ class Admin:
         except (KafkaError, OSError, TimeoutError) as error:
             self._connection.discard(connection)
             raise LogUnavailable(f"Kafka: {reason(error)}") from error
-        except NotImplementedError as error:
-            raise FatalError("Kafka brokers are too old: 3.1 or later is needed") from error

@@ -4,6 +4,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from eventstore.errors import FatalError
+from eventstore.kafka_admin import Metadata
 from eventstore.kafka_clients import CONSUMER, PRODUCER, check_consumer, check_producer, make_consumer, make_producer
 from eventstore.kafka_topics import Setting
 
@@ -58,3 +59,13 @@ def test_what_a_setting_with_a_lower_bound_allows(found: str, allowed: bool) -> 
 @pytest.mark.parametrize(("found", "allowed"), [("-1", True), ("10", False)])
 def test_what_an_exact_setting_allows(found: str, allowed: bool) -> None:
     assert Setting("retention.ms", "-1").allows(found) is allowed
+
+
+@pytest.mark.parametrize("spoken", [(0, 11), (13, 14)])
+def test_brokers_that_cannot_tell_the_ids_of_topics_are_named_as_such(spoken: tuple[int, int]) -> None:
+    with pytest.raises(FatalError, match=rf"Metadata {spoken[0]} to {spoken[1]}, and 12 is needed: Kafka 3\.1"):
+        Metadata(["zones"]).prepare({Metadata.API_KEY: spoken})
+
+
+def test_brokers_that_can_are_asked() -> None:
+    assert Metadata(["zones"]).prepare({Metadata.API_KEY: (0, 13)}).API_VERSION == 12
