@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from commands.calls import Call, NotFound, snake_case
 from eventstore.errors import LogUnavailable, PermanentError
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import QueriesStub
+from schemas.api.stubs import QueriesStub
 
 QUERIES = pb.DESCRIPTOR.services_by_name["Queries"]
 S = TypeVar("S")

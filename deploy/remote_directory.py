@@ -15,7 +15,7 @@ from deploy.tls.certificates import Certificates
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 
 CALL_TIMEOUT_S = 10.0
 LOOK_S = 1.0

@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable
 from eventstore.ids import issued_at_ms, uuid7
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 
 M = TypeVar("M", bound=Message)
 

@@ -13,7 +13,7 @@ import grpc
 
 from eventstore.errors import PermanentError
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 
 IN_FLIGHT = 200
 """Commands under way at once."""
@@ -33,8 +33,8 @@ class Api:
     def __init__(self, server: str) -> None:
         options = (("grpc.max_receive_message_length", 64 << 20),)
         self._channel = grpc.aio.insecure_channel(server, options=options)
-        self.commands: Any = CommandsStub(self._channel)  # type: ignore[no-untyped-call]
-        self.queries: Any = QueriesStub(self._channel)  # type: ignore[no-untyped-call]
+        self.commands: Any = CommandsStub(self._channel)
+        self.queries: Any = QueriesStub(self._channel)
 
     async def close(self) -> None:
         await self._channel.close(grace=None)

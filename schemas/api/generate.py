@@ -1,7 +1,8 @@
 """Regenerates the protobuf code beside the .proto files: `python -m schemas.api.generate`.
 
 The generated modules are committed, so neither an installation nor a test needs protoc. They are generated from the
-root of the tree, because protoc derives their import paths (`schemas.api.*`) from the paths it is given.
+root of the tree, because protoc derives their import paths (`schemas.api.*`) from the paths it is given. Of services
+nothing is generated: stubs.py and the server read their descriptors.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ HERE = Path(__file__).parent
 
 def generate(root: Path) -> int:
     """Run protoc over every .proto file of this folder; returns its exit status."""
-    sources = sorted(HERE.glob("*.proto"))
-    services = [path for path in sources if "\nservice " in path.read_text()]
-    return _protoc(root, sources, ["--python_out", "--pyi_out"]) or _protoc(root, services, ["--grpc_python_out"])
+    sources = [str(path.relative_to(root)) for path in sorted(HERE.glob("*.proto"))]
+    return _run(root, [f"--python_out={root}", f"--pyi_out={root}", *sources])
 
 
 def describe(root: Path, out: Path) -> None:
@@ -24,11 +24,6 @@ def describe(root: Path, out: Path) -> None:
     sources = [str(path.relative_to(root)) for path in sorted(HERE.glob("*.proto"))]
     if _run(root, ["--include_source_info", f"--descriptor_set_out={out}", *sources]):
         raise OSError(f"protoc could not read {', '.join(sources)}")
-
-
-def _protoc(root: Path, sources: list[Path], outputs: list[str]) -> int:
-    paths = [str(path.relative_to(root)) for path in sources]
-    return _run(root, [*(f"{output}={root}" for output in outputs), *paths])
 
 
 def _run(root: Path, arguments: list[str]) -> int:

@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from deploy.demo.load import run_all
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import QueriesStub
+from schemas.api.stubs import QueriesStub
 from tests.bench.apart import beside, pipe, serving
 from tests.bench.figures import Figure
 from tests.bench.workload import FIRST_ADDRESS, LABELS, name_of, zone_name
@@ -69,7 +69,7 @@ class _Server:
         summary = await self._stream(iter(messages), timeout=TIMEOUT_S)
         assert summary.done == BULK_NODES, summary
         if summary.position:
-            queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
+            queries: Any = QueriesStub(self.channel)
             async for _ in queries.ShowRules(pb.ShowRulesRequest(min_position=summary.position, zone=zone_name(0))):
                 pass
         return BULK_NODES / (time.perf_counter() - began)

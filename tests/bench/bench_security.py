@@ -38,7 +38,7 @@ from drivers.simulator import NAMING
 from drivers.websocket import AgentListener, Dialer
 from projections.principals import Principal
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.api.stubs import CommandsStub
 from tests.bench.apart import apart, beside, serving
 from tests.bench.figures import Figure
 from tests.bench.planes import all_up_to_date, fill, serving_plane, submit, until
@@ -112,7 +112,7 @@ async def _measure_commands(bare: str, safe: str, operator: Files) -> list[Figur
 
 
 async def _rate(channel: grpc.aio.Channel, numbers: Iterable[int]) -> float:
-    calls: Any = CommandsStub(channel)  # type: ignore[no-untyped-call]
+    calls: Any = CommandsStub(channel)
 
     async def ask(request: pb.JoinNodesRequest) -> None:
         answer = await calls.JoinNodes(request, timeout=TIMEOUT_S)

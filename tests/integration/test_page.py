@@ -16,7 +16,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.api.stubs import CommandsStub
 from tests.support.browser import browsing, looking, violations
 from tests.support.planes import serving
 
@@ -48,7 +48,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
         browsing() as browser,
         grpc.aio.insecure_channel(plane.address("api")) as channel,
     ):
-        stub: Any = CommandsStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = CommandsStub(channel)
         found = Fleet(f"http://{plane.address('http')}/", stub, browser)
         for number in range(1, 7):
             await found.join(f"rack-{number}", *(f"n-{number}-{n}" for n in range(30)), net=number)

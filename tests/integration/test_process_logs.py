@@ -14,7 +14,7 @@ from drivers import protocol_up
 from drivers.protocol_up import Hello
 from drivers.websocket import PATH
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.api.stubs import CommandsStub
 from tests.support.planes import serving
 
 FORGED = "z\ntime=2026-01-01 level=error event=forged \x1b[31m"
@@ -23,7 +23,7 @@ FIELD = re.compile(r'[a-z_]+=(?:"(?:[^"\\]|\\.)*"|[^ "=]+)(?: |$)')
 
 async def call_with_hostile_names(api: str, agents: str) -> None:
     async with grpc.aio.insecure_channel(api) as channel:
-        calls = CommandsStub(channel)  # type: ignore[no-untyped-call]
+        calls = CommandsStub(channel)
         for request in (pb.JoinNodesRequest(zone=FORGED, nodes=[pb.NodeSpec(name=FORGED)]), pb.JoinNodesRequest()):
             with pytest.raises(grpc.aio.AioRpcError):
                 await calls.JoinNodes(request)

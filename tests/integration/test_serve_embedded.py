@@ -19,7 +19,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.rocks_store import RocksStore
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.api.stubs import CommandsStub
 from schemas.events import NodesJoined
 from tests.support.planes import Ran, run, serving
 
@@ -135,7 +135,7 @@ async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) 
         serving("--data", str(tmp_path / "plane")) as plane,
         grpc.aio.insecure_channel(plane.address("api")) as channel,
     ):
-        stream = CommandsStub(channel).JoinNodesStream(timeout=30)  # type: ignore[no-untyped-call]
+        stream = CommandsStub(channel).JoinNodesStream(timeout=30)
         await stream.write(pb.JoinNodesRequest(zone="a", nodes=[pb.NodeSpec(name="n1", addresses=["10.0.0.1"])]))
         assert await plane.stop() == 0
         with pytest.raises(grpc.aio.AioRpcError):

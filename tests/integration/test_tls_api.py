@@ -181,7 +181,7 @@ NOBODIES: dict[str, tuple[tuple[x509.GeneralName, ...], str]] = {
     "two names": ((uri(OPERATOR), uri(f"spiffe://{TRUST_DOMAIN}/approver/ann")), "has 2 URI names"),
     "another trust domain": ((uri("spiffe://other.example/operator/ann"),), "must begin with spiffe://test.example/"),
     "a domain that only begins so": ((uri("spiffe://test.example.evil/operator/ann"),), "must begin with"),
-    "a role there is not": ((uri(f"spiffe://{TRUST_DOMAIN}/root/ann"),), "must be one of"),
+    "a role there is not": ((uri(f"spiffe://{TRUST_DOMAIN}/admin/ann"),), "must be one of"),
     "no name": ((uri(f"spiffe://{TRUST_DOMAIN}/operator/"),), "name: ''"),
     "another scheme": ((uri(f"https://{TRUST_DOMAIN}/operator/ann"),), "must begin with"),
 }

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import QueriesStub
+from schemas.api.stubs import QueriesStub
 from tests.support.planes import Process, Ran, run, serving, started
 
 
@@ -88,7 +88,7 @@ async def test_a_running_plane_takes_up_what_certs_issue_writes(tmp_path: Path) 
     async with secure_plane(tmp_path) as (plane, authority):
         viewer = await authority.issue("viewer", "vic")
         held_open = channel(plane.address("api"), viewer)
-        queries = QueriesStub(held_open)  # type: ignore[no-untyped-call]
+        queries = QueriesStub(held_open)
         await queries.ListZones(pb.ListZonesRequest())
         await authority.issue("plane", "local")
         log = tmp_path / "serve.log"

@@ -21,7 +21,7 @@ from deploy.trace_export import following
 from deploy.tracing import APPENDS_MAX, ZONES_MAX
 from eventstore.log import ZONES
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub
+from schemas.api.stubs import CommandsStub
 from tests.support.eventually import until
 from tests.support.kafka import KafkaUnderTest
 
@@ -76,7 +76,7 @@ async def started(opened: AsyncExitStack, stack: ExitStack, *processes: dict[str
         traced.recorded.append(recorded)
     channel = grpc.aio.insecure_channel(traced.planes[0].addresses["api"])
     opened.push_async_callback(channel.close, None)
-    traced.calls = CommandsStub(channel)  # type: ignore[no-untyped-call]
+    traced.calls = CommandsStub(channel)
     return traced
 
 

@@ -14,7 +14,7 @@ from commands.denials import Denials
 from commands.gate import Gate
 from commands.identities import Identities
 from deploy.tls.certificates import Certificates
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.support.certs import TRUST_DOMAIN, Office, Papers
 from tests.support.served import Served, now_ms, served
 
@@ -37,8 +37,8 @@ class Caller:
             self.channel = grpc.aio.insecure_channel(address, options=options)
         else:
             self.channel = grpc.aio.secure_channel(address, credentials, options=options)
-        self.calls: Any = CommandsStub(self.channel)  # type: ignore[no-untyped-call]
-        self.queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
+        self.calls: Any = CommandsStub(self.channel)
+        self.queries: Any = QueriesStub(self.channel)
 
 
 class Guarded:

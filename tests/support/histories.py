@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from commands.calls import Call, NotFound, snake_case
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 
 ZONES = ("rack-1", "rack-2", "rack-3")
 NODES = tuple(f"node-{number}" for number in range(12))
@@ -35,8 +35,8 @@ class History:
 
     def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
         self._rng = random.Random(seed)
-        self._commands: Any = CommandsStub(channel)  # type: ignore[no-untyped-call]
-        self._queries: Any = QueriesStub(channel)  # type: ignore[no-untyped-call]
+        self._commands: Any = CommandsStub(channel)
+        self._queries: Any = QueriesStub(channel)
         self._last = pb.Answer()
 
     async def go_on(self, commands: int) -> None:

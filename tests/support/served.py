@@ -31,7 +31,7 @@ from projections.installs import InstallsFold
 from projections.rules import Held, Holdings
 from projections.zone import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.dpuplane_pb2_grpc import CommandsStub, QueriesStub
+from schemas.api.stubs import CommandsStub, QueriesStub
 
 PARTITIONS = 3
 
@@ -70,8 +70,8 @@ class Served:
         self.server = server
         self.address = address
         self.channel = grpc.aio.insecure_channel(address)
-        self.calls: Any = CommandsStub(self.channel)  # type: ignore[no-untyped-call]
-        self.queries: Any = QueriesStub(self.channel)  # type: ignore[no-untyped-call]
+        self.calls: Any = CommandsStub(self.channel)
+        self.queries: Any = QueriesStub(self.channel)
         self.held: dict[str, dict[str, Held]] = {}
         self._rng = random.Random(7)
 

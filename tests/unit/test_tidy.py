@@ -32,10 +32,7 @@ FORBIDDEN_CALLS = {
 
 def sources(*packages: str) -> list[Path]:
     return sorted(
-        path
-        for package in packages
-        for path in (ROOT / package).rglob("*.py")
-        if not path.stem.endswith(("_pb2", "_pb2_grpc"))
+        path for package in packages for path in (ROOT / package).rglob("*.py") if not path.stem.endswith("_pb2")
     )
 
 

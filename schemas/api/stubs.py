@@ -1,0 +1,48 @@
+"""Clients of the services, made from their descriptors, as the server's handlers are (commands/calls.py).
+
+What grpc's own generator would add is a class per service whose every method is spelled out, and servers that answer
+nothing; both would have to be kept in step with the contract.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from schemas.api import dpuplane_pb2 as pb
+
+_SERVICES = pb.DESCRIPTOR.services_by_name
+
+
+class _Stub:
+    """Has a callable per method of its service, by its name, on a channel of grpc or grpc.aio."""
+
+    SERVICE: ClassVar[ServiceDescriptor]
+
+    def __init__(self, channel: Any) -> None:
+        for method in self.SERVICE.methods:
+            asked = "stream" if method.client_streaming else "unary"
+            answered = "stream" if method.server_streaming else "unary"
+            call = getattr(channel, f"{asked}_{answered}")(
+                f"/{self.SERVICE.full_name}/{method.name}",
+                request_serializer=GetMessageClass(method.input_type).SerializeToString,
+                response_deserializer=GetMessageClass(method.output_type).FromString,
+            )
+            setattr(self, method.name, call)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{self.SERVICE.full_name} has no method {name}")
+
+
+class CommandsStub(_Stub):
+    """A client of dpuplane.v1.Commands."""
+
+    SERVICE = _SERVICES["Commands"]
+
+
+class QueriesStub(_Stub):
+    """A client of dpuplane.v1.Queries."""
+
+    SERVICE = _SERVICES["Queries"]
