@@ -84,13 +84,14 @@ class Data:
             zones.extend(part.zones)
         latency = await source.queries.show_latency(pb.ShowLatencyRequest(at=at), source.call)
         holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)
+        status = await source.queries.show_status(pb.ShowStatusRequest(at=at), source.call)
         return {
             "now_ms": source.now_ms(),
             "zones": fleet.rows(zones),
             "totals": fleet.totals(zones),
             "latency": fleet.latency(latency),
             "holds": fleet.holds(holds),
-            "alerts": [],
+            "alerts": fleet.past_alerts(status) if at else fleet.alerts(status),
         }
 
     async def zone(self, request: web.Request) -> Any:

@@ -29,6 +29,9 @@ ZONE_COLUMNS = (
 CHANGE_COLUMNS = ("version", "appended_ms", "dpus", "p50_ms", "p99_ms", "last_ms")
 BUCKET_COLUMNS = ("from_ms", "to_ms", "dpus")
 
+_OF_A_KIND = 10
+"""Of the same alert, as many sentences or zones: a page of them hides the page."""
+
 
 def rows(zones: Iterable[pb.ZoneProgress]) -> list[list[Any]]:
     """A row per zone, in the order of ZONE_COLUMNS."""
@@ -64,6 +67,21 @@ def alerts(status: pb.Status) -> list[str]:
     """What an operator must know wherever they look, a sentence each."""
     halted = [f"{found.partition} is halted on {found.replica}: {found.reason}" for found in status.halted]
     stalled = [f"{found.partition} is not forwarded: {found.reason}" for found in status.stalled]
-    frozen = ["every zone" if zone == "*" else f"zone {zone}" for zone in status.frozen]
-    shown = [f"{', '.join(frozen[:10])}{' and more' * (len(frozen) > 10)}: frozen; no rule is written there"]
-    return [*halted[:10], *stalled[:10], *(shown if frozen else [])]
+    newer = [
+        f"{found.newer_dpus} DPUs of {found.name} hold more than this restored log knows: see dpuplane verify"
+        for found in status.replicas
+        if found.newer_dpus
+    ]
+    return [*halted[:_OF_A_KIND], *stalled[:_OF_A_KIND], *newer[:_OF_A_KIND], *_frozen(status)]
+
+
+def past_alerts(status: pb.Status) -> list[str]:
+    """What the log says of that moment; what only processes knew, such as what was not forwarded, is in no record."""
+    halted = [f"{found.partition} is not folded up to this moment: {found.reason}" for found in status.halted]
+    return [*halted[:_OF_A_KIND], *_frozen(status)]
+
+
+def _frozen(status: pb.Status) -> list[str]:
+    zones = ["every zone" if zone == "*" else f"zone {zone}" for zone in status.frozen]
+    more = " and more" * (len(zones) > _OF_A_KIND)
+    return [f"{', '.join(zones[:_OF_A_KIND])}{more}: frozen; no rule is written there"] if zones else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,6 +39,12 @@ class Fleet(NamedTuple):
         nodes = [pb.NodeSpec(name=name, addresses=[f"10.{net}.0.{n}"]) for n, name in enumerate(names, 1)]
         answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=nodes))
         assert answer.outcome == pb.Answer.done, answer
+
+    async def began_ms(self) -> int:
+        """When the log began."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.address}page/data/span") as response:
+            first: int = (await response.json())["first_ms"]
+            return first
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -200,6 +207,28 @@ async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Fl
     await page.get_by_role("button", name="Back to now").click()
     await expect(page.locator('.tile[data-zone="rack-8"]')).to_be_visible()
     await context.close()
+
+
+async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_then(fleet: Fleet) -> None:
+    frozen = "zone rack-4, zone rack-6: frozen"
+    await fleet.calls.Freeze(pb.FreezeRequest(zone="rack-4"))
+    await asyncio.sleep(0.01)
+    then_ms = time.time_ns() // 1_000_000
+    await asyncio.sleep(0.01)
+    await fleet.calls.Thaw(pb.ThawRequest(zone="rack-4"))
+    async with looking(fleet.browser, fleet.address) as page:
+        await expect(page.locator(".notice")).to_have_text(re.compile("^zone rack-6: frozen"))
+    async with looking(fleet.browser, f"{fleet.address}#/fleet?at={then_ms}") as page:
+        await expect(page.locator('.tile[data-zone="rack-4"]')).to_have_attribute("data-state", "frozen")
+        await expect(page.locator(".notice")).to_have_text(re.compile(f"^{frozen}"))
+        await expect(page.locator("#views")).to_contain_text("1 waiting")
+        await page.get_by_role("button", name="Back to now").click()
+        await expect(page.locator(".notice")).to_have_text(re.compile("^zone rack-6: frozen"))
+    began_ms = await fleet.began_ms()
+    async with looking(fleet.browser, f"{fleet.address}#/fleet?at={began_ms}") as page:
+        await expect(page.locator("#tiles-caption")).to_contain_text("none yet")
+        await expect(page.locator(".notice")).to_have_count(0)
+        await expect(page.locator("#views .badge")).to_have_count(0)
 
 
 async def test_bad_questions_are_refused_with_one_sentence(fleet: Fleet) -> None:

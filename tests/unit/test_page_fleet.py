@@ -1,0 +1,39 @@
+"""What the page says an operator must know: of now what every process says, of the past what the log says."""
+
+from __future__ import annotations
+
+from deploy.page.fleet import alerts, past_alerts
+from schemas.api import dpuplane_pb2 as pb
+
+HALTED = pb.Halted(replica="r1", partition="zones/3", reason="fold version 9 is not known")
+STATUS = pb.Status(
+    halted=[HALTED],
+    stalled=[pb.Stalled(partition="zones/4", reason="no relay answers")],
+    replicas=[pb.Replica(name="r1", newer_dpus=12), pb.Replica(name="r2")],
+    frozen=["*", *(f"rack-{n}" for n in range(20))],
+)
+
+
+def test_each_sentence_says_what_where_and_why() -> None:
+    halted, stalled, newer, frozen = alerts(STATUS)
+    assert halted == "zones/3 is halted on r1: fold version 9 is not known"
+    assert stalled == "zones/4 is not forwarded: no relay answers"
+    assert newer.startswith("12 DPUs of r1 hold more than this restored log knows")
+    assert frozen.startswith("every zone, zone rack-0,") and "rack-9" not in frozen
+    assert frozen.endswith(" and more: frozen; no rule is written there")
+
+
+def test_of_the_past_only_what_the_log_says() -> None:
+    halted, frozen = past_alerts(STATUS)
+    assert halted == "zones/3 is not folded up to this moment: fold version 9 is not known"
+    assert frozen.startswith("every zone")
+
+
+def test_a_thousand_halted_partitions_leave_room_for_the_page() -> None:
+    flood = pb.Status(halted=[HALTED] * 1_000, stalled=[pb.Stalled(partition="zones/4", reason="no relay")] * 1_000)
+    assert len(alerts(flood)) == 20
+    assert len(past_alerts(flood)) == 10
+
+
+def test_a_quiet_plane_alerts_nobody() -> None:
+    assert alerts(pb.Status(replicas=[pb.Replica(name="r1")])) == past_alerts(pb.Status()) == []
