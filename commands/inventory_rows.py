@@ -105,6 +105,8 @@ def _decoded(raw: bytes | None, *, is_first: bool) -> str:
 
 
 def _header(text: str) -> list[str]:
+    if text.lstrip().startswith("["):
+        raise _BadLine("a JSON file must have one object a line, not a list of them: `jq -c '.[]'` makes that of it")
     columns = [column.strip() for column in _fields(text)]
     for number, column in enumerate(columns, start=1):
         if not column:

@@ -100,7 +100,7 @@ def signed(statement: Statement, key_path: Path) -> bytes:
     try:
         key = serialization.load_pem_private_key(_read(key_path, "key"), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise PermanentError(f"key: {key_path} must hold an Ed25519 private key in PEM: {error}") from error
+        raise PermanentError(f"key: {key_path} must hold an Ed25519 private key in PEM, without a password") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise PermanentError(
             f"key: {key_path} must hold an Ed25519 private key: `dpuplane checkpoint keygen` makes one"

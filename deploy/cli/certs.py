@@ -93,7 +93,7 @@ def show(file: Path, output: str) -> None:
     try:
         plain = _plain(load(file.read_bytes()))
     except ValueError as error:
-        raise Refused(f"{file}: is no certificate in PEM or DER: {error}") from error
+        raise Refused(f"file: {file} must be a certificate in PEM or DER") from error
     if output != "table":
         out.print_value(plain, output)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deploy.cli import values
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import looks_back
@@ -19,7 +20,7 @@ def commands() -> None:
 
 
 @commands.command()
-@click.argument("command_id")
+@click.argument("command_id", callback=values.command_id)
 @looks_back
 def show(*, client: Client, output: str, command_id: str) -> None:
     """Show what became of a command. Unknown becomes definite by itself, within minutes.

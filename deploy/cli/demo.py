@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from commands.inventory import Options
 from deploy.cli.failures import Refused, Unreachable
@@ -74,6 +75,7 @@ def demo(
     if data is not None and data.exists() and any(data.iterdir()):
         raise click.UsageError(f"data {str(data)!r} is not empty: the demo begins with a log of its own")
     if inventory is not None:
+        _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
     elif reading() != Options():
         raise click.UsageError("what columns mean, and rows that may be skipped, go with --inventory")
@@ -97,3 +99,9 @@ def demo(
     else:
         click.echo(summary.as_text())
     sys.exit(0 if summary.is_good else 1)
+
+
+def _check_not_given(*names: str) -> None:
+    for name in names:
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} goes without --inventory: the file says which there are")

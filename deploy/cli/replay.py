@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -19,9 +21,9 @@ from deploy.logs import configure_logs
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
+from eventstore.moment import Moment, check_not_to_come, cut_of
 from eventstore.origin import await_origin
-from eventstore.position import from_token
-from eventstore.replay import Replayed, cut_at_position, cut_at_time, replay
+from eventstore.replay import Replayed, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -29,7 +31,7 @@ from schemas.api import dpuplane_pb2 as pb
 @click.option("--at", callback=moment, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries
-def replay_command(client: Client, output: str, place: LogPlace | None, at: str | int | None) -> None:
+def replay_command(client: Client, output: str, place: LogPlace | None, at: Moment | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
@@ -53,18 +55,17 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: str 
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, at: str | int | None) -> Replayed:
+async def _replay(place: LogPlace, at: Moment | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if at is None else await _cut(log, at)
         with Progress("replay") as progress:
             return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
 
 
-async def _cut(log: EventLog, at: str | int) -> dict[Partition, int]:
-    if isinstance(at, str):
-        origin = await await_origin(log)
-        return await cut_at_position(log, FOLDED_TOPICS, from_token(at, origin.log_id).offsets)
-    return await cut_at_time(log, FOLDED_TOPICS, at)
+async def _cut(log: EventLog, at: Moment) -> Mapping[Partition, int]:
+    check_not_to_come(at, time.time_ns() // 1_000_000)
+    origin = await await_origin(log)
+    return (await cut_of(log, origin.log_id, FOLDED_TOPICS, at)).offsets
 
 
 def _digest(replayed: Replayed, partition: Partition) -> str:

@@ -34,7 +34,8 @@ def show(*, client: Client, output: str, zone: str) -> None:
     if output != "table":
         out.print_value(out.to_plain(whole), output)
         return
-    click.echo(f"zone {whole.zone}, version {whole.version}, digest {whole.digest}, {len(whole.rules)} rules")
+    count = "1 rule" if len(whole.rules) == 1 else f"{len(whole.rules)} rules"
+    click.echo(f"zone {whole.zone}, version {whole.version}, digest {whole.digest}, {count}")
     out.print_table(
         ("prefix", "action", "priority", "protocol", "ports", "policy"),
         (

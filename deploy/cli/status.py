@@ -23,8 +23,7 @@ def status(*, client: Client, output: str) -> None:
         return
     out.print_fields(summary(found))
     for replica in found.replicas:
-        addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
-        click.echo(f"\n{replica.name}: {', '.join(replica.roles)}; {addresses}")
+        click.echo(f"\n{heading_of(replica)}")
         out.print_table(
             ("partition", "position", "lag", "fold", "quarantined", "digest"),
             (
@@ -32,6 +31,12 @@ def status(*, client: Client, output: str) -> None:
                 for p in replica.partitions
             ),
         )
+
+
+def heading_of(replica: pb.Replica) -> str:
+    """A replica in one line. Of others only their beacons are heard, which name no addresses."""
+    addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
+    return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", addresses)))
 
 
 def summary(found: pb.Status) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import click
 from commands.raising import lacking
 from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
-from deploy.cli.answers import exit_status, finish, sentence
+from deploy.cli.answers import Part, exit_status, finish, merged, sentence
 from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED
 from deploy.cli.options import commands
@@ -21,6 +21,8 @@ from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.log import FOLDED_TOPICS
 from schemas.api import dpuplane_pb2 as pb
+
+NOTHING = "nothing to raise: every partition is at the latest fold version that this program has"
 
 
 @click.command(epilog="Example: dpuplane upgrade --dry-run")
@@ -44,15 +46,16 @@ def upgrade(
         _show(client, status, place, wanted, output)
         return
     if not wanted:
-        click.echo("nothing to raise: every partition is at the latest fold version that this program has", err=True)
-        return
+        finish(pb.Answer(outcome=pb.Answer.done, reason=NOTHING), output)
+    parts: list[Part] = []
     for name, to_version in wanted.items():
-        answer: pb.Answer = client.command(
-            "RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version)
-        )
-        if exit_status(answer) or len(wanted) == 1:
-            finish(answer, output)
-        click.echo(f"{name}: {sentence(answer)}", err=output != "table")
+        answer = client.command("RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version))
+        parts.append(([name], answer))
+        if exit_status(answer):
+            break
+        if len(wanted) > 1:
+            click.echo(f"{name}: {sentence(answer)}", err=True)
+    finish(merged(parts), output)
 
 
 def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[str, int]:
@@ -111,7 +114,7 @@ async def _dry_run(place: LogPlace, wanted: dict[str, int]) -> list[Raised]:
 
 def _print(changes: Sequence[Raised], unready: Sequence[str]) -> None:
     if not changes:
-        click.echo("nothing to raise: every partition is at the latest fold version that this program has")
+        click.echo(NOTHING)
     rows: list[tuple[Any, ...]] = [
         (
             str(each.partition),

@@ -20,6 +20,7 @@ from deploy.cli.known import CLIQUE, DOMAIN, DPU, NODE, ZONE
 from deploy.cli.options import waits
 from deploy.cli.progress import Progress
 from deploy.cli.values import INT64
+from projections.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 0.3
@@ -43,7 +44,15 @@ def wait() -> None:
 
 @wait.command()
 @click.argument("name", metavar="DPU", type=DPU)
-@click.option("--for", "wanted", default="ready", show_default=True, metavar="PHASE", help="The phase, in any case.")
+@click.option(
+    "--for",
+    "wanted",
+    type=click.Choice(PHASES, case_sensitive=False),
+    metavar="PHASE",
+    default=READY,
+    show_default=True,
+    help="The phase, in any case.",
+)
 @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
 @waits
 def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
@@ -56,7 +65,7 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
         found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=name, zone=zone))
         said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
         return Seen(
-            found.phase.lower() == wanted.lower(),
+            found.phase == wanted,
             f"{said}: {found.message}" if found.message else said,
             f"dpuplane history {name}",
         )

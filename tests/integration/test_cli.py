@@ -342,7 +342,7 @@ async def test_status_in_every_form(run: Run) -> None:
     assert as_json["replicas"][0]["name"] == "replica-1"
     assert as_json["log"]["engine"] == "embedded"
     table = (await run("status", "--output", "table")).stdout
-    assert "replica-1: api" in table
+    assert "replica-1: api; api=" in table
     assert "fleet/0" in table
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.planes import run
 
-SMALL = ("--zones", "3", "--dpus-per-zone", "4", "--provision", "2", "--json")
+SMALL = ("--dpus-per-zone", "4", "--provision", "2", "--json")
 FIELDS = {
     "nodes",
     "zones",
@@ -38,7 +38,7 @@ def check(summary: dict[str, Any], **expected: int) -> None:
 
 async def test_a_made_up_fleet(tmp_path: Path) -> None:
     data = tmp_path / "kept"
-    ran = await run("demo", "--nodes", "120", *SMALL, "--data", str(data))
+    ran = await run("demo", "--nodes", "120", "--zones", "3", *SMALL, "--data", str(data))
     assert ran.status == 0, ran.stderr
     check(ran.json(), nodes=120, zones=3, dpus=12, cliques=7)
     replayed = await run("replay", "--data", str(data), "--output", "json")
@@ -60,7 +60,7 @@ async def test_a_fleet_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 async def test_the_same_on_kafka(kafka_cluster: str) -> None:
-    ran = await run("demo", "--nodes", "60", *SMALL, "--kafka", kafka_cluster)
+    ran = await run("demo", "--nodes", "60", "--zones", "3", *SMALL, "--kafka", kafka_cluster)
     assert ran.status == 0, ran.stderr
     check(ran.json(), nodes=60, zones=3, dpus=12)
 

@@ -126,6 +126,8 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         ["events", "export", "--since", "yesterday"],
         ["replay", "--at", "yesterday"],
         ["replay", "--at", ""],
+        ["commands", "show", "not-an-id"],
+        ["wait", "dpu", "d", "--for", "redy"],
     ],
     ids=" ".join,
 )

@@ -15,6 +15,7 @@ from deploy.cli.client import derived
 from deploy.cli.failures import Refused
 from deploy.cli.output import print_table, print_value, to_plain
 from deploy.cli.policies import PolicyDocument, read_policies
+from deploy.cli.status import heading_of
 from eventstore.ids import issued_at_ms
 from schemas.api import dpuplane_pb2 as pb
 
@@ -119,6 +120,11 @@ def test_json_is_one_line_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None
 def test_tables_align_and_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("zone", "nodes"), [("rack1", 5), ("r", 1_000)])
     assert capsys.readouterr().out == "ZONE   NODES\nrack1  5\nr      1000\n"
+
+
+def test_a_replica_that_names_no_address_has_no_loose_end() -> None:
+    assert heading_of(pb.Replica(name="r", roles=["api", "relay"])) == "r: api, relay"
+    assert heading_of(pb.Replica(name="r", roles=["api"], addresses={"api": "h:1"})) == "r: api; api=h:1"
 
 
 def test_policy_files_take_documents_lists_and_ports_as_people_write_them() -> None:

@@ -205,6 +205,7 @@ def test_faults_are_bounded_and_counted() -> None:
         ('{"name": "a", "name": "b"}\n', {}, "line 1: 'name' is given twice"),
         ('{"name": "a"\n', {}, "line 1: the line is no JSON: "),
         ('{"name": NaN}\n', {}, "line 1: NaN is not a number that JSON has"),
+        ('[\n  {"name": "a"}\n]\n', {}, "line 1: a JSON file must have one object a line, not a list"),
         ('{"name": ["a"]}\n', {}, "line 1: 'name' must be text, a number, true, false or null"),
         ('{"name": "a", "zone": "z", "ip": "10.0.0.1"}\n[1]\n', {}, "line 2: the line must be one JSON object"),
         ('{"name": ' + "[" * 100_000 + "\n", {}, "line 1: the line is JSON nested too deeply"),
