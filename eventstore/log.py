@@ -125,7 +125,7 @@ def partitions_of(topic: str, partition_count: int) -> tuple[Partition, ...]:
 
 def size_of(headers: Headers) -> int:
     """What headers count towards the size of a record."""
-    return sum(len(name) + len(content) for name, content in headers)
+    return sum([len(name) + len(content) for name, content in headers]) if headers else 0
 
 
 def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int, headers: Headers = ()) -> None:
@@ -142,6 +142,7 @@ def partition_for(topic: str, key: str, partition_count: int) -> Partition:
     return Partition(topic, partition_of(key.encode(), partition_count) if topic in KEYED_TOPICS else 0)
 
 
+@lru_cache(4_096)
 def partition_of(key: bytes, partition_count: int) -> int:
     """The partition number of a key: murmur2 as Kafka's default partitioner computes it, so any client agrees."""
     return (_murmur2(key) & 0x7FFFFFFF) % partition_count
