@@ -16,7 +16,7 @@ from drivers.decisions import DecisionWriter
 from drivers.delivery import Delivery
 from drivers.forwarder import Forwarder
 from drivers.missed_decisions import Earlier, nothing_earlier
-from drivers.owed import Owed
+from drivers.owed import Owed, Room
 from drivers.provisioner import Provisioner
 from drivers.relay import Relay, RelaySettings
 from drivers.replica_rules import ReplicaRules
@@ -85,10 +85,10 @@ def replica_of(
     tracing: Tracing | None = None,
 ) -> Replica:
     """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
-    folds, takes_commands = folds_of(log.partition_count, roles), "api" in roles
+    folds, takes_commands, room = folds_of(log.partition_count, roles), "api" in roles, Room()
 
     def listening(partition: Partition) -> Owed | None:
-        return Owed() if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
+        return Owed(room) if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
 
     return Replica(
         log,

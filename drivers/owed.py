@@ -16,10 +16,12 @@ from eventstore.codec import decode
 from eventstore.fold import DONE
 from eventstore.listening import Ruling, RunRuling
 
-KEPT_BYTES = 4 << 20
-"""Size of the records whose decisions are kept, per partition."""
+KEPT_BYTES = 32 << 20
+"""Size of the records whose decisions are kept, of all partitions together: what a burst of half a million joins has.
+In memory each byte is four or five."""
 
 KEPT_RECORDS = 10_000
+"""Records whose decisions are kept, per partition."""
 
 SEEN_MAX = 20_000
 """Offsets remembered as written by others before we have folded up to them."""
@@ -32,10 +34,18 @@ class Gap(NamedTuple):
     end: int
 
 
+class Room:
+    """What the partitions of a process may keep together: a burst goes through fleet, and leaves the others empty."""
+
+    def __init__(self, size_bytes: int = KEPT_BYTES) -> None:
+        self.left_bytes = size_bytes
+
+
 class Owed:
     """A Listener of one partition. `written` counts what was acknowledged."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self.gap: Gap | None = None
         self.written = 0
         self._is_restored = False
@@ -44,19 +54,18 @@ class Owed:
         self._out: dict[int, Ruling] = {}
         self._seen: set[int] = set()
         self._records = 0
-        self._bytes = 0
 
     # -- told by the fold
 
     def ruled(self, ruling: Ruling | RunRuling) -> None:
         count, size = _cost(ruling)
-        if self._records + count > KEPT_RECORDS or self._bytes + size > KEPT_BYTES:
+        if self._records + count > KEPT_RECORDS or size > self._room.left_bytes:
             first, last = _range(ruling)
             self.miss(Gap(first, last + 1))
             return
         self._heard.append(ruling)
         self._records += count
-        self._bytes += size
+        self._room.left_bytes -= size
 
     def owes_from(self, position: int) -> int:
         firsts = [position, *self._out]
@@ -159,7 +168,7 @@ class Owed:
             return
         count, size = _cost(self._heard.popleft())
         self._records -= count
-        self._bytes -= size
+        self._room.left_bytes += size
 
 
 def rulings_of(run: RunRuling) -> Iterator[Ruling]:

@@ -112,7 +112,7 @@ def _bounded(items: Sequence[Item]) -> Iterable[Item]:
 
 def _columns(items: Sequence[Item]) -> tuple[list[str], list[str], list[dict[str, str]]]:
     """Columns, each one entry long if all items say the same there; subjects always in full."""
-    kinds, details = [item.kind for item in items], [dict(item.detail) for item in items]
+    kinds, details = [item.kind for item in items], [item.detail for item in items]
     if kinds.count(kinds[0]) == len(kinds):
         del kinds[1:]
     if details.count(details[0]) == len(details):

@@ -7,7 +7,7 @@ from typing import Any
 
 from eventstore.fold import At
 from projections import joins
-from projections.decision_items import Item
+from projections.decision_items import Item, in_zone
 from projections.fleet import Described, Froze, Withdrawn
 from projections.fleet_views import EVERY_ZONE
 from projections.holds import Edited, EditHeld, HoldChanged, HoldDropped, Released
@@ -20,9 +20,8 @@ from schemas.events import Event, HoldApproved, HoldRejected
 def items(event: Event, change: Any, at: At) -> Iterator[Item]:
     match change:
         case joins.Joined(_, given):
-            yield from (
-                Item("member_joined", name, {"zone": z}) for name, z in zip(given.names, given.zones, strict=True)
-            )
+            details = map(in_zone, given.zones)
+            yield from (Item("member_joined", name, detail) for name, detail in zip(given.names, details, strict=True))
         case joins.Moved():
             yield from _moved(change, at)
         case Edited() | EditHeld() | Withdrawn():

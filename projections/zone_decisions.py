@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventstore.fold import At, Outcome
-from projections.decision_items import Item
+from projections.decision_items import Item, in_zone
 from projections.zone_rows import Dpu
 from projections.zone_state import Change
 from schemas.events import (
@@ -31,7 +31,7 @@ _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Item]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
     for name, node in change.nodes.items():
-        yield Item(kind, name, {"zone": node.zone})
+        yield Item(kind, name, in_zone(node.zone))
     for name, gone in change.gone.items():
         yield Item("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
     for key, row in change.lists.items():

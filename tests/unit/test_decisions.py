@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.roles import actors_of, replica_of
-from drivers.owed import KEPT_RECORDS, Gap, Owed
+from drivers.owed import KEPT_RECORDS, Gap, Owed, Room
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendUnknown
 from eventstore.ids import envelope, uuid7
@@ -225,9 +225,24 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
     run_virtual(scenario())
 
 
+def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
+    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
+    sizes = [ruling.size for ruling in rulings]
+    room = Room(sum(sizes[:3]))
+    busy, quiet = Owed(room), Owed(room)
+    for ruling in rulings[:3]:
+        busy.ruled(ruling)
+    assert busy.gap is None
+    quiet.ruled(rulings[3])
+    assert quiet.gap == Gap(rulings[3].at.offset, rulings[3].at.offset + 1)
+    busy.take(3, None)
+    busy.ruled(rulings[4])
+    assert busy.gap is None
+
+
 def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
     rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
-    owed = Owed()
+    owed = Owed(Room())
     assert owed.owes_from(7) == 7
     for ruling in rulings:
         owed.ruled(ruling)
