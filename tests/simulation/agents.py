@@ -23,16 +23,17 @@ from tests.simulation.loop import current_loop, owned_by
 class WatchedStore(MemoryStore):
     """Writes down every table that is kept: what the agent says that it has, from then on and for ever."""
 
-    def __init__(self, name: str, history: History) -> None:
+    def __init__(self, zone: str, name: str, history: History) -> None:
         super().__init__()
+        self._zone = zone
         self._name = name
         self._history = history
 
     def save(self, table: DeviceTable) -> None:
         super().save(table)
-        seen = Seen(current_loop().time(), self._name, 0, table.epoch, table.version, table.digest)
-        self._history.seen.append(seen)
-        self._history.note(seen.at_s, "agent", self._name, seen.version, seen.digest.hex())
+        at_s = current_loop().time()
+        self._history.add(Seen(at_s, self._zone, self._name, 0, table.epoch, table.version, table.digest))
+        self._history.note(at_s, "agent", self._name, table.version, table.digest.hex())
 
 
 class HealingDevice(SimulatedDevice):
@@ -57,7 +58,7 @@ class AgentHost:
         self._relays = relays
         self._dial = dial
         self._rng = rng
-        self._store = WatchedStore(self.name, history)
+        self._store = WatchedStore(zone, self.name, history)
         self._lives = 0
 
     def start(self) -> None:

@@ -11,9 +11,9 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from eventstore.errors import PlaneError
+from eventstore.errors import AppendRefused, LogUnavailable, PlaneError
 from eventstore.replica import Answer
-from tests.simulation.history import History, Invoked, Told
+from tests.simulation.history import History, Invoked, NotTaken, Told
 from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
 from tests.simulation.workload import Request, Workload
@@ -57,12 +57,14 @@ class Client:
     async def ask(self, request: Request, process: Process) -> Answer | None:
         """One command until its outcome is known; None if the client gave up."""
         command_id, now = request.event.envelope.command_id, current_loop().time
-        self._history.invoked[command_id] = Invoked(now(), self.name, request.event, request.partition)
         self._history.note(now(), "invoke", self.name, command_id, type(request.event).__name__, request.partition)
         for attempt in range(ATTEMPTS):
+            self._history.add(Invoked(now(), self.name, command_id, request.partition))
             try:
                 answer = await process.call(request, TIMEOUT_S)
             except PlaneError as error:
+                if isinstance(error, LogUnavailable | AppendRefused):
+                    self._history.add(NotTaken(now(), command_id))
                 self._history.note(now(), "unknown", self.name, command_id, type(error).__name__)
             else:
                 self._tell(request, process, answer)
@@ -75,7 +77,7 @@ class Client:
         return None
 
     def _tell(self, request: Request, process: Process, answer: Answer) -> None:
-        now = current_loop().time()
-        self._history.told.append(Told(now, self.name, process.name, request.event, request.partition, answer))
+        now, command_id = current_loop().time(), request.event.envelope.command_id
+        self._history.add(Told(now, self.name, process.name, command_id, answer))
         outcome = answer.outcome
-        self._history.note(now, outcome.code, self.name, request.event.envelope.command_id, answer.offset, outcome)
+        self._history.note(now, outcome.code, self.name, command_id, answer.offset, outcome)

@@ -12,6 +12,7 @@ from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import Index
 from drivers.protocol_down import Frame
 from drivers.protocol_up import Ack
+from drivers.simulator import NAMING
 from tests.simulation.history import History, Seen
 from tests.simulation.loop import current_loop
 
@@ -19,12 +20,10 @@ from tests.simulation.loop import current_loop
 class WatchedFleet(Fleet):
     """A fleet of devices that writes down whatever one of them comes to have."""
 
-    def __init__(
-        self, faults: Faults, rng: random.Random, history: History, name_of: Callable[[int, int], str]
-    ) -> None:
+    def __init__(self, faults: Faults, rng: random.Random, history: History, zone_names: Sequence[str]) -> None:
         super().__init__(faults, rng)
         self._history = history
-        self._name_of = name_of
+        self._zone_names = zone_names
         self._had = np.zeros(0, np.int32)
         self._boots = np.zeros(0, np.uint32)
 
@@ -58,12 +57,11 @@ class WatchedFleet(Fleet):
         for device in np.flatnonzero((records.claimed != self._had) | (records.boots != self._boots)).tolist():
             table = self.tables[int(records.claimed[device])]
             zone = int(records.zone[device])
-            name = self._name_of(zone, device - self.zones[zone].start)
-            seen = Seen(
-                current_loop().time(), name, int(records.boots[device]), table.epoch, table.version, table.digest
-            )
-            self._history.seen.append(seen)
-            self._history.note(seen.at_s, "device", name, seen.boot, seen.version, seen.digest.hex())
+            name = NAMING.dpu.format(zone=self._zone_names[zone], number=device - self.zones[zone].start)
+            at_s, boot = current_loop().time(), int(records.boots[device])
+            zone_name = self._zone_names[zone]
+            self._history.add(Seen(at_s, zone_name, name, boot, table.epoch, table.version, table.digest))
+            self._history.note(at_s, "device", name, boot, table.version, table.digest.hex())
         self._had, self._boots = records.claimed.copy(), records.boots.copy()
 
 

@@ -41,6 +41,10 @@ class Step(NamedTuple):
         return self.record.offset + 1
 
 
+class Halted(Exception):
+    """A log that the folds do not take to its end."""
+
+
 After = Callable[[FoldedPartition, Step], None]
 
 
@@ -49,13 +53,14 @@ def refold(
 ) -> tuple[FoldedPartition, list[Step]]:
     """Fold these records of a partition; `after` is called after each one."""
     folded = FoldedPartition(partition, {fold.version: fold}, log_id)
-    digests = _Digests()
+    digests = Digests()
     digests.take_in(folded)
     steps = []
     observers = list(after)
     for record in records:
         entry = folded.fold(record)
-        assert not folded.halted, f"{partition}: the fold halts at {record.offset}: {folded.halted}"
+        if folded.halted:
+            raise Halted(f"{partition}: the fold halts at {record.offset}: {folded.halted}")
         rows = digests.take_in(folded)
         answer = Answer(entry.outcome, partition, entry.offset) if entry else None
         step = Step(partition, record, event_of(record), answer, rows, reduced(digests.total), folded.running)
@@ -73,12 +78,18 @@ def event_of(record: Record) -> Event | None:
         return None
 
 
-class _Digests:
+class Digests:
     """The digest of a partition's rows, kept up row by row."""
 
     def __init__(self) -> None:
         self.total = 0
         self._hashes: dict[tuple[str, str], int] = {}
+
+    def take_whole(self, folded: FoldedPartition) -> None:
+        """All rows, of a partition of which nothing has changed since it was loaded."""
+        for table in folded.state.tables:
+            for key, row in table.rows.items():
+                self._put(table.name, key, row)
 
     def take_in(self, folded: FoldedPartition) -> dict[str, list[tuple[str, Any]]]:
         """The rows that changed since the last time, by table."""
@@ -86,7 +97,10 @@ class _Digests:
         rows = {table.name: list(zip(keys, table.some(keys), strict=True)) for table, keys in drained.items() if keys}
         for table, changes in rows.items():
             for key, row in changes:
-                new = 0 if row is None else row_hash(table, key, _ROWS.encode(row))
-                self.total = (self.total + new - self._hashes.get((table, key), 0)) % MODULUS
-                self._hashes[table, key] = new
+                self._put(table, key, row)
         return rows
+
+    def _put(self, table: str, key: str, row: Any) -> None:
+        new = 0 if row is None else row_hash(table, key, _ROWS.encode(row))
+        self.total = (self.total + new - self._hashes.get((table, key), 0)) % MODULUS
+        self._hashes[table, key] = new

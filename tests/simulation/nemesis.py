@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
@@ -67,10 +68,10 @@ class Nemesis:
         await _loop_steps(steps)
         if process.life is None:
             return
-        self._note("crash", process.life.name, steps, in_the_dark)
-        process.life_copies.append(process.disk.copy())
-        await process.crash(in_the_dark=in_the_dark)
-        await asyncio.sleep(down_s)
+        with self._striking("crash", process.life.name, steps, in_the_dark):
+            process.life_copies.append(process.disk.copy())
+            await process.crash(in_the_dark=in_the_dark)
+            await asyncio.sleep(down_s)
         if process.life is None:
             self._restore_disk(process)
             process.start()
@@ -105,32 +106,32 @@ class Nemesis:
     async def _isolate(self) -> None:
         life = self._process().life
         if life is not None:
-            self._note("isolation", life.name)
-            life.wire.is_isolated = True
-            await asyncio.sleep(self._rng.choice((0.3, 2.0, 8.0)))
-            life.wire.is_isolated = False
+            with self._striking("isolation", life.name):
+                life.wire.is_isolated = True
+                await asyncio.sleep(self._rng.choice((0.3, 2.0, 8.0)))
+                life.wire.is_isolated = False
 
     async def _lose_answers(self) -> None:
         life = self._process().life
         if life is not None:
-            self._note("lost answers", life.name)
-            life.wire.answers_lost = True
-            await asyncio.sleep(self._rng.choice((0.3, 2.0)))
-            life.wire.answers_lost = False
+            with self._striking("lost answers", life.name):
+                life.wire.answers_lost = True
+                await asyncio.sleep(self._rng.choice((0.3, 2.0)))
+                life.wire.answers_lost = False
 
     async def _break_links(self) -> None:
         life = self._process().life
         for link in life.links if life else ():
             if not link.is_closed:
-                self._note("broken link", link.peer)
-                link.abort()
+                with self._striking("broken link", link.peer):
+                    link.abort()
 
     async def _darken_links(self) -> None:
         life = self._process().life
         for link in life.links if life else ():
             if not link.is_closed:
-                self._note("dark link", link.peer)
-                link.is_dark = True
+                with self._striking("dark link", link.peer):
+                    link.is_dark = True
 
     # --- clocks
 
@@ -138,21 +139,24 @@ class Nemesis:
         world, rng = self._world, self._rng
         name = rng.choice(sorted(world.skews_ms))
         world.skews_ms[name] = rng.choice((1, 50, 3_000, 3 * MINUTE_MS, 15 * MINUTE_MS)) * rng.choice((-1, 1))
-        self._note("clock jump", name, world.skews_ms[name])
-        await asyncio.sleep(rng.uniform(1.0, 10.0))
-        world.skews_ms[name] = 0
+        with self._striking("clock jump", name, world.skews_ms[name]):
+            await asyncio.sleep(rng.uniform(1.0, 10.0))
+            world.skews_ms[name] = 0
 
     async def _skew_broker(self) -> None:
         world, rng = self._world, self._rng
         partition: Partition = rng.choice(world.broker_partitions)
         world.broker_skews_ms[partition] = rng.choice((-5_000, 5_000, 3 * MINUTE_MS, 12 * MINUTE_MS))
         world.ahead_ms = max(world.ahead_ms, world.broker_skews_ms[partition])
-        self._note("broker clock jump", partition, world.broker_skews_ms[partition])
-        await asyncio.sleep(rng.uniform(1.0, 10.0))
-        world.broker_skews_ms[partition] = 0
+        with self._striking("broker clock jump", str(partition), world.broker_skews_ms[partition]):
+            await asyncio.sleep(rng.uniform(1.0, 10.0))
+            world.broker_skews_ms[partition] = 0
 
     def _process(self) -> Process:
         return self._rng.choice(self._world.processes)
+
+    def _striking(self, kind: str, target: str, *details: object) -> AbstractContextManager[None]:
+        return self._world.history.striking(current_loop().time, kind, target, *details)
 
     def _note(self, what: str, *details: object) -> None:
         self._world.history.note(current_loop().time(), what, *details)

@@ -22,7 +22,7 @@ from eventstore.log import EventLog, Partition
 from eventstore.replica import Answer, Replica
 from eventstore.snapshots import Head
 from tests.simulation.durable import Disk, DiskStore
-from tests.simulation.history import Claimed, History
+from tests.simulation.history import Claimed, History, Lived
 from tests.simulation.loop import current_loop, owned_by
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
 from tests.simulation.roles import start_roles
@@ -36,6 +36,7 @@ class Life:
 
     def __init__(self, name: str, wire: Wire, store: DiskStore) -> None:
         self.name = name
+        self.from_s = current_loop().time()
         self.wire = wire
         self.store = store
         self.replica: Replica
@@ -91,6 +92,7 @@ class Process:
         if life is None or main is None:
             return
         self.life = self._main = None
+        self.history.add(self.lived(life))
         life.is_up = False
         life.wire.is_cut = True
         life.store.cut()
@@ -107,6 +109,10 @@ class Process:
         await asyncio.sleep(0.01)
         if left := current_loop().tasks_of(life.name):
             self.faults.append(f"{life.name} left tasks behind: {left[:5]}")
+
+    def lived(self, life: Life) -> Lived:
+        """This life, up to now."""
+        return Lived(self.name, tuple(sorted(self.roles)), life.from_s, current_loop().time())
 
     async def _live(self, life: Life) -> None:
         try:
@@ -130,7 +136,7 @@ class Process:
             life.is_up = False
 
     def _committed(self, partition: Partition, head: Head) -> None:
-        self.history.claims.append(Claimed(self.name, partition, head))
+        self.history.add(Claimed(self.name, partition, head.position, head.digest, head.running))
 
     # --- what reaches it
 

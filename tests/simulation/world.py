@@ -84,9 +84,7 @@ class World:
             rng=self.rng("simulator"),
             dpus_per_zone=plan.dpus_per_zone,
         )
-        self.fleet = self.simulator.fleet = WatchedFleet(
-            plan.devices, self.rng("devices"), self.history, self._device_name
-        )
+        self.fleet = self.simulator.fleet = WatchedFleet(plan.devices, self.rng("devices"), self.history, plan.zones)
 
     def rng(self, purpose: str) -> random.Random:
         """A generator of its own for each purpose, so that one more draw somewhere changes little elsewhere."""
@@ -203,9 +201,6 @@ class World:
                 return await self._register(*said)
             except TransientError:
                 await asyncio.sleep(1.0)
-
-    def _device_name(self, zone: int, number: int) -> str:
-        return NAMING.dpu.format(zone=self.plan.zones[zone], number=number)
 
     def zone_partition(self, zone: str) -> Partition:
         return Partition(ZONES, partition_of(zone.encode(), PARTITIONS))

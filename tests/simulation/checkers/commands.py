@@ -1,0 +1,95 @@
+"""What clients were told, held against the log: nothing lost, nothing twice, nothing misplaced or out of order."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from math import inf
+
+from eventstore.log import Partition
+from tests.simulation import model
+from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.history import Invoked, NotTaken, Read, Told
+
+Found = Iterator[str]
+
+
+def check_acknowledged(run: Evidence) -> Found:
+    """I1: what was answered is in the log; what certainly failed, every time that it was tried, is not."""
+    for told in run.history.of(Told):
+        where = told.answer.partition, told.answer.offset
+        step = run.by_offset.get(where)
+        if step is None or step.event is None or step.answer is None:
+            yield f"{told.command_id} was answered by {where[0]}@{where[1]}, where no command is"
+        elif step.event.envelope.command_id != told.command_id:
+            yield f"{told.command_id} was answered by the record of {step.event.envelope.command_id}"
+    tries = Counter(invoked.command_id for invoked in run.history.of(Invoked))
+    tries.subtract(not_taken.command_id for not_taken in run.history.of(NotTaken))
+    failed = {command_id for command_id, left in tries.items() if left == 0}
+    for step in run.by_offset.values():
+        if step.event is not None and step.event.envelope.command_id in failed:
+            at = f"{step.partition}@{step.record.offset}"
+            yield f"{step.event.envelope.command_id} was told that it had failed each time, and is at {at}"
+
+
+def check_members(run: Evidence) -> Found:
+    """I1, at rest: no node that was stated, and that nobody took away, is missing."""
+    stated = model.newest(
+        [step for partition, found in run.steps.items() if partition.topic == "zones" for step in found]
+    )
+    yield from model.check_nodes(stated, run.fleet)
+
+
+def check_effects(run: Evidence) -> Found:
+    """I2: a command has one effect at most, and none if it was refused or is a copy."""
+    effects: dict[str, list[str]] = defaultdict(list)
+    for (partition, offset), step in run.by_offset.items():
+        if step.event is None or step.answer is None or not step.rows:
+            continue
+        where, changed = f"{partition}@{offset}", sorted(step.rows)
+        effects[step.event.envelope.command_id].append(where)
+        if step.answer.outcome.code == "refused":
+            yield f"{where} was refused, and changed {changed}"
+        if step.answer.offset != offset:
+            yield f"{where} is a copy of {step.answer.offset}, and changed {changed}"
+    for command_id, places in sorted(effects.items()):
+        if len(places) > 1:
+            yield f"{command_id} took effect {len(places)} times: {', '.join(places)}"
+
+
+def check_answers(run: Evidence) -> Found:
+    """I3: outcome and position that a client was told are those of the log, wherever and whenever it asked."""
+    for told in run.history.of(Told):
+        step = run.by_offset.get((told.answer.partition, told.answer.offset))
+        if step is not None and step.answer is not None and step.answer != told.answer:
+            yield f"{told.command_id} was told {told.answer} by {told.process}, and the log says {step.answer}"
+
+
+def check_order(run: Evidence) -> Found:
+    """I6: of two commands of a partition, one of which was answered before the other was sent, it is the earlier."""
+    sent: dict[str, float] = {}
+    for invoked in run.history.of(Invoked):
+        sent.setdefault(invoked.command_id, invoked.at_s)
+    by_partition: dict[Partition, list[tuple[float, float, int, str]]] = defaultdict(list)
+    for told in run.history.of(Told):
+        began_s = sent.get(told.command_id, -inf)
+        by_partition[told.answer.partition].append((told.at_s, began_s, told.answer.offset, told.command_id))
+    for partition, found in by_partition.items():
+        answered = sorted(found)
+        highest, last, done = -1, "", 0
+        for _, began_s, offset, command_id in sorted(found, key=lambda one: one[1]):
+            while done < len(answered) and answered[done][0] < began_s:
+                if answered[done][2] > highest:
+                    highest, last = answered[done][2], answered[done][3]
+                done += 1
+            if offset < highest and command_id != last:
+                yield f"{command_id} is at {partition}@{offset}, and was sent after {last} was answered at {highest}"
+
+
+def check_reads(run: Evidence) -> Found:
+    """I12: an answer to a query is as new as the caller asked (what it saw before), and of nothing yet to come."""
+    for read in run.history.of(Read):
+        if read.position < read.least:
+            yield f"{read.session} asked {read.process} for {read.partition} at {read.least} and got {read.position}"
+        if read.position > run.end_at(read.partition, read.at_s):
+            yield f"{read.session} was told of {read.partition}@{read.position}, which was not there yet"

@@ -1,0 +1,149 @@
+"""All that checkers look at: a history, and the log folded afresh with every step of it kept.
+
+A fault interval or a life is asked for by time, a record by where it stands; what is computed is computed once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
+
+import msgspec
+
+from deploy.roles import folds_of
+from eventstore.beacons import Beacon
+from eventstore.log import CLIQUES, FLEET, FLEET_0, FOLDED_TOPICS, REPLICAS, ZONES, Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.snapshots import Saved
+from projections import tables
+from projections.fleet_state import FleetState
+from projections.zone_state import ZoneState
+from schemas.events import LogCreated
+from tests.simulation import model
+from tests.simulation.fresh import After, Step, event_of, refold
+from tests.simulation.history import Dumped, History, Invoked, Seen
+
+Records = Mapping[Partition, Sequence[Record]]
+Appended = Callable[[Partition, int], float]
+
+
+REPLICAS_0 = Partition(REPLICAS, 0)
+
+
+class Freeze(NamedTuple):
+    """A zone was frozen from one record of fleet to another, which was appended at `thaw_s`."""
+
+    zone: str
+    offset: int
+    thaw_offset: float
+    thaw_s: float
+
+
+class Evidence:
+    """One run: its history, its log, and what the log says."""
+
+    def __init__(
+        self,
+        history: History,
+        records: Records,
+        *,
+        again: Records | None = None,
+        appended_s: Appended | None = None,
+        saved: Mapping[str, Saved] | None = None,
+        end_s: float | None = None,
+    ) -> None:
+        self.history = history
+        self.records = records
+        self.again = records if again is None else again
+        self.saved = saved or {}
+        self.end_s = end_s
+        self.partition_count = sum(partition.topic == ZONES for partition in records)
+        self.zones = sorted({seen.zone for seen in history.of(Seen)} | {dump.zone for dump in history.of(Dumped)})
+        self.folded: dict[Partition, FoldedPartition] = {}
+        self.steps: dict[Partition, list[Step]] = {}
+        self.cliques: list[model.Cliques] = []
+        self.freezes: list[Freeze] = []
+        self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in self.zones}
+        self._appended_s = appended_s
+        self._frozen: dict[str, int] = {}
+        self.log_id = self._log_id()
+        self._fold()
+
+    @property
+    def fleet(self) -> FleetState:
+        """The fleet at the end of the log."""
+        state: FleetState = self.folded[FLEET_0].state
+        return state
+
+    @property
+    def zone_states(self) -> list[ZoneState]:
+        """The zones partitions at the end of the log."""
+        return [folded.state for partition, folded in self.folded.items() if partition.topic == ZONES]
+
+    def appended_s(self, partition: Partition, offset: int) -> float:
+        """When the record at an offset was appended, by the recorder's clock; unknown is before everything."""
+        return self._appended_s(partition, offset) if self._appended_s else -inf
+
+    def end_at(self, partition: Partition, at_s: float) -> float:
+        """The end of a partition at a moment."""
+        if self._appended_s is None:
+            return inf
+        records = self.records[partition]
+        count = bisect_right(records, at_s, key=lambda record: self.appended_s(partition, record.offset))
+        return records[count - 1].offset + 1 if count else 0
+
+    @cached_property
+    def by_offset(self) -> dict[tuple[Partition, int], Step]:
+        """Every step by where its record stands."""
+        return {(p, step.record.offset): step for p, found in self.steps.items() for step in found}
+
+    @cached_property
+    def sent(self) -> Counter[str]:
+        """How often each command was sent."""
+        return Counter(invoked.command_id for invoked in self.history.of(Invoked))
+
+    @cached_property
+    def beacons(self) -> list[tuple[int, Beacon]]:
+        """What replicas said of themselves, by offset."""
+        records = self.records.get(REPLICAS_0, ())
+        return [(record.offset, msgspec.json.decode(record.value, type=Beacon)) for record in records]
+
+    def _fold(self) -> None:
+        by_topic = {fold.topic: fold for fold in folds_of(self.partition_count)}
+        for partition, found in sorted(self.records.items()):
+            if partition.topic not in FOLDED_TOPICS:
+                continue
+            fold, after = by_topic[partition.topic], self._observers(partition)
+            self.folded[partition], self.steps[partition] = refold(partition, found, fold, self.log_id, after)
+        self.freezes += [Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
+
+    def _log_id(self) -> str:
+        created = event_of(self.records[FLEET_0][0])
+        assert isinstance(created, LogCreated), "a log begins with a LogCreated"
+        return created.log_id
+
+    def _observers(self, partition: Partition) -> list[After]:
+        if partition.topic == CLIQUES:
+            self.cliques.append(model.Cliques())
+            return [self.cliques[-1].after]
+        return [self._note_tables, self._note_freezes] if partition.topic == FLEET else []
+
+    def _note_freezes(self, folded: FoldedPartition, step: Step) -> None:
+        if "freezes" not in step.rows:
+            return
+        offset = step.record.offset
+        for zone in self.zones:
+            if folded.state.is_frozen(zone):
+                self._frozen.setdefault(zone, offset)
+            elif (since := self._frozen.pop(zone, None)) is not None:
+                self.freezes.append(Freeze(zone, since, offset, self.appended_s(step.partition, offset)))
+
+    def _note_tables(self, folded: FoldedPartition, step: Step) -> None:
+        if step.rows or not step.record.offset:
+            for zone, versions in self.tables.items():
+                table = tables.table(folded.state, zone)
+                versions.setdefault(table.version, table.digest)

@@ -1,0 +1,218 @@
+"""DPUs and nodes: only legal transitions, written down here once more; and only the attempt that the log names acts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from eventstore.log import CLIQUES, ZONES, Partition
+from projections.zone_rows import Dpu
+from schemas import events as e
+from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.history import Called
+
+Found = Iterator[str]
+
+ACTIONS = {
+    "Node Effect": "drain",
+    "Initialize Interface": "initialize",
+    "Config FW Parameters": "firmware",
+    "Prepare BFB": "prepare",
+    "OS Installing": "install",
+    "DPU Config": "configure",
+    "Rebooting": "reboot",
+    "Host Network Configuration": "host-network",
+    "DPU Cluster Config": "join-cluster",
+    "Service Readiness": "check-services",
+    "Node Effect Removal": "undrain",
+    "Deleting": "release",
+}
+"""What a device is told to do in each phase of work, in the order in which a provisioning goes through them."""
+
+DEFAULT_LIMIT = 50
+
+_ORDER = [phase for phase in ACTIONS if phase != "Deleting"]
+_INSTALLS = _ORDER[:-1]
+_SAME = "same"
+_AT_REST = {"Initializing", "Pending", "Ready", "Error"}
+_ENDS = {"Node Effect Removal": {"Ready", "Initializing"}, "Deleting": {"gone"}}
+
+
+def _next(phase: str) -> set[str]:
+    return _ENDS.get(phase) or {_ORDER[_ORDER.index(phase) + 1]}
+
+
+def _requested(request: str, before: Dpu) -> set[str]:
+    """Where a request may lead from here."""
+    phase, failed = before.phase, before.resume
+    match request:
+        case "pause" | "resume":
+            return {_SAME}
+        case "provision" if phase in _AT_REST:
+            return {"Pending", "Node Effect"}
+        case "retry" if phase == "Error":
+            return {failed, "Pending"}
+        case "retry" if phase in ACTIONS:
+            return {_SAME, "Pending"}
+        case "skip" if phase == "Error" and failed in ACTIONS:
+            return _next(failed) | {"Pending"}
+        case "skip" if phase in ACTIONS:
+            return _next(phase)
+        case "abort" if phase == "Pending":
+            return {"Ready", "Initializing", "Node Effect Removal"}
+        case "abort" if phase in ACTIONS or phase == "Error":
+            return {"Node Effect Removal"}
+        case "delete":
+            return {"Deleting", _SAME} if phase == "Deleting" else {"Deleting"}
+    return set()
+
+
+def _leads_to(event: e.Event | None, name: str, before: Dpu) -> set[str]:
+    """Where this record may lead a DPU from here."""
+    if getattr(event, "dpu", event.envelope.subject if event else "") != name:
+        return {before.resume or "Node Effect"} if before.phase == "Pending" else set()
+    match event:
+        case e.LifecycleRequested():
+            return _requested(event.request, before)
+        case e.StepStarted() | e.StepProgressed() if before.phase in ACTIONS:
+            return {_SAME}
+        case e.StepSucceeded() if before.phase in ACTIONS:
+            return _next(before.phase) | {_SAME, "Error"}
+        case e.StepFailed() | e.DeadlinePassed() if before.phase in ACTIONS:
+            return {_SAME, "Error"}
+        case e.DpuRegistered():
+            return {_SAME, "Error"}
+    return set()
+
+
+def check_transitions(run: Evidence) -> Found:
+    """I5: a DPU goes only where its phase and what was said of it lead; nothing absent is removed."""
+    for partition, steps in run.steps.items():
+        rows: dict[tuple[str, str], Any] = {}
+        for step in steps:
+            where = f"{partition}@{step.record.offset}"
+            for table, changes in step.rows.items():
+                for key, after in changes:
+                    before = rows.get((table, key))
+                    rows[table, key] = after
+                    if table == "dpus" and (fault := _illegal(step.event, key, before, after)):
+                        yield f"{where}: {fault}"
+                    if partition.topic in (ZONES, CLIQUES) and table != "marks" and before is None and after is None:
+                        yield f"{where} removes {key} from {table}, where it is not"
+
+
+def _illegal(event: e.Event | None, name: str, before: Dpu | None, after: Dpu | None) -> str:
+    said = f"by {type(event).__name__} {getattr(event, 'request', '')}"
+    if before is None:
+        fine = isinstance(event, e.DpuRegistered) and after is not None and after.phase == "Initializing"
+        return "" if fine or after is None else f"{name} begins as {after.phase} {said}"
+    to = "gone" if after is None else after.phase
+    allowed = _leads_to(event, name, before)
+    if not ((to == before.phase and _SAME in allowed) or to in allowed):
+        return f"{name} goes from {before.phase} to {to} {said}"
+    if after is not None and to == "Ready" and not after.installed:
+        return f"{name} is Ready, and nothing is installed"
+    return ""
+
+
+def check_attempts(run: Evidence) -> Found:
+    """I7: what is said of a step counts if and only if the attempt that the log has open, and its holder, say it."""
+    for partition, steps in run.steps.items():
+        if partition.topic != ZONES:
+            continue
+        rows: dict[str, Dpu] = {}
+        last: dict[str, int] = {}
+        for step in steps:
+            where, event = f"{partition}@{step.record.offset}", step.event
+            changed = dict(step.rows.get("dpus", ()))
+            if isinstance(event, e.StepProgressed | e.StepSucceeded | e.StepFailed) and event.dpu in changed:
+                yield from _unfounded(where, event, rows.get(event.dpu))
+            for dpu, row in changed.items():
+                attempt = last.get(dpu, 0) if row is None else row.attempt
+                if attempt < last.get(dpu, 0):
+                    yield f"{where}: attempt {attempt} of {dpu} after {last[dpu]}"
+                last[dpu] = attempt
+            rows |= changed
+
+
+def _unfounded(where: str, event: e.StepProgressed | e.StepSucceeded | e.StepFailed, row: Dpu | None) -> Found:
+    said = f"{where}: {type(event).__name__} of attempt {event.attempt} of {event.dpu} by {event.envelope.actor} counts"
+    if row is None or row.standing != "running" or (row.attempt, row.phase) != (event.attempt, event.phase):
+        yield f"{said}, which is not the one that runs"
+    elif getattr(event, "kind", "") != "lost":
+        holder = row.provisioner.split("#")[0]
+        if event.envelope.actor != f"provisioner/{holder}":
+            yield f"{said}, which {holder} has"
+
+
+def check_marks(run: Evidence) -> Found:
+    """I7: a record caused by another partition counts if and only if it begins where the last one ended."""
+    marks: dict[tuple[Partition, int], int] = {}
+    for partition, found in run.steps.items():
+        for step in found:
+            event = step.event
+            if isinstance(event, e.MembershipChanged):
+                key = partition, event.cause_partition
+            elif isinstance(event, e.NodesSuperseded | e.ZoneLimited):
+                key = partition, -1
+            else:
+                continue
+            first, end, mark = event.from_offset, event.to_offset, marks.get(key, 0)
+            fits = first == mark and end > first
+            if fits != ("marks" in step.rows):
+                yield f"{partition}@{step.record.offset}: [{first}, {end}) at mark {mark}"
+            if fits:
+                marks[key] = end
+
+
+def check_calls(run: Evidence) -> Found:
+    """I7: a BMC was told to do only what the attempt that the log named was for, once per attempt, newest last."""
+    named: dict[tuple[str, int], str] = {}
+    for found in run.steps.values():
+        for step in found:
+            if isinstance(step.event, e.StepStarted) and step.rows:
+                named[step.event.dpu, step.event.attempt] = ACTIONS[step.event.phase]
+    calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for call in run.history.of(Called):
+        calls[call.device].append((call.token, call.action))
+    for dpu, told in calls.items():
+        if len(set(told)) != len(told) or [token for token, _ in told] != sorted(token for token, _ in told):
+            yield f"{dpu} was told twice, or by an attempt that was over: {told}"
+        for token, action in told:
+            if named.get((dpu, token)) != action:
+                yield f"{dpu} was told to {action} by attempt {token}, which the log has for {named.get((dpu, token))}"
+
+
+def check_rollout(run: Evidence) -> Found:
+    """I13: no zone has more DPUs begin an install, or more nodes taken out of service for it, than its limits allow."""
+    for partition, steps in run.steps.items():
+        if partition.topic != ZONES:
+            continue
+        rows: dict[str, Dpu] = {}
+        limits: dict[str, tuple[int, int]] = {}
+        for step in steps:
+            limits |= {k: (z.parallel_installs, z.unavailable_nodes) for k, z in step.rows.get("zones", ()) if z}
+            after = rows | {name: row for name, row in step.rows.get("dpus", ()) if row is not None}
+            for name, row in step.rows.get("dpus", ()):
+                before = rows.get(name)
+                if before is not None and row is not None and before.phase == "Pending" and row.phase in _INSTALLS:
+                    for fault in _too_many(row.zone, rows, after, limits.get(row.zone, (0, 0))):
+                        yield f"{partition}@{step.record.offset} lets {name} in: {fault}"
+                if row is None:
+                    after.pop(name, None)
+            rows = after
+
+
+def _too_many(zone: str, before: dict[str, Dpu], after: dict[str, Dpu], limits: tuple[int, int]) -> Found:
+    kinds = ("DPUs are installed", "nodes are out of service")
+    for what, had, has, limit in zip(kinds, _busy(before, zone), _busy(after, zone), limits, strict=True):
+        if had < has > (limit or DEFAULT_LIMIT):
+            yield f"{has} {what} in {zone}, and {limit or DEFAULT_LIMIT} may be"
+
+
+def _busy(rows: dict[str, Dpu], zone: str) -> tuple[int, int]:
+    """DPUs of a zone that are being installed, and nodes that are out of service."""
+    found = {name: row for name, row in rows.items() if row.zone == zone}
+    hosts = {row.node or name for name, row in found.items() if row.effect}
+    return sum(row.phase in _INSTALLS for row in found.values()), len(hosts)

@@ -1,0 +1,128 @@
+"""Once nothing goes wrong, everything comes to rest; and while it does not, somebody says so."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
+
+from eventstore.log import FLEET_0, ZONES, Partition
+from schemas.events import MembershipChanged, NodesChanged, NodesJoined, NodesLeft
+from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.history import Alarm, Lived, Stood, Struck
+
+Found = Iterator[str]
+
+SILENT_S = 30.0
+"""What makes no progress for so long while nothing goes wrong must have raised an alarm."""
+
+AFTERMATH_S = 20.0
+"""What goes wrong does so for this much longer: deadlines, backoffs, a restart."""
+
+
+def check_forwarded(run: Evidence) -> Found:
+    """I16, at rest: nothing is left to forward, in either direction."""
+    for partition, found in run.folded.items():
+        if partition.topic != ZONES:
+            continue
+        if found.state.outgoing:
+            yield f"{partition} still has changes of {found.state.outgoing[:3]} to forward"
+        queue = run.fleet.queues.get(partition.number, ())
+        if owed := [handed.offset for handed in queue if handed.offset >= found.state.fleet_mark]:
+            yield f"fleet owes {partition} the records caused by {owed[:3]}"
+
+
+def check_union(run: Evidence) -> Found:
+    """I16, at rest: fleet has each node where its zone has it, as its zone has it, and no other."""
+    stated: dict[str, tuple[object, ...]] = {}
+    for zone in run.zone_states:
+        for name, node in zone.nodes.rows.items():
+            if name in stated:
+                yield f"node {name} is in {stated[name][0]} and in {node.zone}"
+            stated[name] = (node.zone, node.created_ms, node.uid, node.address4, node.address6, node.labels)
+    known = {
+        name: (m.zone, m.created_ms, m.uid, m.address4, m.address6, m.labels)
+        for name, m in run.fleet.members.rows.items()
+        if not m.held
+    }
+    for name in sorted(stated.keys() | known.keys()):
+        if stated.get(name) != known.get(name):
+            yield f"node {name}: zones say {stated.get(name)}, fleet says {known.get(name)}"
+
+
+def check_idle(run: Evidence) -> Found:
+    """I16, at rest: nobody works on a DPU, and none waits for somebody to."""
+    for zone in run.zone_states:
+        for dpu in sorted({*zone.dpu_index.open, *zone.dpu_index.running}):
+            row = zone.dpus.rows[dpu]
+            if not (row.paused and row.standing == "open"):
+                yield f"{dpu} stands at {row.phase}, {row.standing}, attempt {row.attempt}: {row.message}"
+
+
+def check_replicas(run: Evidence) -> Found:
+    """I16, at rest: every replica has folded all of it."""
+    for stood in run.history.of(Stood):
+        steps = run.steps.get(stood.partition)
+        if stood.halted:
+            yield f"{stood.process} has halted {stood.partition}: {stood.halted}"
+        elif steps and stood.position != steps[-1].position:
+            yield f"{stood.process} is at {stood.position} of {stood.partition}, the log at {steps[-1].position}"
+
+
+def check_alarms(run: Evidence) -> Found:
+    """I20: a zone whose changes reach nobody for 30 s, while nothing goes wrong, has raised an alarm."""
+    if run.end_s is None:
+        return
+    calm = _Calm(run)
+    alarmed = {alarm.about for alarm in run.history.of(Alarm) if alarm.raised}
+    for partition, steps in run.steps.items():
+        if partition.topic != ZONES or str(partition) in alarmed:
+            continue
+        taken = list(_taken(run, partition))
+        ends = [to_offset for to_offset, _ in taken]
+        for step in steps:
+            if not isinstance(step.event, NodesJoined | NodesChanged | NodesLeft) or not step.rows:
+                continue
+            offset = step.record.offset
+            index = bisect_left(ends, offset + 1)
+            began_s = run.appended_s(partition, offset)
+            ended_s = taken[index][1] if index < len(ends) else run.end_s
+            if (silent_s := calm.length_s(began_s, ended_s)) > SILENT_S:
+                yield f"{partition}@{offset} reached fleet after {silent_s:.0f} calm s, without an alarm"
+                break
+
+
+def _taken(run: Evidence, partition: Partition) -> Iterator[tuple[int, float]]:
+    """Up to where fleet took the changes of a partition, and when."""
+    for step in run.steps[FLEET_0]:
+        event = step.event
+        if isinstance(event, MembershipChanged) and event.cause_partition == partition.number and step.rows:
+            yield event.to_offset, run.appended_s(FLEET_0, step.record.offset)
+
+
+class _Calm:
+    """When nothing went wrong."""
+
+    def __init__(self, run: Evidence) -> None:
+        self._run = run
+
+    def length_s(self, from_s: float, to_s: float) -> float:
+        """How much of this time was calm."""
+        left = to_s - from_s
+        for began_s, ended_s in self._troubles:
+            left -= max(0.0, min(to_s, ended_s) - max(from_s, began_s))
+        return left
+
+    @cached_property
+    def _troubles(self) -> list[tuple[float, float]]:
+        """Apart from each other."""
+        struck = [(one.from_s, one.to_s + AFTERMATH_S) for one in self._run.history.of(Struck)]
+        ends_s = self._run.end_s or 0.0
+        struck += [(life.to_s, life.to_s + AFTERMATH_S) for life in self._run.history.of(Lived) if life.to_s < ends_s]
+        merged: list[tuple[float, float]] = []
+        for began_s, ended_s in sorted(struck):
+            if merged and began_s <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(merged[-1][1], ended_s)
+            else:
+                merged.append((began_s, ended_s))
+        return merged

@@ -1,0 +1,133 @@
+"""What the plane states by itself: never of what is yet to come, never more often than it may, never without effect."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from drivers.reports import PROGRESS_S
+from eventstore.beacons import EVERY_S
+from eventstore.log import FLEET_0, INSTALLS
+from schemas import events as e
+from tests.simulation.checkers.evidence import REPLICAS_0, Evidence
+from tests.simulation.history import Lived, Sample, Told
+
+Found = Iterator[str]
+
+BOUNDS = {
+    "tasks": 400,
+    "backlog bytes": 3 << 20,
+    "frames under way to a DPU": 2,
+    "open files": 1_000,
+    "resident MiB": 1_500,
+}
+"""What may be sampled, and how much of it a process may have."""
+
+SPARE = 1.3
+"""A hostile log doubles records."""
+
+PER_LIFE = 8
+"""Statements at the beginning of a life, and such as others make in its place."""
+
+OWN = (e.MembershipChanged, e.NodesSuperseded, e.ZoneLimited, e.Forwarded, e.StepStarted, e.DeadlinePassed)
+"""Statements that are made when the log shows a need for them, and change something if it does."""
+
+
+def check_positions(run: Evidence) -> Found:
+    """I9: no replica states a position beyond the end of the log, nor one before where it was in the same life."""
+    for offset, beacon in run.beacons:
+        at_s = run.appended_s(REPLICAS_0, offset)
+        for status in beacon.partitions:
+            if status.position > run.end_at(status.partition, at_s):
+                yield f"{beacon.replica} stated {status.partition}@{status.position}, which was not there yet"
+
+
+def check_digests(run: Evidence) -> Found:
+    """I10: no replica states other digests than a fresh fold has there."""
+    rows = {(p, step.position): step.digest.hex() for p, found in run.steps.items() for step in found}
+    read = {(p, step.position): step.running.hex() for p, found in run.steps.items() for step in found}
+    for _, beacon in run.beacons:
+        for status in beacon.partitions:
+            where = f"{beacon.replica} stated {status.partition}"
+            if read.get((status.partition, status.position), status.running) != status.running:
+                yield f"{where}@{status.position} after other records than are in the log"
+            if rows.get((status.partition, status.saved_position), status.digest) != status.digest:
+                yield f"{where}@{status.saved_position} with other rows than a fresh fold has"
+
+
+def check_versions(run: Evidence) -> Found:
+    """I9: a zone's version never goes back, and no relay reports one that fleet's log did not have yet."""
+    for zone, versions in run.tables.items():
+        if list(versions) != sorted(versions):
+            yield f"the version of {zone} went back"
+        if versions and max(versions) > max((step.position for step in run.steps[FLEET_0]), default=0):
+            yield f"{zone} has version {max(versions)}, beyond the end of the log"
+    for partition, steps in run.steps.items():
+        for step in steps if partition.topic == INSTALLS else ():
+            if isinstance(step.event, e.RulesInstalled):
+                end = run.end_at(FLEET_0, run.appended_s(partition, step.record.offset))
+                relay, version = step.event.relay, max(step.event.versions, default=0)
+                if version > end:
+                    yield f"{relay} reported version {version} of {step.event.zone}, which was not there yet"
+
+
+def check_politeness(run: Evidence) -> Found:
+    """I18: no replica beacons, and no relay reports a zone, more often than once in the time that is set for it."""
+    lives: dict[str, list[float]] = defaultdict(list)
+    for life in run.history.of(Lived):
+        lives[life.process].append(life.to_s - life.from_s)
+    beacons = Counter(beacon.replica for _, beacon in run.beacons)
+    reports = Counter(
+        (event.relay, event.zone)
+        for partition, steps in run.steps.items()
+        for step in steps
+        if partition.topic == INSTALLS and isinstance(event := step.event, e.RulesInstalled)
+    )
+    for process, lived in lives.items():
+        most = SPARE * sum(lived) / EVERY_S + PER_LIFE * len(lived)
+        if beacons[process] > most:
+            yield f"{process} sent {beacons[process]} beacons in {sum(lived):.0f} s"
+        most = SPARE * sum(lived) / PROGRESS_S + PER_LIFE * len(lived)
+        for (relay, zone), count in sorted(reports.items()):
+            if relay == process and count > most:
+                yield f"{relay} reported {count} times of {zone} in {sum(lived):.0f} s"
+
+
+def check_waste(run: Evidence) -> Found:
+    """I17: of what the plane states by itself no more is idle than what failed, crashed and landed twice explains."""
+    lives = len(run.history.of(Lived)) or 1
+    useful: Counter[str] = Counter()
+    idle: Counter[str] = Counter()
+    for steps in run.steps.values():
+        for step in steps:
+            if isinstance(step.event, OWN):
+                (useful if step.rows else idle)[type(step.event).__name__] += 1
+    for name, count in sorted(idle.items()):
+        if count > useful[name] + PER_LIFE * lives:
+            yield f"{count} {name} changed nothing, and {useful[name]} something"
+
+
+def check_retries(run: Evidence) -> Found:
+    """I17: a command is in the log no more often than it was sent, but for what a log doubles."""
+    copies = Counter(
+        step.event.envelope.command_id
+        for step in run.by_offset.values()
+        if step.event is not None and step.event.envelope.command_id
+    )
+    told = {told.command_id for told in run.history.of(Told)}
+    for command_id, count in sorted(copies.items()):
+        sent = run.sent[command_id]
+        if command_id in told and sent and count > 2 * sent:
+            yield f"{command_id} was sent {sent} times and is in the log {count} times"
+
+
+def check_bounds(run: Evidence) -> Found:
+    """I17: nothing that is bounded grows beyond its bound."""
+    most: dict[tuple[str, str], Sample] = {}
+    for sample in run.history.of(Sample):
+        held = most.get((sample.process, sample.what))
+        if held is None or held.value < sample.value:
+            most[sample.process, sample.what] = sample
+    for (process, what), sample in sorted(most.items()):
+        if sample.value > BOUNDS[what]:
+            yield f"{process} had {sample.value:g} {what} at {sample.at_s:.1f} s, and {BOUNDS[what]:g} is the most"

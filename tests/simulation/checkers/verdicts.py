@@ -1,0 +1,84 @@
+"""What a table of rules says of packets, from the definition: the first rule that fits decides, else it is denied.
+
+Used to try every step of a frame. No table here is larger than what a simulated device holds, so every address at
+which anything may change is tried against every class of traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from projections.device_table import WIDTH4, unpack
+from projections.rules import Rule, SetStep, precedence
+
+Table = Mapping[Rule, frozenset[bytes]]
+Point = tuple[int, int]
+"""An address: its family (width of a packed prefix) and number."""
+
+
+def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
+    """Why following these steps from this table is not safe; empty if it is."""
+    states = list(_states(before, steps))
+    if len(states) <= 2:
+        return ""
+    points = _points(prefix for table in states for prefixes in table.values() for prefix in prefixes)
+    traffic = _traffic({*(rule for table in states for rule in table)})
+    old, new = _verdicts(states[0], points, traffic), _verdicts(states[-1], points, traffic)
+    for number, table in enumerate(states[1:-1], 1):
+        for key, verdict in _verdicts(table, points, traffic).items():
+            if verdict not in (old[key], new[key]):
+                return f"after step {number} of {len(steps)} source {key[0]} is judged {verdict} for {key[1]}"
+    return ""
+
+
+def _states(before: Table, steps: Sequence[SetStep]) -> Iterable[Table]:
+    """The table before, and after each half of each step: a device adds, then removes."""
+    table = dict(before)
+    yield dict(table)
+    for rule, add4, add6, remove4, remove6 in steps:
+        for added, removed in ((unpack(add4, add6), frozenset()), (frozenset(), unpack(remove4, remove6))):
+            if added or removed:
+                table[rule] = (table.get(rule, frozenset()) | added) - removed
+                yield dict(table)
+
+
+def _span(prefix: bytes) -> tuple[int, int, int]:
+    width, bits = len(prefix), (len(prefix) - 1) * 8
+    first = int.from_bytes(prefix[:-1], "big")
+    return width, first, first + (1 << bits - prefix[-1])
+
+
+def _points(prefixes: Iterable[bytes]) -> list[Point]:
+    """One address of every stretch that no prefix tells apart."""
+    found = {(WIDTH4, 0)}
+    for prefix in prefixes:
+        width, first, end = _span(prefix)
+        found |= {(width, first), (width, end)}
+    return sorted(found)
+
+
+def _traffic(rules: set[Rule]) -> list[tuple[str, int]]:
+    """One protocol and port of every class that no rule tells apart."""
+    ports = {0} | {end for rule in rules for port in rule.ports for end in (port, port + 1)}
+    protocols = {rule.protocol for rule in rules} | {"other"}
+    return [(protocol, port) for protocol in sorted(protocols - {"any"}) for port in sorted(ports)]
+
+
+def _verdicts(
+    table: Table, points: Sequence[Point], traffic: Sequence[tuple[str, int]]
+) -> dict[tuple[Point, tuple[str, int]], str]:
+    ordered = [(rule, [_span(prefix) for prefix in table[rule]]) for rule in sorted(table, key=precedence)]
+    found = {}
+    for point in points:
+        width, address = point
+        holding = [r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans)]
+        for kind in traffic:
+            found[point, kind] = next((rule.action for rule in holding if _fits(rule, *kind)), "deny")
+    return found
+
+
+def _fits(rule: Rule, protocol: str, port: int) -> bool:
+    if rule.protocol not in ("any", protocol):
+        return False
+    ports = rule.ports
+    return not ports or any(first <= port <= last for first, last in zip(ports[::2], ports[1::2], strict=True))

@@ -1,0 +1,101 @@
+"""A log that a test writes record by record, with a history beside it, for checkers to judge.
+
+The records are those that a plane could have written; what is wrong is in what the history says of them, or in a record
+that no plane of ours should write.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+from eventstore.codec import encode
+from eventstore.fold import DONE, Outcome
+from eventstore.ids import envelope, statement, uuid7
+from eventstore.log import DECIDING_TOPICS, FOLDED_TOPICS, ZONES, Partition, Record, partitions_of
+from eventstore.replica import Answer
+from schemas import events as e
+from tests.simulation.checkers import Evidence
+from tests.simulation.history import History, Invoked, Told
+
+ZONES_0 = Partition(ZONES, 0)
+START_MS = 1_700_000_000_000
+
+
+class WrittenLog:
+    """One partition of each topic. A record takes a second."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.records: dict[Partition, list[Record]] = {
+            partition: [] for topic in FOLDED_TOPICS for partition in partitions_of(topic, 1)
+        }
+        self.now_s = 0.0
+        self._rng = random.Random(1)
+        self._appended_s: dict[tuple[Partition, int], float] = {}
+        created = e.LogCreated(statement("log", "test", START_MS), uuid7(START_MS, self._rng), 1, 1, "")
+        for partition in self.records:
+            if partition.topic in DECIDING_TOPICS:
+                self.write(partition, created)
+
+    @property
+    def now_ms(self) -> int:
+        return START_MS + round(self.now_s * 1000)
+
+    def said(self, subject: str = "z", actor: str = "ann") -> e.Envelope:
+        """The envelope of a fresh command."""
+        return envelope(subject, actor, uuid7(self.now_ms, self._rng))
+
+    def stated(self, subject: str = "z", actor: str = "forwarder/p0") -> e.Envelope:
+        """The envelope of a statement of the plane."""
+        return statement(subject, actor, self.now_ms)
+
+    def write(self, partition: Partition, event: e.Event) -> int:
+        """Append a record; its offset."""
+        self.now_s += 1.0
+        found = self.records[partition]
+        found.append(Record(len(found), self.now_ms, b"", encode(event)))
+        self._appended_s[partition, found[-1].offset] = self.now_s
+        return found[-1].offset
+
+    def join(self, *names: str, zone: str = "z", labels: dict[str, str] | None = None) -> e.NodesJoined:
+        """A join, which is not written yet, of nodes with an address each."""
+        fours = b"".join(IPv4Address(f"10.0.0.{1 + sum(name.encode()) % 250}").packed for name in names)
+        return e.NodesJoined(self.said(zone), zone, list(names), [], [], fours, b"", [labels or {}], [0] * len(names))
+
+    def forward(
+        self, event: e.NodesJoined, start: int, end: int, *, states: Sequence[int] = (0,)
+    ) -> e.MembershipChanged:
+        """What a forwarder says of a join."""
+        said = event.envelope
+        return e.MembershipChanged(
+            self.stated(),
+            0,
+            start,
+            end,
+            self.now_ms,
+            [event.zone],
+            event.names,
+            list(states),
+            [said.issued_at_ms],
+            [said.command_id],
+            event.addresses4,
+            b"",
+            event.label_sets,
+            event.label_index,
+        )
+
+    def ask(self, event: e.Event, partition: Partition = ZONES_0, *, client: str = "c") -> int:
+        """A client sends a command, and it is written; its offset. Nobody is told yet."""
+        self.history.add(Invoked(self.now_s, client, event.envelope.command_id, partition))
+        return self.write(partition, event)
+
+    def tell(self, event: e.Event, offset: int, outcome: Outcome = DONE, partition: Partition = ZONES_0) -> None:
+        """A client is told this of a command."""
+        answer = Answer(outcome, partition, offset)
+        self.history.add(Told(self.now_s + 0.5, "c", "p0", event.envelope.command_id, answer))
+
+    def evidence(self) -> Evidence:
+        """What checkers look at."""
+        return Evidence(self.history, self.records, appended_s=lambda p, o: self._appended_s[p, o], end_s=self.now_s)
