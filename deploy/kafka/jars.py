@@ -11,7 +11,7 @@ import fcntl
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,14 +55,19 @@ def java() -> Path:
 
 def kafka_jars(cache: Path) -> Path:
     """The folder of Kafka's jars, downloaded if it is not there yet. Blocks: up to a minute the first time."""
-    folder = cache / f"kafka-{KAFKA_VERSION}"
+    return jars(cache, f"kafka-{KAFKA_VERSION}", COORDINATES)
+
+
+def jars(cache: Path, name: str, coordinates: Sequence[str]) -> Path:
+    """The folder `name` with all that these coordinates need at run time, downloaded if it is not there yet."""
+    folder = cache / name
     if folder.is_dir():
         return folder
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"{folder.name}.lock"), tempfile.TemporaryDirectory(dir=cache, prefix="download-") as work:
+        with _locked(cache / f"{name}.lock"), tempfile.TemporaryDirectory(dir=cache, prefix="download-") as work:
             if not folder.is_dir():
-                _download(Path(work))
+                _download(Path(work), name, coordinates)
                 (Path(work) / "jars").rename(folder)
     except OSError as error:
         raise NoKafka(f"cache folder {cache}: {error}") from error
@@ -76,28 +81,28 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _download(work: Path) -> None:
+def _download(work: Path, name: str, coordinates: Sequence[str]) -> None:
     """Fill `work/jars`; jgo checks each file against the repository's checksum."""
-    _say(f"fetching Kafka {KAFKA_VERSION} from Maven Central (once: 55 MB, about a minute)")
+    _say(f"fetching {name} from Maven Central (once: 50 to 100 MB, about a minute)")
     try:
-        artifacts = _resolve(work / "maven")
+        artifacts = _resolve(work / "maven", coordinates)
         _say(f"downloading {len(artifacts)} files")
-        jars = work / "jars"
-        jars.mkdir()
+        found = work / "jars"
+        found.mkdir()
         with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
             files = [pool.submit(artifact.resolve) for artifact in artifacts]
             for count, file in enumerate(as_completed(files), 1):
                 path: Path = file.result()
-                shutil.move(path, jars / path.name)
+                shutil.move(path, found / path.name)
                 if count % 20 == 0 or count == len(files):
                     _say(f"{count} of {len(files)} files are here")
     except ImportError as error:
         raise _extra_missing() from error
     except Exception as error:  # jgo and what it uses raise whatever they like; nothing is kept in any case
-        raise NoKafka(f"downloading Kafka {KAFKA_VERSION} from Maven Central: {error}") from error
+        raise NoKafka(f"downloading {name} from Maven Central: {error}") from error
 
 
-def _resolve(repository: Path) -> list[Any]:
+def _resolve(repository: Path, coordinates: Sequence[str]) -> list[Any]:
     """The artifacts that these coordinates need at run time, each in one version."""
     from jgo.maven import MavenContext, PythonResolver
 
@@ -114,7 +119,7 @@ def _resolve(repository: Path) -> list[Any]:
             return super().download(artifact)
 
     context = MavenContext(resolver=Persistent(), repo_cache=repository, timeout=ANSWER_S)
-    wanted = [context.create_dependency(coordinate) for coordinate in COORDINATES]
+    wanted = [context.create_dependency(coordinate) for coordinate in coordinates]
     inputs, transitive = context.resolver.resolve(wanted)
     return list({dependency.artifact.key: dependency.artifact for dependency in [*inputs, *transitive]}.values())
 

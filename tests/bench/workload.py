@@ -15,7 +15,7 @@ from eventstore.log import ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
 from projections.forwarding import forward
 from projections.zone_state import ZoneState
-from schemas.events import Event, LogCreated, NodesJoined
+from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined
 
 T = TypeVar("T")
 
@@ -74,9 +74,9 @@ def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> Fold
     return found
 
 
-def forwards(state: ZoneState) -> Iterator[Event]:
-    """Everything that zones partition 0 has to say to fleet."""
+def forwards(state: ZoneState, number: int = 0) -> Iterator[MembershipChanged]:
+    """Everything that a zones partition has to say to fleet."""
     mark = 0
-    while (event := forward(state, 0, mark)) is not None:
+    while (event := forward(state, number, mark)) is not None:
         yield event
         mark = event.to_offset

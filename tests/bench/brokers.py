@@ -1,0 +1,65 @@
+"""Three real brokers for a bench, with the settings that are advised, and a log of its own in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy.kafka.brokers import Brokers
+from deploy.kafka.jars import cache_folder
+from eventstore.codec import encode
+from eventstore.kafka import KafkaLog
+from eventstore.log import ZONES, Partition, partition_of
+from eventstore.origin import establish
+from schemas.events import NodesJoined
+from tests.bench.workload import in_batches, now_ms
+
+EXTERNAL = "KAFKA_BOOTSTRAP_SERVERS"
+APPEND_S = 30.0
+
+
+def new_prefix() -> str:
+    """What the names of a bench's topics begin with."""
+    return f"bench-{random.SystemRandom().getrandbits(32):08x}"
+
+
+@contextmanager
+def cluster(data: Path) -> Iterator[str]:
+    """The addresses of three brokers of our own, or of those that the environment names."""
+    if external := os.environ.get(EXTERNAL):
+        yield external
+        return
+    with own_cluster(data) as (brokers, _):
+        yield brokers.bootstrap
+
+
+@contextmanager
+def own_cluster(data: Path) -> Iterator[tuple[Brokers, Callable[[Coroutine[Any, Any, Any]], Any]]]:
+    """Brokers that a bench may kill, and what runs their coroutines."""
+    brokers = Brokers(data, cache_folder(os.environ))
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(brokers.start())
+            yield brokers, runner.run
+        finally:
+            runner.run(brokers.stop())
+
+
+async def append_joins(bootstrap: str, prefix: str, events: Iterable[NodesJoined], at_once: int) -> None:
+    """Make the log, and append these to the partitions of their zones, in order."""
+    rng = random.Random(1)
+    async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng) as log:
+        await establish(log, "bench", now_ms(), rng)
+
+        async def append(event: NodesJoined) -> None:
+            key = event.zone.encode()
+            partition = Partition(ZONES, partition_of(key, log.partition_count))
+            await log.append(partition, key, encode(event), timeout_s=APPEND_S)
+
+        for batch in in_batches(events, at_once):
+            await asyncio.gather(*map(append, batch))

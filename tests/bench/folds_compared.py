@@ -1,0 +1,49 @@
+"""The same work by ours and by peers: how fast, and the proof that each ended in the same state."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+Row = tuple[str, str, int, Mapping[str, str]]
+"""A node as every peer must hold it at the end: name, zone, IPv4 address, labels."""
+
+
+class Rate(NamedTuple):
+    """Joins a second, of the clock and of CPU time, and what they ended in."""
+
+    per_s: float
+    per_cpu_s: float
+    nodes: int
+    digest: int
+
+    def check(self, other: Rate) -> None:
+        """The same nodes with the same fields."""
+        assert (self.nodes, self.digest) == (other.nodes, other.digest), (self, other)
+
+
+class Stopwatch:
+    """Running from when it is made."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._cpu_began = time.process_time()
+        self.seconds = self.cpu_seconds = 0.0
+
+    def stop(self) -> None:
+        self.seconds = time.perf_counter() - self._began
+        self.cpu_seconds = time.process_time() - self._cpu_began
+
+    def rate(self, joins: int, rows: Iterable[Row]) -> Rate:
+        """What was measured until it was stopped."""
+        digests = [_digest(row) for row in rows]
+        return Rate(joins / self.seconds, joins / self.cpu_seconds, len(digests), sum(digests))
+
+
+def _digest(row: Row) -> int:
+    """A sum of these does not depend on the order; tests/bench/streams/Event.java has the same."""
+    name, zone, address, labels = row
+    text = "".join(f"{key}={value}," for key, value in sorted(labels.items()))
+    return zlib.crc32(f"{name}|{zone}|{address}|{text}".encode())
