@@ -18,14 +18,14 @@ from playwright.async_api import Browser, expect
 
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
-from tests.support.browser import browsing, looking, violations
+from tests.support.browser import browsing, looking, misplaced, violations
 from tests.support.planes import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 VIEWS = ("fleet", "lifecycle", "cliques", "holds", "log")
-SHARE = r"^\D?\s?100 %$"
+NARROW = (360, 480, 640, 705, 768, 800)
 
 
 class Fleet(NamedTuple):
@@ -229,6 +229,18 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
         await expect(page.locator("#tiles-caption")).to_contain_text("none yet")
         await expect(page.locator(".notice")).to_have_count(0)
         await expect(page.locator("#views .badge")).to_have_count(0)
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "fleet?zone=rack-2", "lifecycle?phase=Initializing"])
+async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: Fleet, view: str) -> None:
+    async with looking(fleet.browser, f"{fleet.address}#/{view}", has_touch=True) as page:
+        await expect(page.locator("#pulse")).to_contain_text("Live")
+        await expect(
+            page.locator("#drawer td, .tile[data-zone], .phases li, .card, .panel table, .command").first
+        ).to_be_visible()
+        for width in NARROW:
+            await page.set_viewport_size({"width": width, "height": 740})
+            assert await misplaced(page) == [], (view, width)
 
 
 async def test_bad_questions_are_refused_with_one_sentence(fleet: Fleet) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,16 @@ async def violations(page: Page) -> list[str]:
     await page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
     found = await page.evaluate("axe.run()")
     return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+
+
+SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))"
+"""When what follows the size of the window has followed it."""
+
+MISPLACED = (Path(__file__).parent / "misplaced.js").read_text()
+
+
+async def misplaced(page: Page) -> list[str]:
+    """What lies beyond the edge of the screen and cannot be scrolled to, is cut off, or lies on something else."""
+    await page.evaluate(SETTLED)
+    found: list[str] = await page.evaluate(MISPLACED)
+    return found

@@ -2,10 +2,10 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { count, milliseconds, percent } from "./format.js";
+import { count, milliseconds, percent, quoted } from "./format.js";
 import { bar, command, empty, failure, tag, time } from "./parts.js";
 import { on, state } from "./store.js";
-import { go } from "./route.js";
+import { address, go } from "./route.js";
 
 const AGAIN_MS = 1000;
 const drawer = document.getElementById("drawer");
@@ -59,19 +59,19 @@ const facts = (zone) => html`
       <dt>Labels</dt><dd>${Object.entries(zone.labels).map(([key, value]) => tag(`${key}=${value}`))}${Object.keys(zone.labels).length ? nothing : "none"}</dd>
       <dt>Limits</dt><dd>${count(zone.parallel_installs)} installs at once, ${count(zone.unavailable_nodes)} nodes out of service</dd>
     </dl>
-    <p><a href=${`#/log?subject=${encodeURIComponent(zone.zone)}`}>Events about this zone</a></p>
+    <p><a href=${address("log", { subject: zone.zone })}>Events about this zone</a></p>
   </section>`;
 
 const installs = (zone) => html`
   <section><h3>Its newest tables</h3>
-    ${zone.installs.length ? html`<div class="scroll"><table>
+    ${zone.installs.length ? html`<div class="scroll"><table class="stack">
       <thead><tr><th scope="col">version</th><th scope="col">received</th><th scope="col">applied</th><th scope="col">in hardware</th>
         <th scope="col" class="right">99 % after</th><th scope="col">appended</th></tr></thead>
       <tbody>${zone.installs.map((found) => html`
-        <tr><td class="mono">${found.version}</td>
-          ${[found.received, found.applied, found.in_hardware].map((reached) => html`
-            <td>${percent(reached, found.dpus)}${bar(reached, found.dpus, reached < found.dpus ? "" : "good")}</td>`)}
-          <td class="right">${milestone(found)}</td><td class="when soft">${time(found.appended_ms)}</td></tr>`)}</tbody>
+        <tr><td class="mono" data-column="version">${found.version}</td>
+          ${[["received", found.received], ["applied", found.applied], ["in hardware", found.in_hardware]].map(([level, reached]) => html`
+            <td data-column=${level}>${percent(reached, found.dpus)}${bar(reached, found.dpus, reached < found.dpus ? "" : "good")}</td>`)}
+          <td class="right" data-column="99 % after">${milestone(found)}</td><td class="when soft" data-column="appended">${time(found.appended_ms)}</td></tr>`)}</tbody>
     </table></div>` : empty("No DPU has reported a table.", "A relay reports what its connected DPUs hold.")}
   </section>`;
 
@@ -83,13 +83,13 @@ function milestone(found) {
 const lagging = (zone) => zone.lagging.length ? html`
   <section><h3>DPUs behind the newest table</h3>
     <p>${zone.lagging.map((dpu) => tag(dpu, "behind"))}${zone.lagging.length >= 20 ? " and perhaps more" : ""}</p>
-    ${command(`dpuplane zones show ${zone.zone} --output json`)}
+    ${command(`dpuplane zones show ${quoted(zone.zone)} --output json`)}
   </section>` : nothing;
 
 const exceptions = (zone) => zone.exceptions.length ? html`
-  <section><h3>Out of the ordinary</h3><div class="scroll"><table>
+  <section><h3>Out of the ordinary</h3><div class="scroll"><table class="stack">
     <thead><tr><th scope="col">DPU</th><th scope="col">what</th><th scope="col">said</th></tr></thead>
     <tbody>${zone.exceptions.map((found) => html`
-      <tr><td class="name">${found.dpu}</td><td class="wide">${found.version < 0 ? `refused its table: ${found.reason}` : `went back to version ${found.version}`}</td>
-        <td class="when soft">${time(found.said_ms)}</td></tr>`)}</tbody>
+      <tr><td class="name" data-column="DPU">${found.dpu}</td><td class="wide" data-column="what">${found.version < 0 ? `refused its table: ${found.reason}` : `went back to version ${found.version}`}</td>
+        <td class="when soft" data-column="said">${time(found.said_ms)}</td></tr>`)}</tbody>
   </table></div></section>` : nothing;

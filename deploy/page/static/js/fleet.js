@@ -4,12 +4,14 @@ import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { inWords, LatencyPlot } from "./charts.js";
 import { count, milliseconds, percent, plural } from "./format.js";
 import { announce, bar, time } from "./parts.js";
+import { address } from "./route.js";
 import { on, state } from "./store.js";
 import { Tiles, TILES_MAX } from "./tiles.js";
 import { openZone } from "./drawer.js";
 import { STATES } from "./zones.js";
 
 const ANNOUNCE_MS = 10_000;
+const WAITING = { wait: "waiting for the plane", travel: "the log is being folded up to this moment" };
 let announced = { at: 0, text: "" };
 
 export function fleetView(root) {
@@ -41,8 +43,8 @@ export function fleetView(root) {
     render(caption(tiles, found), find("#tiles-caption"));
   });
   const stops = [
-    on(["zones", "now", "whole"], showTiles),
-    on(["totals", "zones", "holds", "latency", "now"], showFigures),
+    on(["zones", "now", "whole", "link"], showTiles),
+    on(["totals", "zones", "holds", "latency", "now", "link"], showFigures),
     on(["latency", "whole"], showLatency),
   ];
   showTiles(new Set(["whole"]));
@@ -100,6 +102,9 @@ const frame = () => html`
   </div>`;
 
 function figures({ counts, holding }) {
+  if (!state.zones.size && state.link in WAITING) {
+    return ["DPUs up to date", "Zones behind", "Change to hardware", "Nodes", "DPUs stuck", "Holds"].map((label) => figure(label, "–", "not known yet"));
+  }
   const { nodes, dpus, stuck } = state.totals;
   const late = counts.far + counts.behind;
   const changes = asObjects(state.latency.changes, state.meta.change_columns);
@@ -110,8 +115,8 @@ function figures({ counts, holding }) {
     ${figure("Zones behind", count(late), `of ${plural(state.zones.size, "zone")}${counts.moving ? `, ${count(counts.moving)} moving` : ""}`, late ? "behind" : "")}
     ${figure("Change to hardware", typical < 0 ? "–" : milliseconds(typical), slow < 0 ? "no change yet" : `99 % within ${milliseconds(slow)}`)}
     ${figure("Nodes", count(nodes), "members of the fleet")}
-    ${figure("DPUs stuck", count(stuck), stuck ? html`<a href="#/lifecycle">see why</a>` : "none needs a look", stuck ? "behind" : "")}
-    ${figure("Holds", count(state.holds.length), state.holds.length ? html`<a href="#/holds">wait for approval</a>` : "nothing waits", state.holds.length ? "behind" : "")}`;
+    ${figure("DPUs stuck", count(stuck), stuck ? html`<a href=${address("lifecycle")}>see why</a>` : "none needs a look", stuck ? "behind" : "")}
+    ${figure("Holds", count(state.holds.length), state.holds.length ? html`<a href=${address("holds")}>wait for approval</a>` : "nothing waits", state.holds.length ? "behind" : "")}`;
 }
 
 const figure = (label, value, under, kind = "") => html`
@@ -123,7 +128,7 @@ function middle(values) {
 }
 
 function caption(tiles, { counts }) {
-  if (!state.zones.size) return state.link === "wait" ? "waiting for the plane" : "none yet: a zone exists from its first node or DPU on";
+  if (!state.zones.size) return WAITING[state.link] ?? "none yet: a zone exists from its first node or DPU on";
   const cut = tiles.found > tiles.shown ? `, the first ${count(TILES_MAX)} of ${count(tiles.found)} shown` : "";
   return `${plural(state.zones.size, "zone")}, ${count(counts.current)} up to date${cut}`;
 }

@@ -31,16 +31,21 @@ export function milliseconds(value) {
 export function duration(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3600)} h`;
+  if (seconds < 3600) return both(Math.floor(seconds / 60), "min", seconds % 60, "s");
+  if (seconds < 86_400) return both(Math.floor(seconds / 3600), "h", Math.floor((seconds % 3600) / 60), "min");
+  return both(Math.floor(seconds / 86_400), "d", Math.floor((seconds % 86_400) / 3600), "h");
 }
+
+const both = (many, unit, rest, smaller) => `${many} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
 
 export const ago = (ms, now) => (now - ms < 1000 ? "just now" : `${duration(now - ms)} ago`);
 
 export const moment = (ms) => day.format(ms);
 
 export const clockTime = (ms) => clock.format(ms).replace(",", ".");
+
+/** The time of day, with its date before it unless that is today's. */
+export const logTime = (ms, now) => `${moment(ms).slice(0, 10) === moment(now).slice(0, 10) ? "" : `${moment(ms).slice(0, 10)} `}${clockTime(ms)}`;
 
 export const iso = (ms) => new Date(ms).toISOString();
 

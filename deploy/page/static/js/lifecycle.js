@@ -73,14 +73,14 @@ function card(name, chosen) {
 function table(dpus, phase) {
   if (!dpus.length && phase) return empty("No DPU is in this phase.", "");
   if (!dpus.length) return empty("Nothing is stuck.", "A DPU is listed here once a step of its lifecycle fails, somebody pauses it, or its card was exchanged.");
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll"><table class="stack">
     <thead><tr><th scope="col">DPU</th><th scope="col">zone</th><th scope="col">phase</th><th scope="col">why</th>
       <th scope="col">since</th><th scope="col" class="right">tries</th><th scope="col">to try</th></tr></thead>
     <tbody>${dpus.map((dpu) => html`
-      <tr><td class="name" title=${dpu.dpu}>${dpu.dpu}</td><td class="name" title=${dpu.zone}><a href=${address(state.view, { ...Object.fromEntries(state.query), zone: dpu.zone })}>${dpu.zone}</a></td>
-        <td>${tag(dpu.phase, { Error: "far", Ready: "good" }[dpu.phase] ?? "")}</td><td class="wide">${why(dpu)}</td>
-        <td class="when soft">${ago(dpu.since_ms, state.now)}</td><td class="right">${dpu.tries}</td>
-        <td class="act">${attempt(dpu)}</td></tr>`)}</tbody>
+      <tr><td class="name" data-column="DPU" title=${dpu.dpu}>${dpu.dpu}</td><td class="name" data-column="zone" title=${dpu.zone}><a href=${address(state.view, { ...Object.fromEntries(state.query), zone: dpu.zone })}>${dpu.zone}</a></td>
+        <td data-column="phase">${tag(dpu.phase, { Error: "far", Ready: "good" }[dpu.phase] ?? "")}</td><td class="wide" data-column="why">${why(dpu)}</td>
+        <td class="when soft" data-column="since">${ago(dpu.since_ms, state.now)}</td><td class="right" data-column="tries">${dpu.tries}</td>
+        <td class="act" data-column="to try">${attempt(dpu)}</td></tr>`)}</tbody>
   </table></div>`;
 }
 

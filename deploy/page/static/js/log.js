@@ -2,9 +2,9 @@
 
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
-import { clockTime, count, iso, moment } from "./format.js";
+import { count, iso, logTime, moment, plural } from "./format.js";
 import { empty, failure, tag } from "./parts.js";
-import { go } from "./route.js";
+import { address, go } from "./route.js";
 import { on, state } from "./store.js";
 
 const FILTERS = ["type", "subject", "actor"];
@@ -77,7 +77,7 @@ const none = (found) => found.before
   : empty("No event fits.", "Subject and actor are matched as a whole, as they stand in the log.");
 
 const table = (page, act) => html`
-  <div class="scroll"><table>
+  <div class="scroll"><table class="stack events">
     <thead><tr><th scope="col">appended</th><th scope="col">type</th><th scope="col">subject</th><th scope="col">actor</th><th scope="col">what</th><th scope="col">where</th></tr></thead>
     <tbody>${page.found.events.map((event) => rows(event, page.opened, act))}</tbody>
   </table></div>`;
@@ -86,17 +86,18 @@ function rows(event, opened, act) {
   const key = `${event.partition}@${event.offset}`;
   const isOpen = opened.has(key);
   return html`
-    <tr><td class="when"><time datetime=${iso(event.timestamp_ms)} title=${moment(event.timestamp_ms)}>${clockTime(event.timestamp_ms)}</time></td>
+    <tr><td class="when"><time datetime=${iso(event.timestamp_ms)} title=${moment(event.timestamp_ms)}>${logTime(event.timestamp_ms, state.now)}</time></td>
       <td><button type="button" class="plain" aria-expanded=${isOpen} @click=${() => act.toggle(key)}>${event.type}</button></td>
       <td class="name">${event.envelope?.subject ?? ""}</td><td class="name">${event.envelope?.actor ?? ""}</td>
-      <td class="wide">${summary(event)}</td><td class="name soft">${event.partition} <span class="unseen">offset</span> ${event.offset}</td></tr>
-    ${isOpen ? html`<tr><td colspan="6"><pre tabindex="0" aria-label=${`${event.type} in full`}>${JSON.stringify(event, null, 2)}</pre></td></tr>` : nothing}`;
+      <td class="wide what">${summary(event)}</td><td class="name soft">${event.partition} <span class="unseen">offset</span> ${event.offset}</td></tr>
+    ${isOpen ? html`<tr><td colspan="6"><p class="then"><a href=${address("fleet", { at: event.timestamp_ms })}>The fleet as it was then</a></p><pre tabindex="0" aria-label=${`${event.type} in full`}>${JSON.stringify(event, null, 2)}</pre></td></tr>` : nothing}`;
 }
 
 /** A few words of what an event says, whatever its type. */
 function summary(event) {
   const parts = [];
-  if (event.zone) parts.push(`zone ${event.zone}`);
+  if (event.zone && event.zone !== event.envelope?.subject) parts.push(`zone ${event.zone}`);
+  if (event.type === "RulesInstalled") parts.push(installed(event));
   if (event.names) parts.push(event.names.slice(0, 3).join(", ") + (event.names.length > 3 ? " …" : ""));
   if (event.dpu) parts.push(`dpu ${event.dpu}`);
   if (event.domain) parts.push(`${event.domain}/${event.clique}`);
@@ -106,4 +107,15 @@ function summary(event) {
   }
   if (event.type === "undecodable") return tag("no schema of this plane reads it", "far");
   return parts.join(" · ");
+}
+
+const LEVELS = ["received", "applied", "in hardware"];
+
+/** What a relay saw, in words: up to which version, how far, and what went wrong. */
+function installed(event) {
+  const last = event.versions.length - 1; // a long list ends with how many more there are
+  const reached = last < 0 || typeof event.versions[last] === "string" ? "" : `version ${event.versions[last]} ${LEVELS[event.levels[last]]}, `;
+  const refused = Object.keys(event.refused).length;
+  const back = Object.keys(event.went_back).length;
+  return `${reached}${plural(event.dpu_count, "DPU")}${refused ? `, ${count(refused)} refused it` : ""}${back ? `, ${count(back)} went back` : ""}`;
 }

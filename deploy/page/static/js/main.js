@@ -34,6 +34,7 @@ function showViews() {
         ${badges[view] ? html`<span class="badge">${count(badges[view])}<span class="unseen"> ${view === "holds" ? "waiting" : "stuck"}</span></span>` : nothing}</a>`),
     document.getElementById("views"),
   );
+  document.querySelector(".brand").href = address("fleet");
 }
 
 function showNotices() {
@@ -42,9 +43,10 @@ function showNotices() {
 }
 
 function showPulse() {
-  const texts = { live: "Live", past: "The past", lost: "Connection lost; trying again", wait: "Connecting" };
+  const texts = { live: "Live", past: "The past", travel: "Looking back", lost: "Connection lost; trying again", wait: "Connecting" };
   const pulse = document.getElementById("pulse");
   pulse.dataset.state = state.link;
+  main.setAttribute("aria-busy", state.link === "wait" || state.link === "travel");
   render(html`<span>${texts[state.link]}</span><span class="unseen">replica </span><span>${state.meta.replica}</span>`, pulse);
 }
 

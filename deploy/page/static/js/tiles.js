@@ -7,6 +7,13 @@ import { short, spoken, standing, STATES } from "./zones.js";
 
 export const TILES_MAX = 2000;
 const SORT_MS = 2000;
+const TAIL = 7;
+
+function part(text) {
+  const span = document.createElement("span");
+  span.textContent = text;
+  return span;
+}
 
 export class Tiles {
   constructor(root, onOpen) {
@@ -55,7 +62,9 @@ export class Tiles {
     const share = button.appendChild(document.createElement("span"));
     title.className = "tile-name";
     share.className = "tile-share";
-    title.textContent = name;
+    // Cut in the middle where it is too long: zones differ in the ends of their names.
+    title.append(...[name.slice(0, -TAIL), name.slice(-TAIL)].map(part));
+    if (name.length > TAIL) button.title = name;
     const tile = { button, share, name, state: "", text: "", spoken: "", level: -1 };
     this.tiles.set(name, tile);
     return tile;

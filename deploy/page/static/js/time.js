@@ -21,17 +21,17 @@ export async function follow() {
   if (!state.at) {
     fail("");
     feed.open();
-    if (state.link === "past") state.link = "wait";
+    if (state.link === "past" || state.link === "travel") state.link = "wait";
     return tell("link");
   }
   feed.close();
-  state.link = "past";
+  state.link = "travel";
   tell("link");
   const own = (running = new AbortController());
-  bar.setAttribute("aria-busy", "true");
   const found = await travelled(own.signal);
   if (own.signal.aborted) return;
-  bar.removeAttribute("aria-busy");
+  state.link = "past";
+  tell("link");
   if (!found) return;
   fail("");
   take({ ...found, now_ms: state.at, cliques: state.at, records: state.at }, true);
