@@ -25,8 +25,9 @@ from commands.tally import Tally
 from eventstore.errors import PermanentError, TransientError
 from projections import names
 from projections.principals import Principal
+from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 
-PRINCIPAL_KEY = "x-dpuplane-as"
+_ANSWERED = ((ANSWERED_KEY, "yes"),)
 _LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
 _ANSWER_MARGIN_S = 0.1
 """Kept back from a caller's deadline (at most a tenth of it), so that `unknown` still reaches it as an answer."""
@@ -147,7 +148,7 @@ class Guard:
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
         status = _status(error)
         self.tally.failed(method, status.name.lower(), str(error), self._now_s() - began_s)
-        await context.abort(status, str(error))
+        await context.abort(status, str(error), _ANSWERED)
 
     def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
         """The request, or the stream of them, if it can be read and they may ask it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 FORMATS = ("text", "json")
@@ -63,9 +65,32 @@ def is_ours(record: logging.LogRecord) -> bool:
 
 def configure_logs(level: str = "INFO", form: str = "text") -> None:
     """Send everything from `level` on to stderr, but silence the Kafka client: it is noisy while brokers change."""
+    logging.basicConfig(level=level, handlers=[_to_stderr(form)], force=True)
+    _silence()
+
+
+@contextmanager
+def logging_here(level: str) -> Iterator[None]:
+    """The same for as long as this context lasts, for a command that folds or reads the log by itself."""
+    root, handler = logging.getLogger(), _to_stderr("text")
+    before = root.level, root.handlers[:]
+    root.setLevel(level)
+    root.handlers[:] = [handler]
+    _silence()
+    try:
+        yield
+    finally:
+        root.setLevel(before[0])
+        root.handlers[:] = before[1]
+
+
+def _to_stderr(form: str) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else KeyValueFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    return handler
+
+
+def _silence() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("aiohttp.server").addFilter(is_ours)

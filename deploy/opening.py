@@ -17,7 +17,7 @@ from drivers.missed_decisions import Earlier
 from eventstore.archive import Keeping
 from eventstore.backup import MANIFEST
 from eventstore.embedded import EmbeddedLog
-from eventstore.errors import FatalError, LogMissing
+from eventstore.errors import FatalError, LogMissing, PermanentError
 from eventstore.kafka import KafkaLog
 from eventstore.log import EventLog, Partition
 from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
@@ -96,9 +96,9 @@ async def _open_kafka(settings: Settings, stack: AsyncExitStack, rng: random.Ran
 
 @asynccontextmanager
 async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[EventLog]:
-    """The log to read, beside whoever owns it. Raises LogMismatch or LogUnavailable if there is none."""
+    """The log to read, beside whoever owns it. Raises a PlaneError that says what is there if that is none."""
     if place.data is not None:
-        async with EmbeddedLog.secondary(place.data / LOG_FOLDER) as secondary:
+        async with EmbeddedLog.secondary(_log_folder(place.data)) as secondary:
             yield secondary
         return
     opening = KafkaLog.open(
@@ -106,6 +106,15 @@ async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[
     )
     async with opening as kafka:
         yield kafka
+
+
+def _log_folder(data: Path) -> Path:
+    folder = data / LOG_FOLDER
+    if (data / MANIFEST).exists():
+        raise PermanentError(f"data: {data} is a backup, and no log yet; make one of it by `dpuplane restore`")
+    if not folder.is_dir():
+        raise PermanentError(f"data: {data} holds no log; name the folder that `dpuplane serve --data` was given")
+    return folder
 
 
 def earlier_states(settings: Settings) -> Earlier:

@@ -15,6 +15,7 @@ from deploy.tls.certificates import Certificates
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 CALL_TIMEOUT_S = 10.0
@@ -119,7 +120,7 @@ class RemoteDirectory:
 
     async def _call(self, service: Any, method: str, request: Any) -> Any:
         channel = self._dialed()
-        metadata = (("x-dpuplane-as", "simulator"),) if self._certificates is None else ()
+        metadata = ((PRINCIPAL_KEY, "simulator"),) if self._certificates is None else ()
         try:
             return await getattr(service(channel), method)(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
         except grpc.aio.AioRpcError as error:

@@ -32,9 +32,11 @@ from eventstore.log import (
     INSTALLS,
     ZONES,
     EventLog,
+    Headers,
     Partition,
     Record,
 )
+from eventstore.progress import Say
 from schemas.events import MembershipChanged
 
 FORMAT = 1
@@ -46,9 +48,6 @@ _RECORD_BYTES_MAX = 64 << 20
 
 COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
 """All but the beacons, which are of processes."""
-
-Say = Callable[[str, float], None]
-
 
 class Copied(msgspec.Struct, frozen=True):
     """What was copied of a partition: its offsets and append times, how many records and bytes, the running hash."""
@@ -153,9 +152,15 @@ def read_records(path: Path) -> Iterator[Record]:
             if not sizes or len(body) != sum(sizes):
                 raise PermanentError(f"backup: {path} does not end with a whole record")
             offset, timestamp_ms, key, value, _ = _HEAD.unpack(head)
-            packed = body[key + value :]
-            headers = _HEADERS.decode(packed) if packed else ()
+            headers = _headers(path, body[key + value :])
             yield Record(offset, timestamp_ms, body[:key], body[key : key + value], headers)
+
+
+def _headers(path: Path, packed: bytes) -> Headers:
+    try:
+        return _HEADERS.decode(packed) if packed else ()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PermanentError(f"backup: {path} has a record whose headers are none: {error}") from error
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -165,7 +170,7 @@ def load_manifest(folder: Path) -> Manifest:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as error:
         raise PermanentError(f"backup: {folder} holds none: {path} cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
         raise PermanentError(f"backup: {path} is no manifest: {error}") from error
     if found.format != FORMAT:
         raise PermanentError(f"backup: {folder} has format {found.format}, this program reads {FORMAT}")
@@ -175,6 +180,8 @@ def load_manifest(folder: Path) -> Manifest:
 def partition_named(text: str) -> Partition:
     """A partition as the manifest names it."""
     topic, _, number = text.partition("/")
+    if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
+        raise PermanentError(f"backup: {MANIFEST} names a partition {text[:40]!r}, and there is none of that name")
     return Partition(topic, int(number))
 
 

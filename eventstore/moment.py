@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from eventstore.errors import PermanentError
 from eventstore.log import FLEET_0, EventLog, Partition
 from eventstore.origin import read_first
-from eventstore.position import from_token
+from eventstore.position import BadPosition, check_token, from_token
 from eventstore.replay import cut_at_position, cut_at_time, time_before
 
 Moment: TypeAlias = str | int
@@ -34,6 +34,7 @@ class Cut(NamedTuple):
 def parse_moment(text: str) -> Moment:
     """What a user means. Raises PermanentError."""
     if ":" in text and "=" in text:
+        _check_token(text)
         return text
     time_ms = parse_time(text)
     if time_ms is None:
@@ -41,6 +42,13 @@ def parse_moment(text: str) -> Moment:
             f"at: {text[:_TEXT_SHOWN]!r} must be the position of an answer, a time in ISO 8601, or milliseconds"
         )
     return time_ms
+
+
+def _check_token(text: str) -> None:
+    try:
+        check_token(text)
+    except BadPosition as error:
+        raise PermanentError(f"at: {error}") from error
 
 
 def parse_time(text: str) -> int | None:

@@ -31,6 +31,14 @@ def to_token(position: Position) -> str:
     return f"{position.log_id}:{parts}"
 
 
+def check_token(token: str) -> None:
+    """Raises BadPosition for what is no token, of whatever log."""
+    log_id, colon, _ = token.partition(":")
+    if not log_id or not colon:
+        raise BadPosition(f"position: {token[:40]!r} is not of the form LOGID:TOPIC/PARTITION=OFFSET,...")
+    from_token(token, log_id)
+
+
 def from_token(token: str, log_id: str) -> Position:
     """Parse a token of the log `log_id`. Raises BadPosition."""
     if len(token) > _MAX_TOKEN:
@@ -39,7 +47,7 @@ def from_token(token: str, log_id: str) -> Position:
     if owner != log_id:
         raise BadPosition(f"position: {owner[:40]!r} is not this log, which is {log_id!r}")
     offsets: dict[Partition, int] = {}
-    for part in filter(None, rest.split(",")):
+    for part in rest.split(",") if rest else ():
         match = _PART.fullmatch(part)
         if match is None or match[1] not in FOLDED_TOPICS:
             raise BadPosition(f"position: {part[:40]!r} is not of the form TOPIC/PARTITION=OFFSET")

@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from rocksdict import AccessType
 
-from eventstore.backup import Manifest, Say, file_of, partition_named, read_records
+from eventstore.backup import Manifest, file_of, partition_named, read_records
 from eventstore.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PermanentError
 from eventstore.ids import statement, uuid7
@@ -33,6 +33,7 @@ from eventstore.kafka_topics import COPIES, create_topics, new_topics, until_led
 from eventstore.lineage import parent_text
 from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record
 from eventstore.position import Position
+from eventstore.progress import Say
 from eventstore.rocks import Rocks, Row, open_rocks
 from schemas.events import Frozen, LogCreated
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import file_digest
 from pathlib import Path
 
@@ -23,12 +23,10 @@ from eventstore.evidence import HASH_BYTES, Difference, Evidence, compare, gathe
 from eventstore.lineage import lineage_of
 from eventstore.log import DECIDING_TOPICS, EventLog, Partition
 from eventstore.origin import await_origin, find_origin
+from eventstore.progress import Say
 
 FORMAT = 1
 FILE_BYTES_MAX = 16 << 20
-
-Say = Callable[[str, float], None]
-"""Told of each partition before it is read, with the share that is done."""
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

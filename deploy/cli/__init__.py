@@ -1,8 +1,8 @@
 """The command line: `dpuplane`.
 
 Subcommands are imported when they are used, so that `dpuplane --help` and a script's hundredth `nodes show` do not pay
-for a Kafka client. Exit status: 0 done (waiting and held too, which the output says), 1 refused, 2 wrong usage, 3
-unknown (what became of a command, or a name that was asked for) or unreachable.
+for a Kafka client. Exit status: 0 done (waiting and held too, which the output says), 1 refused (a name that the plane
+does not have, too), 2 wrong usage, 3 unknown (what became of a command) or unreachable: only that may be repeated.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Event-sourced control plane for fleets of DPUs.
 
-    Exit status: 0 done, waiting or held; 1 refused; 2 wrong usage; 3 unknown (what became of a command, or a name that
-    was asked for) or unreachable.
+    Exit status: 0 done, waiting or held; 1 refused, or a name that is not known; 2 wrong usage; 3 unknown (what became
+    of a command) or unreachable.
     """
 
 

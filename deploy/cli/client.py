@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable
 from eventstore.ids import issued_at_ms, uuid7
+from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 M = TypeVar("M", bound=Message)
@@ -51,7 +52,7 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._servers = list(servers)
-        self._metadata = [("x-dpuplane-as", principal)] if principal else []
+        self._metadata = [(PRINCIPAL_KEY, principal)] if principal else []
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._min_position = min_position
@@ -161,7 +162,8 @@ class Client:
             self._servers.remove(server)
             self._servers.insert(0, server)
             return answer
-        raise self._failure(tried[-1], ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
+        said = next(filter(_is_answer, tried), tried[-1])
+        raise self._failure(said, ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
 
     def _channel(self, server: str) -> grpc.Channel:
         if server not in self._channels:
@@ -180,9 +182,10 @@ class Client:
             return StillFolding(error.details() or "")
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
-        if command_id:
-            again = f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
-        else:
+        if _is_answer(error):
+            return Unreachable(f"{error.details()}; {_again(command_id) or 'try again, or wait longer with --timeout'}")
+        again = _again(command_id)
+        if not again:
             again = "try again, see that `dpuplane serve` runs there, or name another with --server"
             if self._credentials is None:
                 again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
@@ -192,6 +195,19 @@ class Client:
 def _is_folding(error: grpc.RpcError) -> bool:
     """Whether a moment of the past was asked about that the server is still folding the log up to."""
     return error.code() is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("at: ")
+
+
+def _is_answer(error: grpc.RpcError) -> bool:
+    """Whether a server of the plane said this, and not the library, which found none."""
+    said: Any = error.trailing_metadata() or ()
+    return any(key == ANSWERED_KEY for key, _ in said)
+
+
+def _again(command_id: str) -> str:
+    """How a command of which nobody knows what became is asked about and repeated."""
+    if not command_id:
+        return ""
+    return f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
 
 
 def _first_line(error: grpc.RpcError) -> str:

@@ -12,6 +12,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
+from projections.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {
@@ -34,10 +35,15 @@ def dpus() -> None:
 
 @dpus.command("list")
 @click.option("--zone", default="", type=ZONE, help="Of this zone only.")
-@click.option("--phase", default="", help="In this phase only.")
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES, case_sensitive=False),
+    metavar="PHASE",
+    help="In this phase only.",
+)
 @click.option("--stuck", is_flag=True, help="Only those that failed, are paused, or have another card in their place.")
 @looks_back
-def list_dpus(*, client: Client, output: str, zone: str, phase: str, stuck: bool) -> None:
+def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuck: bool) -> None:
     """List DPUs.
 
     Example: dpuplane dpus list --zone rack7 --phase Ready
@@ -70,13 +76,15 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     if output != "table":
         out.print_value(plain, output)
         return
-    out.print_fields((name, _text(value)) for name, value in plain.items() if name != "position")
+    out.print_fields(_field(name, value) for name, value in plain.items() if name != "position")
 
 
-def _text(value: object) -> object:
+def _field(name: str, value: Any) -> tuple[str, object]:
+    if name.endswith("_ms"):
+        return name.removesuffix("_ms"), out.moment(value)
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    return out.pairs(value) if isinstance(value, dict) else value
+        return name, "yes" if value else "no"
+    return name, out.pairs(value) if isinstance(value, dict) else value
 
 
 @dpus.command()

@@ -13,11 +13,11 @@ import click
 import yaml
 
 from deploy.cli.client import Client
-from deploy.cli.options import queries
+from deploy.cli.options import queries_in
 from deploy.cli.output import print_value
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import Progress
-from deploy.cli.values import Moment, command_id, moment
+from deploy.cli.values import Moment, command_id, moment, not_empty
 from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
@@ -39,8 +39,8 @@ _FILTERS = (
         metavar="TYPE",
         help="Only events of this type, as NodesJoined.",
     ),
-    click.option("--subject", default="", help="Only events about this subject."),
-    click.option("--actor", default="", help="Only events of this principal."),
+    click.option("--subject", callback=not_empty, default="", help="Only events about this subject."),
+    click.option("--actor", callback=not_empty, default="", help="Only events of this principal."),
     click.option("--command", callback=command_id, default="", metavar="UUIDv7", help="Only events of this command."),
     click.option(
         "--since",
@@ -71,7 +71,7 @@ def filters(function: Any) -> Any:
 
 @click.group()
 def events() -> None:
-    """Read the log's events, in order per partition: a line of JSON each, or a YAML document.
+    """Read the log's events, in order per partition: a line of JSON each (jsonl), or a YAML document.
 
     \b
     Example: dpuplane events tail --type NodesJoined --since 2026-11-21T09:30:00Z
@@ -81,7 +81,7 @@ def events() -> None:
 @events.command(epilog="Example: dpuplane events tail --type NodesJoined --type NodesLeft")
 @filters
 @reads_log
-@queries
+@queries_in("jsonl", "yaml")
 def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> None:
     """Print events from the beginning (or --since) on, and then as they are appended, until interrupted."""
     _print(place or _asked(client), _wanted(**wanted), output, follow=True)
@@ -102,7 +102,7 @@ def tail(client: Client, output: str, place: LogPlace | None, **wanted: Any) -> 
 )
 @click.option("--explode", is_flag=True, help="A row per node of a record of nodes, instead of one with all of them.")
 @reads_log
-@queries
+@queries_in("jsonl", "json", "yaml")
 def export(
     *,
     client: Client,
@@ -113,7 +113,7 @@ def export(
     explode: bool,
     **wanted: Any,
 ) -> None:
-    """Print all events that are in the log now, or write them to a file.
+    """Print all events that are in the log now, or write them to a file; with -o json or yaml as one list.
 
     A Parquet file has a row per event: topic, partition, offset, appended_at, type, subject, actor, command_id,
     issued_at, and `event`, which is the rest in JSON. With --explode a join of a thousand nodes is a thousand rows,
@@ -130,7 +130,7 @@ def export(
         written = asyncio.run(
             _write(place or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
         )
-    if output == "table":
+    if output == "jsonl":
         click.echo(f"{written:,} rows in {path}")
     else:
         print_value({"out": str(path), "rows": written}, output)
@@ -147,10 +147,13 @@ def _asked(client: Client) -> LogPlace:
 def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> None:
     async def run() -> None:
         async with open_to_read(place, rng=random.Random()) as log:
+            count = 0
             async for line in lines(log, wanted, follow=follow):
-                sys.stdout.write(_spelled(line, output))
+                sys.stdout.write(_spelled(line, output, is_first=not count, is_endless=follow))
+                count += 1
                 if follow:
                     sys.stdout.flush()
+            sys.stdout.write(_ending(output, count))
 
     with failing():
         asyncio.run(run())
@@ -178,7 +181,17 @@ async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: Prog
     return count
 
 
-def _spelled(line: dict[str, object], output: str) -> str:
-    if output != "yaml":
-        return f"{as_json(line)}\n"
-    return yaml.safe_dump(line, sort_keys=False, allow_unicode=True, explicit_start=True)
+def _spelled(line: dict[str, object], output: str, *, is_first: bool, is_endless: bool) -> str:
+    """An event as a line, a document, or an item of the one list that everything is."""
+    if output == "yaml":
+        value = line if is_endless else [line]
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=is_endless)
+    if output == "json":
+        return ("[" if is_first else ",\n") + as_json(line)
+    return f"{as_json(line)}\n"
+
+
+def _ending(output: str, count: int) -> str:
+    if output == "json" and count:
+        return "]\n"
+    return "" if count or output == "jsonl" else "[]\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from deploy.cli import output as out
@@ -41,15 +39,16 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     out.print_table(
         ("step", "reached", "time", "position", "version", "note"),
         (
-            (s.name, "yes" if s.reached else "NO", _time(s.time_ms), s.position or "-", s.version or "-", s.note)
-            for s in found.steps
+            (
+                step.name,
+                "yes" if step.reached else "NO",
+                out.moment(step.time_ms) or "-",
+                step.position or "-",
+                step.version or "-",
+                step.note,
+            )
+            for step in found.steps
         ),
     )
     verdict = f"missing: {found.missing}: {found.reason}" if found.missing else "every step is reached"
     click.echo(f"\n{node} to {dpu} of zone {found.zone}: {verdict}")
-
-
-def _time(time_ms: int) -> str:
-    if not time_ms:
-        return "-"
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

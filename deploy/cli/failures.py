@@ -28,9 +28,9 @@ LISTS = {
 
 
 class NotKnown(click.ClickException):
-    """The plane has nothing of the name that was asked for."""
+    """The plane has nothing of the name that was asked for. A command about it would be refused, with this status."""
 
-    exit_code = UNKNOWN
+    exit_code = REFUSED
 
     def format_message(self) -> str:
         there = LISTS.get(self.message.partition(":")[0])

@@ -11,15 +11,7 @@ from deploy.cli.known import ZONE
 from deploy.cli.options import commands
 from schemas.api import dpuplane_pb2 as pb
 
-
-def _zone_or_all(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
-    """A script whose variable is empty must not brake, or release, the whole fleet."""
-    if given == "":
-        raise click.BadParameter("'' must be a zone; leave it out for all zones")
-    return given or ""
-
-
-_ZONE = click.argument("zone", type=ZONE, required=False, callback=_zone_or_all)
+_ZONE = click.argument("zone", type=ZONE, default="")
 
 
 @click.command()

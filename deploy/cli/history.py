@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from datetime import UTC, datetime
 
 import click
 
@@ -63,7 +62,7 @@ def _plain(found: Happening) -> dict[str, object]:
 
 
 def _row(subject: str, found: Happening) -> tuple[object, ...]:
-    time = datetime.fromtimestamp(found.time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = out.moment(found.time_ms)
     said = "; ".join(_said(subject, item) for item in found.items)
     if found.reason and found.reason not in said:
         said += f" ({found.reason})"

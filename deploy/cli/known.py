@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Known(click.ParamType[str]):
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Empty is refused where it was given: of a script whose variable is unset, a list would show everything."""
+        if not value and ctx and param and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+            self.fail("must not be empty" + ("" if param.required else "; leave it out instead"), param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -64,7 +64,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("zone", node.zone),
             ("addresses", ", ".join(node.addresses)),
             ("labels", out.pairs(node.labels)),
-            ("created_ms", node.created_ms),
+            ("created", out.moment(node.created_ms)),
             ("uid", node.uid),
             ("held", "yes" if node.held else "no"),
             ("conflicts", ", ".join(node.conflicts)),

@@ -34,16 +34,14 @@ _SERVER = click.option(
     show_envvar=True,
     help="Where the plane listens; several are tried in order.",
 )
-_OUTPUT = click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="How the result is printed.",
-)
+_OUTPUTS = ("table", "json", "yaml")
 _AS = click.option(
-    "--as", "principal", metavar="NAME", default="", help="Your name in the log (unauthenticated; loopback only)."
+    "--as",
+    "principal",
+    callback=values.not_empty,
+    metavar="NAME",
+    default="",
+    help="Your name in the log (unauthenticated; loopback only).",
 )
 _TIMEOUT = click.option(
     "--timeout",
@@ -54,7 +52,7 @@ _TIMEOUT = click.option(
 )
 _MIN_POSITION = click.option(
     "--min-position",
-    callback=values.not_empty,
+    callback=values.position,
     metavar="TOKEN",
     default="",
     help="Wait until what is read is at least as new as this `position` of an earlier answer.",
@@ -81,6 +79,17 @@ _COMMAND_ID = click.option(
     default="",
     help="Id of the command: the same one again takes effect at most once. Made if not given.",
 )
+
+
+def _output(*choices: str) -> Callable[[F], F]:
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Choice(choices),
+        default=choices[0],
+        show_default=True,
+        help="How the result is printed.",
+    )
 
 
 def client_of(
@@ -110,15 +119,23 @@ def client_of(
 
 def queries(function: F) -> F:
     """Gives a command `client` and `output`, and their options."""
+    return queries_in(*_OUTPUTS)(function)
 
-    @functools.wraps(function)
-    def run(
-        *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
-    ) -> None:
-        with client_of(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
-            function(client=client, output=output, **given)
 
-    return _MIN_POSITION(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+def queries_in(*outputs: str) -> Callable[[F], F]:
+    """As `queries`, for what is printed in other ways, the first of them if none is asked for."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def run(
+            *, servers: list[str], principal: str, timeout: float, output: str, min_position: str, **given: Any
+        ) -> None:
+            with client_of(servers, principal, timeout, tls=_taken(given), min_position=min_position) as client:
+                function(client=client, output=output, **given)
+
+        return _MIN_POSITION(_TIMEOUT(_AS(_output(*outputs)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+
+    return decorated
 
 
 def looks_back(function: F) -> F:
@@ -145,7 +162,7 @@ def commands(function: F) -> F:
         with client_of(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
             function(client=client, output=output, **given)
 
-    return _COMMAND_ID(_TIMEOUT(_AS(_OUTPUT(_SERVER(tls_options(run))))))  # type: ignore[return-value]
+    return _COMMAND_ID(_TIMEOUT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run))))))  # type: ignore[return-value]
 
 
 def waits(function: F) -> F:
@@ -156,7 +173,7 @@ def waits(function: F) -> F:
         with client_of(servers, principal, min(timeout, _ANSWER_S) or _ANSWER_S, tls=_taken(given)) as client:
             function(client=client, output=output, timeout=timeout, **given)
 
-    return _WAIT(_AS(_OUTPUT(_SERVER(tls_options(run)))))  # type: ignore[return-value]
+    return _WAIT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run)))))  # type: ignore[return-value]
 
 
 def _taken(given: dict[str, Any]) -> dict[str, Path | None]:

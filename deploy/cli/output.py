@@ -16,6 +16,9 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
+from eventstore.moment import shown
+from schemas.api import dpuplane_pb2 as pb
+
 Plain = dict[str, Any]
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
@@ -24,14 +27,26 @@ _BAD = ("refused", "unknown", "failed", "wrong", "halted")
 _COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
 """Colours of states. They only repeat what the word says."""
 
+_ANSWERS = {method.output_type for method in pb.DESCRIPTOR.services_by_name["Queries"].methods} & {
+    message for message in pb.DESCRIPTOR.message_types_by_name.values() if "position" in message.fields_by_name
+}
+
 
 def to_plain(message: Message) -> Plain:
-    """A message as plain data, with every field that is set or has a default."""
+    """An answer as plain data, with every field that is set or has a default."""
     return {
         field.name: _value(message, field)
         for field in message.DESCRIPTOR.fields
         if not field.has_presence or message.HasField(field.name)
     }
+
+
+def _item(message: Message) -> Plain:
+    """A message inside another. Where it stands for itself, as an answer, it has a position: here the whole has it."""
+    plain = to_plain(message)
+    if message.DESCRIPTOR in _ANSWERS and not plain["position"]:
+        del plain["position"]
+    return plain
 
 
 def _value(message: Message, field: Any) -> Any:
@@ -46,7 +61,7 @@ def _value(message: Message, field: Any) -> Any:
 
 def _single(value: Any, field: Any) -> Any:
     if field.message_type is not None:
-        return to_plain(value)
+        return _item(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return known.name if known is not None else value
@@ -103,6 +118,11 @@ def coloured(text: str, *, err: bool = False) -> str:
 
 def heading(text: str) -> str:
     return click.style(text, bold=True) if wants_colour(sys.stdout) else text
+
+
+def moment(time_ms: int) -> str:
+    """A time as people read it; nothing for 0, which stands for none."""
+    return shown(time_ms) if time_ms else ""
 
 
 def pairs(labels: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ import click
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
 from deploy.cli.values import addresses_if_given
+from deploy.logs import logging_here
 from deploy.opening import LogPlace
 from eventstore.errors import PermanentError, PlaneError
 
@@ -43,7 +44,8 @@ def reads_log(function: F) -> F:
         access = take_access(given)
         click.get_current_context().obj = access
         named = data is not None or bool(kafka)
-        function(place=LogPlace(data, kafka, topic_prefix, access) if named else None, **given)
+        with logging_here("WARNING"):
+            function(place=LogPlace(data, kafka, topic_prefix, access) if named else None, **given)
 
     return _DATA(_KAFKA(kafka_access_options(_PREFIX(run))))  # type: ignore[return-value]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from deploy.cli import output as out
@@ -19,11 +19,13 @@ from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
+from deploy.yaml_text import NotYaml, documents_of
 from projections.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
 
 _MAX_DOCUMENTS = 1_000
+_NUMBER = re.compile(r"[0-9]{1,9}").fullmatch
 
 
 def _port_range(value: object) -> object:
@@ -32,7 +34,7 @@ def _port_range(value: object) -> object:
         return (value, value)
     if isinstance(value, str):
         first, dash, last = value.partition("-")
-        if first.isdigit() and (last.isdigit() or not dash):
+        if _NUMBER(first) and (_NUMBER(last) or not dash):
             return (int(first), int(last or first))
     if isinstance(value, Mapping) and set(value) == {"first", "last"}:
         return (value["first"], value["last"])
@@ -147,9 +149,9 @@ def _text_of(file: Path) -> str:
 def read_policies(text: str, file: str) -> list[PolicyDocument]:
     """The policies of a file. Raises Refused, so that nothing is applied of a file with a fault."""
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise Refused(f"{file}: must be YAML or JSON: {' '.join(str(error).split())}") from error
+        documents = documents_of(text)
+    except NotYaml as error:
+        raise Refused(f"{file}: must be YAML or JSON: {error}") from error
     raw = [item for document in documents for item in (document if isinstance(document, list) else [document])]
     raw = [item for item in raw if item is not None]
     if not 1 <= len(raw) <= _MAX_DOCUMENTS:

@@ -17,7 +17,7 @@ from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import Progress
 from deploy.cli.values import moment
-from deploy.logs import configure_logs
+from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
@@ -37,8 +37,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: Mome
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
     where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
-    configure_logs("WARNING" if sys.stderr.isatty() else "INFO")  # a terminal has the line of Progress
-    with failing():
+    with failing(), logging_here("WARNING" if sys.stderr.isatty() else "INFO"):  # a terminal has the line of Progress
         replayed = asyncio.run(_replay(where, at))
     if output != "table":
         out.print_value(_plain(replayed), output)

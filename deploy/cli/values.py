@@ -11,6 +11,7 @@ from deploy.addresses import parse_addresses
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.moment import parse_moment, parse_time
+from eventstore.position import check_token
 
 
 class Fits(click.ParamType[int]):
@@ -55,13 +56,23 @@ def moment(_context: click.Context, _parameter: click.Parameter, given: str | No
     try:
         return parse_moment(given)
     except PermanentError as error:
-        raise click.BadParameter(str(error).removeprefix("at: ")) from error
+        raise click.BadParameter(str(error).removeprefix("at: ").removeprefix("position: ")) from error
 
 
 def moment_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
     """The same as it was given; empty if it was not."""
     if not_empty(context, parameter, given):
         moment(context, parameter, given)
+    return given
+
+
+def position(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Callback of an option for the token of an answer; empty if it is not given."""
+    if not_empty(context, parameter, given):
+        try:
+            check_token(given)
+        except PermanentError as error:
+            raise click.BadParameter(str(error).removeprefix("position: ")) from error
     return given
 
 

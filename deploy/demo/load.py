@@ -13,6 +13,7 @@ import grpc
 
 from eventstore.errors import PermanentError
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 IN_FLIGHT = 200
@@ -42,7 +43,7 @@ class Api:
     async def command(self, method: str, request: object) -> pb.Answer:
         """Done, waiting or held; raises DemoFailed otherwise."""
         call = getattr(self.commands, method)
-        answer: pb.Answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=(("x-dpuplane-as", "demo"),))
+        answer: pb.Answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=((PRINCIPAL_KEY, "demo"),))
         if answer.outcome in (pb.Answer.refused, pb.Answer.unknown) or answer.items:
             first = answer.items[0].reason if answer.items else answer.reason
             raise DemoFailed(f"{method}: {pb.Answer.Outcome.Name(answer.outcome)}, {first}")

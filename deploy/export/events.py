@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -14,13 +14,11 @@ from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition,
 from eventstore.moment import Moment
 from eventstore.origin import await_origin
 from eventstore.position import from_token
+from eventstore.progress import Say
 from eventstore.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
 """Every topic that holds events; what is folded is given unless another is asked for."""
-
-Say = Callable[[str, float], None]
-"""Told how much is done, from 0 to 1, and of which partition."""
 
 
 def _unsaid(_what: str, _share: float) -> None:

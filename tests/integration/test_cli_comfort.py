@@ -115,7 +115,7 @@ async def test_colours_are_for_terminals_whose_owner_wants_them(plane: Served) -
 
 async def test_who_names_what_is_not_there_is_told_where_to_look(plane: Served) -> None:
     nobody = await run("zones", "show", "rack9", server=plane.address)
-    assert nobody.status == 3
+    assert nobody.status == 1
     assert nobody.stderr.endswith("; see `dpuplane zones list`\n")
     mistyped = await run("zone", "show", "rack9", server=plane.address)
     assert mistyped.status == 2

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from deploy.cli import cli
@@ -42,3 +45,74 @@ async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_i
     ran = await asyncio.to_thread(CliRunner().invoke, cli, ["replay", "--data", str(tmp_path), "--at", at])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert said in ran.stderr
+
+
+async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(plane: Served) -> None:
+    token = f"{plane.replica.log_id}:zones/0=999"
+    elsewhere = f"127.0.0.1:1,{plane.address},127.0.0.1:2"
+    for server in (plane.address, elsewhere):
+        list_nodes = ["nodes", "list", "--min-position", token, "--timeout", "0.5", "--server", server]
+        ran = await asyncio.to_thread(CliRunner().invoke, cli, list_nodes)
+        assert (ran.exit_code, ran.stdout) == (3, "")
+        assert "position: zones/0 was not folded up to 999 in " in ran.stderr
+        assert "no answer" not in ran.stderr
+        assert "dpuplane serve" not in ran.stderr
+
+
+async def test_the_times_of_a_dpu_are_times(plane: Served) -> None:
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    shown = dict(line.split(maxsplit=1) for line in _lines(await run(plane, "dpus", "show", "d1")) if " " in line)
+    assert shown["since"].startswith("20") and shown["since"].endswith("Z")
+    assert not {"since_ms", "deadline_ms", "deadline"} & shown.keys(), "there is no deadline, and so no time"
+    node = await run(plane, "nodes", "join", "n1", "--zone", "z1")
+    assert node.exit_code == 0
+    shown = dict(line.split(maxsplit=1) for line in _lines(await run(plane, "nodes", "show", "n1")) if " " in line)
+    assert shown["created"].endswith("Z")
+
+
+def _lines(ran: Result) -> list[str]:
+    return ran.stdout.splitlines()
+
+
+async def test_a_phase_is_taken_in_any_case(plane: Served) -> None:
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    assert "d1" in (await run(plane, "dpus", "list", "--phase", "initializing")).stdout
+    assert "d1" not in (await run(plane, "dpus", "list", "--phase", "ready")).stdout
+
+
+async def test_ports_of_what_has_none_are_refused_as_such(plane: Served, tmp_path: Path) -> None:
+    file = tmp_path / "ping.yaml"
+    file.write_text("{name: ping, action: allow, protocol: icmp, ports: [8]}")
+    ran = await run(plane, "policies", "apply", str(file))
+    assert (ran.exit_code, "must be left out with protocol 'icmp': only tcp and udp have ports" in ran.stderr) == (
+        1,
+        True,
+    )
+
+
+@pytest.mark.parametrize("command", [["replay"], ["events", "export"], ["backup", "--out", "copy"]], ids=" ".join)
+def test_a_folder_without_a_log_is_named_as_it_was_given(command: list[str], tmp_path: Path) -> None:
+    ran = CliRunner().invoke(cli, [*command, "--data", str(tmp_path / "nope")])
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert f"data: {tmp_path / 'nope'} holds no log; name the folder" in ran.stderr
+
+
+@pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+async def test_an_export_in_json_or_yaml_is_one_value(output: str, load: Callable[[str], Any], tmp_path: Path) -> None:
+    await stated(tmp_path, records=4)
+    export = ["events", "export", "--data", str(tmp_path), "--output"]
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, [*export, "jsonl"])
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(lines) > 4
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, [*export, output])
+    assert load(ran.stdout) == lines
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, [*export, output, "--subject", "nobody"])
+    assert load(ran.stdout) == []
+
+
+async def test_a_command_that_folds_says_in_log_lines_what_it_met(plane: Served, tmp_path: Path) -> None:
+    await stated(tmp_path / "log of its own", records=4)
+    ran = await run(plane, "upgrade", "--version", "99", "--dry-run", "--data", str(tmp_path / "log of its own"))
+    assert ran.exit_code == 1, ran.output
+    halted = [line for line in ran.stderr.splitlines() if "halted" in line]
+    assert halted and all(line.startswith("time=") and "partition=" in line for line in halted)

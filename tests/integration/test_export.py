@@ -46,7 +46,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def exported(data: Path, *arguments: str) -> list[dict[str, Any]]:
-    result = run("--data", data, "--output", "json", *arguments)
+    result = run("--data", data, *arguments)
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 

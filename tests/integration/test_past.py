@@ -182,7 +182,9 @@ async def test_the_command_line_looks_back(tmp_path: Path) -> None:
         early = await run("zones", "show", "z", "--at", "2020-01-01", server=api)
         assert (early.status, early.stdout) == (1, "")
         assert "is before this log begins" in early.stderr
-        both = await run("nodes", "list", "--at", str(now_ms()), "--min-position", "x", server=api)
+        both = await run(
+            "nodes", "list", "--at", str(now_ms()), "--min-position", joined.json()["position"], server=api
+        )
         assert both.status == 1
         assert "min_position" in both.stderr
     async with serving("--data", str(tmp_path / "plane"), "--pasts", "0") as plane:

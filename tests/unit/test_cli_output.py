@@ -47,6 +47,14 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
     assert to_plain(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
 
 
+def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
+    listed = to_plain(pb.NodeList(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
+    assert "position" not in listed["nodes"][0] and listed["position"] == "log:zones/0=1"
+    assert to_plain(pb.Node(name="n"))["position"] == ""
+    partition = pb.Replica(partitions=[pb.PartitionStatus(partition="zones/0")])
+    assert to_plain(partition)["partitions"][0]["position"] == 0
+
+
 def test_index_zero_is_written_and_absent_ones_are_not() -> None:
     assert to_plain(pb.Answer(outcome="done", index=0))["index"] == 0
     assert {"index", "place", "hold"}.isdisjoint(to_plain(pb.Answer(outcome="done")))

@@ -40,6 +40,7 @@ def test_any_text_is_a_position_or_refused(text: str) -> None:
         ("other:zones/3=15", "'other' is not this log"),
         (f"{LOG}:zones/3", "TOPIC/PARTITION=OFFSET"),
         (f"{LOG}:zones/3=-1", "TOPIC/PARTITION=OFFSET"),
+        (f"{LOG}:zones/3=1,", "'' is not of the form"),
         (f"{LOG}:zones/3=1 ", "TOPIC/PARTITION=OFFSET"),
         (f"{LOG}:replicas/0=1", "'replicas/0=1'"),
         (f"{LOG}:zones/٣=1", "TOPIC/PARTITION=OFFSET"),
