@@ -6,13 +6,13 @@ forgets late), and a larger one only makes the plane hold more; so what is over 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eventstore.log import FLEET_0
 from projections.policies import BUILT_IN, Policy
-from projections.withdrawals import DEFAULTS, WINDOW_MS
+from projections.withdrawals import DEFAULTS, WINDOW_MS, Kind
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Step
@@ -22,6 +22,8 @@ Address = bytes
 Labels = Mapping[str, str]
 Traffic = frozenset[tuple[str, int]]
 """Classes of traffic, each by a protocol and a port of it."""
+
+Holders = dict[tuple[Address, str], list[Labels]]
 
 LEFT = 1
 """The state of an item of a MembershipChanged whose leave somebody stated."""
@@ -45,6 +47,16 @@ class Reachable:
             for name, row in step.rows.get(table, ()):
                 for addresses, _ in (*self._parts.get((table, name), ()), *_parts(table, row)):
                     found |= addresses
+        return found
+
+    def holders(self, step: Step) -> Holders:
+        """The parts of the nodes that a record is about, by address and node."""
+        found: Holders = {}
+        for name in sorted({name for table in ("members", "kept") for name, _ in step.rows.get(table, ())}):
+            for table in ("members", "kept"):
+                for addresses, labels in self._parts.get((table, name), ()):
+                    for address in addresses:
+                        found.setdefault((address, name), []).append(labels)
         return found
 
     def take(self, step: Step) -> None:
@@ -110,56 +122,60 @@ def _parts(table: str, row: Any) -> list[tuple[frozenset[Address], Labels]]:
     return found
 
 
-class _Spent:
-    """What was withdrawn from one zone of late: when, how much, and whether by leaves that were stated."""
-
-    def __init__(self) -> None:
-        self._withdrawn: list[tuple[int, int, bool]] = []
-
-    def add(self, now_ms: int, count: int, stated: bool) -> None:
-        self._withdrawn.append((now_ms, count, stated))
-
-    def since(self, now_ms: int, *, with_stated: bool) -> int:
-        late = (
-            count for at_ms, count, stated in self._withdrawn if at_ms > now_ms - WINDOW_MS and stated <= with_stated
-        )
-        return sum(late)
-
-
 def check_budgets(run: Evidence) -> Found:
     """I13: no zone loses more addresses in ten minutes than its budgets let go, unless it was approved."""
     reach, budgets, now_ms = Reachable(), dict(DEFAULTS.items()), 0
-    spent: dict[str, _Spent] = defaultdict(_Spent)
+    spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for step in run.steps[FLEET_0]:
         now_ms = max(now_ms, step.record.timestamp_ms)
         if _MADE_OF & step.rows.keys():
-            lost = _lost(reach, step)
-            stated = isinstance(step.event, e.MembershipChanged) and LEFT in step.event.states
-            kinds = ("inferred", "stated") if stated else ("inferred",)
-            for zone, (count, allowed) in lost.items():
+            for (zone, kind), (count, allowed) in _lost(reach, step).items():
                 if isinstance(step.event, e.HoldApproved):
                     continue
-                before = spent[zone].since(now_ms, with_stated=stated)
-                most = sum(budgets[kind].limit(allowed + before) for kind in kinds)
-                spent[zone].add(now_ms, count, stated)
+                before = sum(lost for at_ms, lost in spent[zone, kind] if at_ms > now_ms - WINDOW_MS)
+                spent[zone, kind].append((now_ms, count))
+                most = budgets[kind].limit(allowed + before)
                 if before + count > most:
-                    where = f"{FLEET_0}@{step.record.offset}"
-                    yield f"{where}: {zone or 'any zone'} loses {count} addresses after {before}, of {most} at most"
+                    where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
+                    yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
         budgets |= {kind: row for kind, row in step.rows.get("budgets", ()) if row is not None}
 
 
-def _lost(reach: Reachable, step: Step) -> dict[str, tuple[int, int]]:
-    """Takes a record. Per zone, how many addresses lose something that was let through, and how many had anything."""
+def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int]]:
+    """Takes a record. Per zone and kind, how many addresses lose what was let through, and how many had anything."""
     concerned, zones = reach.concerned(step), list(reach.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
     classes = _classes([*reach.policies.values(), *changed])
     before = reach.verdicts(concerned, classes)
+    held_before = reach.holders(step)
     reach.take(step)
     after = reach.verdicts(concerned, classes)
-    lost: dict[str, tuple[int, int]] = {}
+    kinds = _kinds(step, held_before, reach.holders(step))
+    lost: dict[tuple[str, Kind], tuple[int, int]] = {}
     for zone in zones:
-        count = sum(bool(before[zone][address] - after[zone][address]) for address in concerned)
-        if count:
+        losing = Counter(kinds.get(a, "inferred") for a in concerned if before[zone][a] - after[zone][a])
+        if losing:
             others = reach.verdicts(reach.addresses - concerned, classes)[zone]
-            lost[zone] = count, sum(map(bool, [*before[zone].values(), *others.values()]))
+            allowed = sum(map(bool, [*before[zone].values(), *others.values()]))
+            lost |= {(zone, kind): (count, allowed) for kind, count in losing.items()}
     return lost
+
+
+def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, Kind]:
+    """Per address that nothing but stated leaves took away from somebody, that it is so."""
+    if not isinstance(step.event, e.MembershipChanged):
+        return {}
+    states = dict(zip(step.event.names, _spread(step.event.states, len(step.event.names)), strict=True))
+    kinds: dict[Address, Kind] = {}
+    for address, name in sorted({*before, *after}):
+        had, has = before.get((address, name), []), after.get((address, name), [])
+        comes = any(labels not in had for labels in has)
+        if comes or (len(has) < len(had) and states.get(name) != LEFT):
+            kinds[address] = "inferred"
+        elif len(has) < len(had):
+            kinds.setdefault(address, "stated")
+    return kinds
+
+
+def _spread(column: Sequence[int], count: int) -> Sequence[int]:
+    return [column[0]] * count if len(column) == 1 else column
