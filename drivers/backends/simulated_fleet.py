@@ -89,8 +89,9 @@ class Fleet:
         records = self.records
         said: dict[int, list[Said]] = {}
         settled = np.flatnonzero(records.hardware_at <= now)
-        records.hardware_at[settled] = NEVER
-        records.in_hardware[settled] = self._versions(records.claimed[settled])
+        if len(settled):
+            records.hardware_at[settled] = NEVER
+            records.in_hardware[settled] = self._versions(records.claimed[settled])
         for zone, devices in self._by_zone(settled):
             said.setdefault(zone, []).append(Said(devices))
         for zone, devices in self._by_zone(np.flatnonzero(records.pending_at <= now)):
@@ -233,6 +234,8 @@ class Fleet:
 
     def _rise(self, devices: Index) -> None:
         """These come back from a reboot, with an older table or none."""
+        if not len(devices):
+            return
         records = self.records
         old = self._chance.random(len(devices)) < self.faults.old_share
         table = np.where(old, records.older[devices], NOTHING).astype(np.int32)
@@ -248,6 +251,8 @@ class Fleet:
 
     def _by_zone(self, devices: Index) -> Iterator[tuple[int, Index]]:
         """Devices, which are in order, zone by zone."""
+        if not len(devices):
+            return
         zones = self.records.zone[devices]
         starts = np.flatnonzero(np.diff(zones, prepend=-1)).tolist()
         for start, stop in zip(starts, [*starts, len(devices)][1:], strict=True):

@@ -3,16 +3,23 @@
 Two runs of one seed must agree byte for byte, in any process. What could tell them apart is where objects lie in
 memory: sets of tasks and futures are walked in order of their hashes (a TaskGroup cancels its children so). Here hashes
 count up instead. Nothing touches the operating system, and a loop that turns for ever without time moving is stopped.
+
+What is due at one instant runs in the order in which it was asked for, as on every asyncio loop, unless the scheduler
+is given a generator: then tasks that could go on at once go on in an order that is drawn. Only tasks: a message that
+was sent first still arrives first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import itertools
-import selectors
-from collections.abc import Coroutine, Iterator
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from tests.support.virtual_loop import Stalled
@@ -28,65 +35,71 @@ _owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="w
 class _Task(asyncio.Task[Any]):
     """A task with a number for a hash, and the name of the process in which it was made."""
 
-    def __init__(self, coro: Any, *, number: int, loop: asyncio.AbstractEventLoop, **options: Any) -> None:
-        self._number = number
-        context = options.get("context")
-        self.owner = _owner.get() if context is None else context.get(_owner, "world")
-        super().__init__(coro, loop=loop, **options)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = self.get_loop().next_number()  # type: ignore[attr-defined]
         return self._number
 
 
 class _Future(asyncio.Future[Any]):
-    """A future with a number for a hash."""
+    """A future with a number for a hash, which it gets when somebody asks."""
 
-    def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = self.get_loop().next_number()  # type: ignore[attr-defined]
         return self._number
 
 
-class _Clock(selectors.SelectSelector):
-    """Waits by moving the clock, and never asks the operating system."""
+class _Handle:
+    """A callback that is due, or will be. What asyncio asks of its own handles, and nothing that is not used here."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-        self.turns = 0
-        self.turns_at_once = 0
+    __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when")
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.turns += 1
-        self.turns_at_once += 1
-        if timeout is None:
-            raise Stalled("every task waits, and no timer is set")
-        if timeout > 0:
-            self.now += timeout
-            self.turns_at_once = 0
-        elif self.turns_at_once > TURNS_MAX:
-            raise Stalled(f"the loop turned {TURNS_MAX} times at {self.now} s")
-        return []
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None, when: float
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._is_cancelled = False
+        self._when = when
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def when(self) -> float:
+        return self._when
 
 
-class SimulatedLoop(asyncio.SelectorEventLoop):
+class SimulatedLoop(asyncio.BaseEventLoop):
     """Virtual seconds since its start are `time()`."""
 
     def __init__(self) -> None:
-        self.clock = _Clock()
-        self._numbers = itertools.count(1)
+        super().__init__()
+        self.scheduler: random.Random | None = None
+        """Draws which task goes on first; in the order in which they became ready if there is none."""
+        self._now = 0.0
+        self._turns_at_once = 0
+        self._due: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self.next_number = itertools.count(1).__next__
         self._world = contextvars.copy_context()
-        self._tasks: dict[_Task, None] = {}
-        super().__init__(self.clock)
+        self._living: dict[_Task, str] = {}
         self.set_task_factory(self._make_task)
 
     def time(self) -> float:
-        return self.clock.now
+        return self._now
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(number=next(self._numbers), loop=self)
+        return _Future(loop=self)
 
     def in_world(self, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """A task that belongs to no process, whoever asks for it: a request on its way outlives who sent it."""
@@ -94,15 +107,96 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def tasks_of(self, owner: str) -> list[str]:
         """Names of the unfinished tasks that were made within a process."""
-        return [task.get_name() for task in self._tasks if task.owner == owner and not task.done()]
+        return [task.get_name() for task, whose in self._living.items() if whose == owner and not task.done()]
+
+    # --- what asyncio asks of a loop
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> _Handle:
+        handle = _Handle(callback, args, context, self._now)
+        self._due.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> _Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> _Handle:
+        handle = _Handle(callback, args, context, when)
+        heappush(self._timers, (when, self.next_number(), handle))
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> _Handle:
+        """There is one thread; an interrupt comes in it too."""
+        return self.call_soon(callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        due, timers = self._due, self._timers
+        if not due:
+            self._move_clock()
+        elif self._turns_at_once >= TURNS_MAX:
+            raise Stalled(f"the loop turned {TURNS_MAX} times at {self._now} s")
+        self._turns_at_once += 1
+        while timers and timers[0][0] <= self._now:
+            due.append(heappop(timers)[2])
+        if self.scheduler is not None and len(due) > 1:
+            self._reorder(self.scheduler)
+        for _ in range(len(due)):
+            handle = due.popleft()
+            if not handle._is_cancelled:
+                self._run(handle)
+
+    def _move_clock(self) -> None:
+        """To when the next thing is due."""
+        timers = self._timers
+        while timers and timers[0][2]._is_cancelled:
+            heappop(timers)
+        if not timers:
+            raise Stalled("every task waits, and no timer is set")
+        if timers[0][0] > self._now:
+            self._now = timers[0][0]
+            self._turns_at_once = 0
+
+    def _run(self, handle: _Handle) -> None:
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"{handle._callback} raised", "exception": error})
+
+    def _reorder(self, rng: random.Random) -> None:
+        """Shuffle the tasks among what is due, and leave all else where it is."""
+        due = self._due
+        places = [place for place, handle in enumerate(due) if _is_step(handle._callback)]
+        if len(places) > 1:
+            steps = [due[place] for place in places]
+            rng.shuffle(steps)
+            for place, step in zip(places, steps, strict=True):
+                due[place] = step
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> _Task:
-        number = next(self._numbers)
-        options.setdefault("name", f"task-{number}")
-        task = _Task(coro, number=number, loop=self, **options)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(task, None))
+        if options.get("name") is None:
+            options["name"] = getattr(coro, "__qualname__", "generator")
+        context = options.get("context")
+        task = _Task(coro, loop=loop, **options)
+        self._living[task] = _owner.get() if context is None else context.get(_owner, "world")
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: _Task) -> None:
+        del self._living[task]
+
+
+def _is_step(callback: Any) -> bool:
+    """Whether this is a task that goes on."""
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 @contextmanager
@@ -123,6 +217,12 @@ def current_loop() -> SimulatedLoop:
 
 
 def run_simulated(main: Coroutine[Any, Any, T]) -> T:
-    """Like asyncio.run, on a fresh simulated loop."""
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(main)
+    """Like asyncio.run, on a fresh simulated loop. What the collector finds, and when, differs from run to run, and it
+    ends generators: so it waits until this is over."""
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+            return runner.run(main)
+    finally:
+        gc.enable()

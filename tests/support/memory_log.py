@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.log import Batch, EventLog, Headers, Partition, Record, check_append, partitions_of
@@ -19,7 +20,8 @@ class Contents:
         self.partition_count = partition_count
         self.records: dict[Partition, list[Record]] = {}
         self.begins: dict[Partition, int] = {}
-        self.changed = asyncio.Event()
+        self._readers: dict[_Reader, None] = {}
+        self._readers_of: dict[Partition, list[_Reader]] = {}
 
     def end(self, partition: Partition) -> int:
         return self.begins.get(partition, 0) + len(self.records.get(partition, ()))
@@ -31,13 +33,51 @@ class Contents:
     def add(self, partition: Partition, timestamp_ms: int, key: bytes, value: bytes, headers: Headers = ()) -> Record:
         record = Record(self.end(partition), timestamp_ms, key, value, headers)
         self.records.setdefault(partition, []).append(record)
-        self.tell()
+        for reader in self._readers_of.get(partition, ()):
+            reader.look(partition)
         return record
 
     def tell(self) -> None:
-        """Wake whoever waits for a change."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+        """Have every reader look at everything: something is not as it was."""
+        for reader in self._readers:
+            reader.look(*reader.wanted)
+
+    @contextmanager
+    def read_by(self, positions: Mapping[Partition, int]) -> Iterator[_Reader]:
+        """A reader that is told of what it has not seen."""
+        reader = _Reader(dict(positions))
+        self._readers[reader] = None
+        for partition in positions:
+            self._readers_of.setdefault(partition, []).append(reader)
+        try:
+            yield reader
+        finally:
+            del self._readers[reader]
+            for partition in positions:
+                self._readers_of[partition].remove(reader)
+
+
+class _Reader:
+    """Where somebody reads, and which partitions there is something new in: to look at all of them costs as many."""
+
+    def __init__(self, wanted: dict[Partition, int]) -> None:
+        self.wanted = wanted
+        self.unseen = dict.fromkeys(wanted)
+        self._told = asyncio.Event()
+
+    def look(self, *partitions: Partition) -> None:
+        """There may be something in these."""
+        self.unseen.update(dict.fromkeys(partitions))
+        self._told.set()
+
+    async def next(self) -> Partition:
+        """The next partition to look at."""
+        while not self.unseen:
+            self._told.clear()
+            await self._told.wait()
+        partition = next(iter(self.unseen))
+        del self.unseen[partition]
+        return partition
 
 
 class MemoryLog:
@@ -67,20 +107,17 @@ class MemoryLog:
             raise AppendUnknown(f"append to {partition}: the answer was lost")
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
-        contents, wanted = self.contents, dict(positions)
-        while True:
-            changed = contents.changed
-            found = False
-            for partition, position in wanted.items():
+        contents = self.contents
+        with contents.read_by(positions) as reader:
+            while True:
+                partition = await reader.next()
                 self._check_open()
-                self._check_position(contents, partition, position)
-                if records := contents.since(partition, position):
-                    found = True
-                    wanted[partition] = records[-1].offset + 1
+                self._check_position(contents, partition, reader.wanted[partition])
+                if records := contents.since(partition, reader.wanted[partition]):
+                    reader.wanted[partition] = records[-1].offset + 1
+                    reader.unseen[partition] = None
                     yield partition, records
                     await asyncio.sleep(0)
-            if not found:
-                await changed.wait()
 
     async def begin(self, partition: Partition) -> int:
         return self.contents.begins.get(partition, 0)

@@ -47,6 +47,8 @@ def _requested(request: str, before: Dpu) -> set[str]:
     """Where a request may lead from here."""
     phase, failed = before.phase, before.resume
     match request:
+        case "resume" if phase == "Pending":
+            return {_SAME, failed or "Node Effect"}
         case "pause" | "resume":
             return {_SAME}
         case "provision" if phase in _AT_REST:
