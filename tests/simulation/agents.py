@@ -15,8 +15,9 @@ from drivers.agent import Agent, Identity
 from drivers.agent_store import MemoryStore
 from drivers.backends.simulated import Faults, SimulatedDevice
 from drivers.links import Dial
-from projections.device_table import DeviceTable
-from tests.simulation.history import History, Seen
+from projections.device_table import EMPTY, DeviceTable, pack
+from projections.rules import SetStep
+from tests.simulation.history import Framed, History, Seen
 from tests.simulation.loop import current_loop, owned_by
 
 
@@ -36,8 +37,26 @@ class WatchedStore(MemoryStore):
         self._history.note(at_s, "agent", self._name, table.version, table.digest.hex())
 
 
-class HealingDevice(SimulatedDevice):
-    """A device that can be made better."""
+class WatchedDevice(SimulatedDevice):
+    """A device that can be made better, and writes down the steps that it is told to follow."""
+
+    def __init__(self, zone: str, name: str, history: History, faults: Faults, rng: random.Random) -> None:
+        super().__init__(faults, rng=rng)
+        self._about = zone, name
+        self._history = history
+        self._said = EMPTY
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._said.rules.items())
+        self._history.add(Framed(current_loop().time(), *self._about, before, tuple(steps)))
+        taken = await super().apply(steps, table)
+        self._said = table
+        return taken
+
+    async def restore(self, table: DeviceTable) -> bool:
+        taken = await super().restore(table)
+        self._said = table
+        return taken
 
     def heal(self, faults: Faults) -> None:
         """Be as good as this from now on."""
@@ -53,7 +72,7 @@ class AgentHost:
         self.zone = zone
         self.name = f"{zone}-agent"
         self.faults: list[str] = []
-        self.device = HealingDevice(faults, rng=rng)
+        self.device = WatchedDevice(zone, self.name, history, faults, rng)
         self.agent: Agent
         self._relays = relays
         self._dial = dial

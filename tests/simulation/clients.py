@@ -12,14 +12,17 @@ import random
 from collections.abc import Callable, Sequence
 
 from eventstore.errors import AppendRefused, LogUnavailable, PlaneError
+from eventstore.log import ZONES
 from eventstore.replica import Answer
-from tests.simulation.history import History, Invoked, NotTaken, Told
+from tests.simulation.history import History, Invoked, NotTaken, Read, Told
 from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
 from tests.simulation.workload import Request, Workload
 
 ATTEMPTS = 8
 TIMEOUT_S = 4.0
+READS = 0.1
+"""Share of answers after which a client reads what it wrote."""
 
 
 class Client:
@@ -68,6 +71,8 @@ class Client:
                 self._history.note(now(), "unknown", self.name, command_id, type(error).__name__)
             else:
                 self._tell(request, process, answer)
+                if self._rng.random() < READS:
+                    await self._read_back(answer)
                 if self._rng.random() < 0.97:
                     return answer
                 self._history.note(now(), "repeat", self.name, command_id)
@@ -75,6 +80,18 @@ class Client:
             process = self._rng.choice(self._processes)
         self._history.note(now(), "gave up", self.name, command_id)
         return None
+
+    async def _read_back(self, answer: Answer) -> None:
+        """Ask anybody for what is at least as new as this answer."""
+        process, partition, least = self._rng.choice(self._processes), answer.partition, answer.offset + 1
+        began_s, of_fleet = current_loop().time(), partition.topic == ZONES and self._rng.random() < 0.5
+        try:
+            position, fleet = await process.read(partition, least, of_fleet=of_fleet, timeout_s=TIMEOUT_S)
+        except PlaneError:
+            return
+        at_s = current_loop().time()
+        self._history.counts["read"] += 1
+        self._history.add(Read(began_s, at_s, self.name, process.name, partition, least, position, fleet))
 
     def _tell(self, request: Request, process: Process, answer: Answer) -> None:
         now, command_id = current_loop().time(), request.event.envelope.command_id

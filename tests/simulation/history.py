@@ -54,7 +54,8 @@ class Told(_Happening, frozen=True):
 
 
 class Read(_Happening, frozen=True):
-    """A query of a partition that asked for at least position `least`, and was answered as of `position`."""
+    """A query of a partition that asked for at least position `least`, and was answered as of `position`; one of fleet
+    that asked for all that fleet knows of that, as of `fleet`."""
 
     began_s: float
     at_s: float
@@ -63,6 +64,7 @@ class Read(_Happening, frozen=True):
     partition: Partition
     least: int
     position: int
+    fleet: int = -1
 
 
 class Claimed(_Happening, frozen=True):

@@ -13,12 +13,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from commands.waiting import Waiting
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.links import Busy, LinkClosed
 from drivers.relay import Relay
+from drivers.stalls import Stalls
 from eventstore.beacons import Beacons
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
-from eventstore.log import EventLog, Partition
+from eventstore.log import FLEET, FLEET_0, EventLog, Partition
+from eventstore.position import Position, to_token
 from eventstore.replica import Answer, Replica
 from eventstore.snapshots import Head
 from tests.simulation.durable import Disk, DiskStore
@@ -42,6 +45,8 @@ class Life:
         self.replica: Replica
         self.relay: Relay | None = None
         self.beacons: Beacons
+        self.stalls: Stalls | None = None
+        self.waiting: Waiting
         self.group: asyncio.TaskGroup
         self.is_up = False
         self.links: list[LinkEnd] = []
@@ -158,6 +163,18 @@ class Process:
             raise AppendUnknown(f"{self.name} gave no answer") from None
         finally:
             life.calls.discard(answer)
+
+    async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
+        """The positions, of the partition and of fleet (else -1), at which a query is answered that asks for this one.
+
+        Raises LogUnavailable.
+        """
+        life = self.life
+        if life is None or not life.is_up:
+            raise LogUnavailable(f"{self.name} takes no connections")
+        token = to_token(Position(life.replica.log_id, {partition: least}))
+        await life.waiting.reached(token, (FLEET,) if of_fleet else (), timeout_s)
+        return life.replica.position(partition), life.replica.position(FLEET_0) if of_fleet else -1
 
     async def dial(self, agent: str) -> LinkEnd:
         """A link to this process's relay. Raises LinkClosed, Busy."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from commands.waiting import Waiting
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
 from drivers.relay import Relay
+from drivers.stalls import Stalls
 from eventstore.beacons import Beacons
 from eventstore.log import EventLog
 from eventstore.replica import Replica
@@ -34,6 +36,10 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
     if "relay" in roles:
         life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
         life.spawn(_relay(replica, life.relay), "relay")
+    if "api" in roles:
+        life.stalls, life.waiting = Stalls(replica, now_ms=now_ms), Waiting(replica)
+        life.spawn(life.stalls.run(), "stalls")
+        life.spawn(life.waiting.run(), "waiting")
     for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
         life.spawn(actor.run(), part)
 

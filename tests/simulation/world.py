@@ -32,6 +32,7 @@ from tests.simulation.loop import current_loop
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.plan import PARTITIONS, SOUND_LOG, Plan
 from tests.simulation.process import Process
+from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 
 BASE_MS = 1_700_000_000_000
@@ -113,6 +114,7 @@ class World:
             host.start()
         async with asyncio.TaskGroup() as tasks:
             self._devices = current_loop().in_world(self.simulator.run(), "simulator")
+            self._watching = current_loop().in_world(watch(self.processes, self.history), "watch")
             for host in self.agents:
                 tasks.create_task(self._introduce(host))
             working = [tasks.create_task(client.run(), name=client.name) for client in self.clients]
@@ -144,9 +146,10 @@ class World:
 
     async def end(self) -> None:
         """Stop everything."""
-        self._devices.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._devices
+        for task in (self._devices, self._watching):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         for host in self.agents:
             await host.crash()
         for process in self.processes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import inf
 
 from eventstore.log import Partition
 from tests.simulation import model
-from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Invoked, NotTaken, Read, Told
 
 Found = Iterator[str]
@@ -89,7 +90,18 @@ def check_order(run: Evidence) -> Found:
 def check_reads(run: Evidence) -> Found:
     """I12: an answer to a query is as new as the caller asked (what it saw before), and of nothing yet to come."""
     for read in run.history.of(Read):
+        if read.fleet >= 0 and read.fleet <= _needs(run, read):
+            yield f"{read.session} was told of fleet@{read.fleet}, which has not {read.partition}@{read.least}"
         if read.position < read.least:
             yield f"{read.session} asked {read.process} for {read.partition} at {read.least} and got {read.position}"
         if read.position > run.end_at(read.partition, read.at_s):
             yield f"{read.session} was told of {read.partition}@{read.position}, which was not there yet"
+
+
+def _needs(run: Evidence, read: Read) -> float:
+    """The record of fleet that took what a reader of it asks for; -1 if there was nothing to take."""
+    changes = [step.record.offset for step in run.steps[read.partition] if is_membership(step)]
+    index = bisect_left(changes, read.least)
+    if index == 0:
+        return -1
+    return next((offset for end, offset in run.taken(read.partition) if end > changes[index - 1]), inf)

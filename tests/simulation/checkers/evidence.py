@@ -22,7 +22,7 @@ from eventstore.snapshots import Saved
 from projections import tables
 from projections.fleet_state import FleetState
 from projections.zone_state import ZoneState
-from schemas.events import LogCreated
+from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
 from tests.simulation.history import Dumped, History, Invoked, Seen
@@ -41,6 +41,11 @@ class Freeze(NamedTuple):
     offset: int
     thaw_offset: float
     thaw_s: float
+
+
+def is_membership(step: Step) -> bool:
+    """Whether a record of a zones partition changes what fleet has to hear of."""
+    return isinstance(step.event, NodesJoined | NodesChanged | NodesLeft) and bool(step.rows)
 
 
 class Evidence:
@@ -105,6 +110,16 @@ class Evidence:
     def sent(self) -> Counter[str]:
         """How often each command was sent."""
         return Counter(invoked.command_id for invoked in self.history.of(Invoked))
+
+    def taken(self, partition: Partition) -> list[tuple[int, int]]:
+        """Up to where fleet took the changes of a zones partition, and by which of its records."""
+        return [
+            (step.event.to_offset, step.record.offset)
+            for step in self.steps[FLEET_0]
+            if isinstance(step.event, MembershipChanged)
+            and step.event.cause_partition == partition.number
+            and "marks" in step.rows
+        ]
 
     @cached_property
     def beacons(self) -> list[tuple[int, Beacon]]:

@@ -72,8 +72,14 @@ def _requested(request: str, before: Dpu) -> set[str]:
 
 def _leads_to(event: e.Event | None, name: str, before: Dpu) -> set[str]:
     """Where this record may lead a DPU from here."""
+    admitted = {before.resume or "Node Effect"} if before.phase == "Pending" else set()
     if getattr(event, "dpu", event.envelope.subject if event else "") != name:
-        return {before.resume or "Node Effect"} if before.phase == "Pending" else set()
+        return admitted
+    return admitted | _said_of(event, before)
+
+
+def _said_of(event: e.Event | None, before: Dpu) -> set[str]:
+    """Where what is said of a DPU itself may lead it from here."""
     match event:
         case e.LifecycleRequested():
             return _requested(event.request, before)

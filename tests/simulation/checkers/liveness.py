@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 
-from eventstore.log import FLEET_0, ZONES, Partition
-from schemas.events import MembershipChanged, NodesChanged, NodesJoined, NodesLeft
-from tests.simulation.checkers.evidence import Evidence
+from eventstore.log import FLEET_0, ZONES
+from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Alarm, Lived, Stood, Struck
 
 Found = Iterator[str]
@@ -78,26 +77,18 @@ def check_alarms(run: Evidence) -> Found:
     for partition, steps in run.steps.items():
         if partition.topic != ZONES or str(partition) in alarmed:
             continue
-        taken = list(_taken(run, partition))
+        taken = run.taken(partition)
         ends = [to_offset for to_offset, _ in taken]
         for step in steps:
-            if not isinstance(step.event, NodesJoined | NodesChanged | NodesLeft) or not step.rows:
+            if not is_membership(step):
                 continue
             offset = step.record.offset
             index = bisect_left(ends, offset + 1)
             began_s = run.appended_s(partition, offset)
-            ended_s = taken[index][1] if index < len(ends) else run.end_s
+            ended_s = run.appended_s(FLEET_0, taken[index][1]) if index < len(ends) else run.end_s
             if (silent_s := calm.length_s(began_s, ended_s)) > SILENT_S:
                 yield f"{partition}@{offset} reached fleet after {silent_s:.0f} calm s, without an alarm"
                 break
-
-
-def _taken(run: Evidence, partition: Partition) -> Iterator[tuple[int, float]]:
-    """Up to where fleet took the changes of a partition, and when."""
-    for step in run.steps[FLEET_0]:
-        event = step.event
-        if isinstance(event, MembershipChanged) and event.cause_partition == partition.number and step.rows:
-            yield event.to_offset, run.appended_s(FLEET_0, step.record.offset)
 
 
 class _Calm:

@@ -1,0 +1,50 @@
+"""Looks at processes now and then, as those look who read their metrics: what they hold, and what they warn of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.history import Alarm, History, Sample
+from tests.simulation.loop import current_loop
+from tests.simulation.process import Life, Process
+
+EVERY_S = 5.0
+
+
+async def watch(processes: Sequence[Process], history: History) -> None:
+    """Write down samples and alarms, for ever."""
+    raised: dict[tuple[str, str], None] = {}
+    while True:
+        await asyncio.sleep(EVERY_S)
+        at_s = current_loop().time()
+        alarms: dict[tuple[str, str], None] = {}
+        for process in processes:
+            if process.life is not None and process.life.is_up:
+                for what, value in _held(process.life):
+                    history.add(Sample(at_s, process.name, what, value))
+                alarms |= {(process.name, about): None for about in _warned_of(process.life)}
+        for name, about in [*alarms, *raised]:
+            if ((name, about) in alarms) != ((name, about) in raised):
+                history.add(Alarm(at_s, name, about, (name, about) in alarms))
+        raised = alarms
+
+
+def _held(life: Life) -> Iterator[tuple[str, float]]:
+    yield "tasks", len(current_loop().tasks_of(life.name))
+    yield "backlog bytes", max((link.backlog for link in life.links), default=0)
+    standings = [
+        len(standing.flying)
+        for zone in (life.relay.zones.values() if life.relay else ())
+        for session in zone.sessions
+        for standing, _ in session.states()
+    ]
+    yield "frames under way to a DPU", max(standings, default=0)
+
+
+def _warned_of(life: Life) -> Iterator[str]:
+    for status in life.replica.partitions_status():
+        if status.halted:
+            yield str(status.partition)
+    for partition in life.stalls.reasons if life.stalls else ():
+        yield str(partition)
