@@ -1,8 +1,8 @@
 """The log of one process: RocksDB in a directory that this process owns.
 
 Appends are committed in groups: whatever was queued while the last batch was being synced goes into the next, in one
-write with one sync, so that 200 callers pay for one sync and not for 200. Writing blocks the loop (the binding holds
-the interpreter lock anyway), which is why a batch is small.
+write with one sync, so that 200 callers pay for one sync and not for 200. The sync has a thread of its own, so a disk
+that takes seconds keeps those waiting who append, and nobody else.
 
 After a failed write RocksDB refuses all further ones, and what its own recovery does depends on which file could not
 grow: it comes back after a full disk, never after a quota or an I/O error. So nothing more is written to that handle.
@@ -17,6 +17,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +52,7 @@ _LOOK_S = 0.001
 _CHECK_S = 1.0
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
+_LAST_SYNC_S = 10.0
 _DAY_MS = 86_400_000
 
 KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
@@ -83,6 +85,9 @@ class EmbeddedLog(RocksReader):
         self._room = asyncio.Event()
         self._room.set()
         self._write_error = ""
+        self._writing = asyncio.Lock()
+        self._sync_thread = ThreadPoolExecutor(1, "sync")
+        self._syncing: asyncio.Future[None] | None = None
         self._crowd = Crowd()
         self.batches = 0
         self.failed_batches = 0
@@ -155,15 +160,22 @@ class EmbeddedLog(RocksReader):
 
     async def close(self) -> None:
         self._end(LogUnavailable(f"log directory {self._path} is closed"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
         rocks, self._rocks = self._rocks, None
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,), timeout=_LAST_SYNC_S)
+            if not self._syncing.done():
+                self._sync_thread.shutdown(wait=False)
+                logger.error("log directory %s: left open, as the disk has not synced in time", self._path)
+                return
+        self._sync_thread.shutdown()
         if rocks is not None:
             try:
                 rocks.close()
             except RocksError as error:
                 logger.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
 
     def expire(self, partition: Partition, position: int) -> None:
         """Drop the records before `position`, but for the last one: it says where the next one goes."""
@@ -194,7 +206,7 @@ class EmbeddedLog(RocksReader):
             batch = self._take()
             try:
                 if batch:
-                    self._commit(batch)
+                    await self._commit(batch)
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
@@ -222,15 +234,37 @@ class EmbeddedLog(RocksReader):
             if not pending.synced.done():
                 batch.append(pending)
                 size += pending.cost
-            pending.deadline.cancel()
         if not self._queue:
             self._work.clear()
         if self.queued_bytes < _QUEUED_BYTES:
             self._room.set()
         return batch
 
-    def _commit(self, batch: Sequence[_Pending]) -> None:
+    async def _commit(self, batch: Sequence[_Pending]) -> None:
         self._check_directory()
+        try:
+            async with self._writing:
+                self._raise_if_ended()
+                self._raise_if_failing()
+                assert self._rocks is not None
+                rows, ends = self._rows_of(batch)
+                self._rocks.write(rows)
+                self._syncing = asyncio.get_running_loop().run_in_executor(self._sync_thread, self._rocks.sync)
+                await asyncio.shield(self._syncing)
+        except PlaneError as error:
+            self._answer(batch, error)
+        except RocksError as error:
+            self._stop_writing(str(error))
+            self._answer(batch, AppendUnknown(self._write_error))
+        else:
+            for partition, end in ends.items():
+                self._bounds[partition] = end._replace(begin=self._bounds[partition].begin)
+            self.batches += 1
+            self._answer(batch, None)
+            self._announce()
+
+    def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[Row], dict[Partition, Bounds]]:
+        """These appends as the next rows of their partitions, and where the partitions end with them."""
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[Row] = []
@@ -239,21 +273,7 @@ class EmbeddedLog(RocksReader):
             append_ms = max(last_ms, now_ms)
             rows.append(Row(partition, offset, append_ms, key, value, headers))
             bounds[partition] = Bounds(begin, offset + 1, append_ms)
-        try:
-            self._raise_if_ended()
-            self._raise_if_failing()
-            assert self._rocks is not None
-            self._rocks.write(rows)
-        except PlaneError as error:
-            self._answer(batch, error)
-        except RocksError as error:
-            self._stop_writing(str(error))
-            self._answer(batch, AppendUnknown(self._write_error))
-        else:
-            self._bounds.update(bounds)
-            self.batches += 1
-            self._answer(batch, None)
-            self._announce()
+        return rows, bounds
 
     def _answer(self, batch: Sequence[_Pending], error: PlaneError | None) -> None:
         for pending in batch:
@@ -292,7 +312,8 @@ class EmbeddedLog(RocksReader):
             self._raise_if_ended()
             checks += 1
             if self._write_error:
-                self._try_to_reopen()
+                async with self._writing:
+                    self._try_to_reopen()
             elif checks % _EXPIRE_CHECKS == 0:
                 self._expire_old()
 

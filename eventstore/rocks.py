@@ -84,11 +84,18 @@ class Rocks:
         self._write(batch)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """All of these rows, on disk when it returns, or after a crash none that follows a missing one."""
+        """All of these rows, on disk after the next `sync`, or after a crash none that follows a missing one."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
             batch.put(_row_key(row.partition, row.offset), _packed(row))
-        self._write(batch)
+        with _rocks_errors():
+            self._db.write(batch)
+
+    def sync(self) -> None:
+        """All that was written is on disk when it returns. Others may run meanwhile: `flush_wal` lets go of the
+        interpreter lock, as `write` does not."""
+        with _rocks_errors():
+            self._db.flush_wal(True)
 
     def delete_before(self, partition: Partition, position: int) -> None:
         """Drop the rows of a partition before a position."""
