@@ -53,10 +53,12 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
 
 
 def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
-    """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here."""
-    waiting = state.outgoing
-    first = bisect_left(waiting, mark)
-    return mark >= offset or first == len(waiting) or waiting[first] >= offset
+    """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here.
+
+    As long as anything waits, whatever it is: a node that changed below `offset` and again behind it waits there only,
+    and fleet has neither of the two.
+    """
+    return mark >= offset or not state.has_outgoing_from(mark)
 
 
 class _Items(NamedTuple):
