@@ -6,6 +6,7 @@ in. What is refused here was not looked at, so the caller may simply come again 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,6 +82,7 @@ class Admission:
         self._shares: OrderedDict[str, _Share] = OrderedDict()
         self.refused = 0
         self.under_way = 0
+        self._drained: asyncio.Event | None = None
 
     @contextmanager
     def admit(self, principal: str) -> Iterator[None]:
@@ -97,6 +99,14 @@ class Admission:
         finally:
             share.calls -= 1
             self.under_way -= 1
+            if self._drained is not None and not self.under_way:
+                self._drained.set()
+
+    async def drained(self) -> None:
+        """Wait until no call is under way, of a server that takes no new ones."""
+        self._drained = asyncio.Event()
+        if self.under_way:
+            await self._drained.wait()
 
     def take(self, principal: str) -> None:
         """Take a token for one more message of a call under way. Raises OverLimit."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import grpc
 from google.protobuf.internal import api_implementation
@@ -41,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 _UNCOMPRESSED = 1
 """Nothing of ours compresses, and a compressed message of 1 MiB can hold a gigabyte."""
+
+_LAST_WORDS_S = 0.1
+"""For what was answered, and said to watchers, to leave."""
 
 _SERVICES = pb.DESCRIPTOR.services_by_name
 
@@ -127,13 +131,22 @@ class CommandServer:
         return server.add_secure_port(self._listen, self._credentials)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, let those under way end within the grace, then cut them off."""
+        """Take no new calls, let those under way end within the grace, then cut them off, and whoever only watches."""
         await self._health.enter_graceful_shutdown()
         if self._server is not None:
-            await self._server.stop(grace_s)
+            await self._drain(self._server, grace_s)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _drain(self, server: grpc.aio.Server, grace_s: float) -> None:
+        """A watcher of health never ends by itself: it has been told, and need not keep everybody for the grace."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.stop(grace_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self.admission.drained()
+            await server.stop(min(grace_s, _LAST_WORDS_S))
 
     async def wait(self) -> None:
         """Raises if what the server depends on has failed; otherwise returns when it was stopped."""

@@ -187,6 +187,7 @@ class Plane:
             self.settings.http, exposition, lambda: self._unready, [*self._page.routes(), *schemas()], security
         )
         stack.push_async_callback(http.stop)
+        stack.callback(self._page.close)
         with _listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
 

@@ -21,6 +21,7 @@ from aiohttp import (
     ClientWebSocketResponse,
     ClientWSTimeout,
     TCPConnector,
+    WSCloseCode,
     WSMessage,
     WSMsgType,
     WSServerHandshakeError,
@@ -111,6 +112,14 @@ class _ServerLink:
         except TimeoutError:
             self.abort()
 
+    async def leave(self) -> None:
+        """Say goodbye as a relay that goes away. Whoever does not answer is cut off."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"the relay stops")
+        except TimeoutError:
+            self.abort()
+
 
 class AgentListener:
     """Listens for agents, and answers GET requests of other processes beside them."""
@@ -133,6 +142,7 @@ class AgentListener:
         self._ssl = ssl
         self._frame = _LastFramed()
         application = web.Application(middlewares=middlewares)
+        self._links: set[_ServerLink] = set()
         application.router.add_get(PATH, self._accept)
         for path, page in (pages or {}).items():
             application.router.add_get(path, page)
@@ -140,12 +150,15 @@ class AgentListener:
 
     async def __aenter__(self) -> AgentListener:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self.port, ssl_context=self._ssl, backlog=4096)
-        await site.start()
+        self._site = web.TCPSite(self._runner, self._host, self.port, ssl_context=self._ssl, backlog=4096)
+        await self._site.start()
         self.port = self._runner.addresses[0][1]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        """Agents are told that we go, and dial another: aiohttp would wait for them to hang up, then cut them off."""
+        await self._site.stop()
+        await asyncio.gather(*(link.leave() for link in self._links))
         await self._runner.cleanup()
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
@@ -162,7 +175,11 @@ class AgentListener:
             logger.info("%s left before it was let in: %s", request.remote, error)
             return web.Response(status=408)
         link = _ServerLink(socket, transport, str(request.remote), self._frame)
-        await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
+        self._links.add(link)
+        try:
+            await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
+        finally:
+            self._links.discard(link)
         return socket
 
 

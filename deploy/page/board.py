@@ -40,6 +40,8 @@ class Board:
         self._now_ms = now_ms
         self._items: dict[str, tuple[int, Any]] = {}
         """By key, in order of their last change."""
+        self.is_over = False
+        """Nothing more will be seen: the process ends."""
         self._look = 0
         self._looked = asyncio.Event()
         self._watchers = 0
@@ -73,7 +75,7 @@ class Board:
     async def changes(self, since: int, *, timeout_s: float) -> tuple[int, Items]:
         """The number of the last look, and what changed after look `since`; nothing new if nothing did in time."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while self._look == since and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+        while self._look == since and not self.is_over and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
             await _at_most(left_s, self._looked.wait())
         found: Items = {}
         for key in reversed(self._items):
@@ -82,6 +84,11 @@ class Board:
                 break
             found[key] = value
         return self._look, found
+
+    def end(self) -> None:
+        """Let whoever waits for changes go."""
+        self.is_over = True
+        self._looked.set()
 
     async def _see(self, now: float) -> None:
         seen: Items = {}

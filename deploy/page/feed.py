@@ -54,12 +54,13 @@ class Feeds:
         await response.prepare(request)
         look = 0
         try:
-            while True:
+            while not board.is_over:
                 look, found = await board.changes(look, timeout_s=SILENCE_S)
                 async with asyncio.timeout(WRITE_S):
                     await response.write(b"data: " + msgspec.json.encode(self._message(found)) + b"\n\n")
         except (TimeoutError, ConnectionError):
-            return response
+            pass
+        return response
 
     def _message(self, found: dict[str, Any]) -> dict[str, Any]:
         zones = [value for key, value in found.items() if key.startswith("zone/")]

@@ -59,6 +59,11 @@ class Page:
         self._board = Board(queries, replica, CALL, self._now_ms)
         await self._board.run()
 
+    def close(self) -> None:
+        """End the feeds, which would never end by themselves."""
+        if self._board is not None:
+            self._board.end()
+
     def _opened_source(self) -> Source:
         if self._source is None:
             raise NotReady("page: the log is not folded yet; ask again in a moment")

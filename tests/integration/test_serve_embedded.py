@@ -9,11 +9,14 @@ from pathlib import Path
 import aiohttp
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from deploy.opening import STATE_FOLDER
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
+from drivers.websocket import PATH
 from eventstore.backup import MANIFEST
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
@@ -140,6 +143,24 @@ async def test_a_client_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) 
         assert await plane.stop() == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await stream
+
+
+async def test_whoever_watches_is_told_that_it_ends_and_does_not_keep_it(tmp_path: Path) -> None:
+    """Feeds of the page, agents and watchers of health together took longer than an end may, which was not clean."""
+    async with (
+        serving("--data", str(tmp_path / "plane")) as plane,
+        grpc.aio.insecure_channel(plane.address("api")) as channel,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{plane.address('http')}/page/feed") as feed,
+        session.ws_connect(f"http://{plane.address('agents')}{PATH}", autoclose=False) as agent,
+    ):
+        health = HealthStub(channel).Watch(HealthCheckRequest())
+        assert (await health.read()).status == HealthCheckResponse.SERVING
+        assert (await feed.content.readline()).startswith(b"data: ")
+        assert await plane.stop() == 0
+        assert (await health.read()).status == HealthCheckResponse.NOT_SERVING
+        assert (await feed.content.read()).endswith(b"\n\n"), "a whole response, and not one that was cut off"
+        assert (await agent.receive())[:2] == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.GOING_AWAY)
 
 
 async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Path) -> None:
