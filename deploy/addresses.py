@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import NamedTuple
+
+from projections.names import shown
+
+_HOST = re.compile(r"[\w.-]{1,253}")
+_HOST6 = re.compile(r"([0-9A-Fa-f:.]+)(%[\w.-]{1,64})?")
+_DIGITS_MAX = 9
+"""Of a port, zeros before it included: Python raises for a number of thousands of digits."""
 
 
 class Address(NamedTuple):
@@ -28,9 +36,11 @@ class Address(NamedTuple):
 def parse_address(text: str) -> Address:
     """`HOST:PORT`, with brackets around an IPv6 host. Raises ValueError with a sentence."""
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise ValueError(f"{text!r} is not HOST:PORT with a port from 0 to 65535")
+    is_in_brackets = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_in_brackets else host
+    is_host = _is_ipv6(host) if is_in_brackets else _HOST.fullmatch(host)
+    if not is_host or not (port.isascii() and port.isdigit()) or len(port) > _DIGITS_MAX or int(port) > 65_535:
+        raise ValueError(f"{shown(text)} is not HOST:PORT with a port from 0 to 65535")
     return Address(host, int(port))
 
 
@@ -38,5 +48,14 @@ def parse_addresses(text: str) -> list[Address]:
     """`HOST:PORT,...`, at least one. Raises ValueError with a sentence."""
     found = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
-        raise ValueError(f"{text!r} is not HOST:PORT,...")
+        raise ValueError(f"{shown(text)} is not HOST:PORT,...")
     return found
+
+
+def _is_ipv6(host: str) -> bool:
+    match = _HOST6.fullmatch(host)
+    try:
+        ipaddress.IPv6Address(match[1] if match else "")
+    except ValueError:
+        return False
+    return True

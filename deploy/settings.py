@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deploy.addresses import Address, parse_address, parse_addresses
 from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import sentence
+from deploy.yaml_text import NotYaml, documents_of
 from eventstore.errors import PermanentError
 from projections.principals import check_trust_domain
 
@@ -195,6 +195,9 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
         for name in Settings.model_fields
         if f"{ENVIRONMENT_PREFIX}{name.upper()}" in environment
     }
+    for name, value in {**from_environment, **given}.items():
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise BadSettings(f"{name}: {value[:40]!r} must be text in UTF-8")
     from_file = _read_config(config) if config else {}
     try:
         return Settings(**{**from_file, **from_environment, **given})
@@ -204,11 +207,14 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        documents = documents_of(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSettings(f"config {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadSettings(f"config {path}: must be YAML: {' '.join(str(error).split())}") from error
+    except (UnicodeDecodeError, NotYaml) as error:
+        raise BadSettings(f"config {path}: must be YAML: {error}") from error
+    if len(documents) > 1:
+        raise BadSettings(f"config {path}: must be one YAML document, not {len(documents)}")
+    content = documents[0] if documents else None
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -71,15 +71,15 @@ class FileStore:
                 logger.warning("table of %s in %s is not what was saved, and is left out", self._dpu, self._path)
                 return EMPTY
             saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_Saved)
+            rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         except FileNotFoundError:
             return EMPTY
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
             logger.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
             return EMPTY
         if saved.dpu != self._dpu:
             logger.warning("table in %s is of %s and not of %s, and is left out", self._path, saved.dpu, self._dpu)
             return EMPTY
-        rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
         return DeviceTable(saved.epoch, saved.version, saved.digest, rules)
 
     def save(self, table: DeviceTable) -> None:

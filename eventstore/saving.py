@@ -176,7 +176,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
             _take_over(folded, head)
             return folded
         reason = "its rows do not match their digest"
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
         reason = str(error)
     logger.error("saved state dropped", extra={"partition": folded.partition, "reason": reason})
     return None
