@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate docs wheels image clean
+.PHONY: help install demo test bench lint check simulate fuzz docs wheels image clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ bench: $(INSTALLED)  ## The figures; ARGS="--only NAME", ARGS=--json
 
 simulate: $(INSTALLED)  ## The plane on a virtual clock, under faults; SEEDS=N
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20) $(ARGS)
+
+fuzz: $(INSTALLED)  ## Fuzz every decoder; SECONDS=N of each, ARGS="--only NAME"
+	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30) $(ARGS)
 
 wheels: $(INSTALLED)  ## The plane and all it needs as wheels in dist/wheels, pinned
 	@rm -rf build dist/wheels

@@ -1,0 +1,34 @@
+"""Several records, frames or rows in one input: each after its size and a number that stands for what is beside it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_HEAD = struct.Struct(">hH")
+PARTS_MAX = 200
+
+
+class Part(NamedTuple):
+    """For a record the number is the time since the one before, in tenths of a second."""
+
+    number: int
+    content: bytes
+
+
+def joined(parts: Iterable[Part]) -> bytes:
+    """The input of these parts."""
+    return b"".join(_HEAD.pack(part.number, len(part.content)) + part.content for part in parts)
+
+
+def split(data: bytes) -> list[Part]:
+    """The parts of any input: the last one may be shorter than it says."""
+    parts: list[Part] = []
+    at = 0
+    while at + _HEAD.size <= len(data) and len(parts) < PARTS_MAX:
+        number, size = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        parts.append(Part(number, data[at : at + size]))
+        at += size
+    return parts

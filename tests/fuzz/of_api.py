@@ -1,0 +1,98 @@
+"""Requests: raw bytes, up to a refusal or to the record that is appended, which its fold then takes without raising.
+
+The first byte of an input chooses the command. What is appended fits a record and says the same when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from commands import cliques, dpus, fleet, nodes
+from commands.calls import principal_of
+from commands.shapes import Enveloping, Statement
+from eventstore.codec import decode, encode
+from eventstore.errors import PermanentError
+from eventstore.ids import envelope, issued_at_ms, uuid7
+from eventstore.log import MAX_RECORD_BYTES, Record
+from schemas.api import dpuplane_pb2 as pb
+from tests.fuzz.messages import message_mutated
+from tests.fuzz.mutators import Bytes
+from tests.fuzz.of_log import partition
+from tests.fuzz.target import Target, told
+from tests.support.toy_log import T0, created
+
+ORIGIN = Record(0, T0, b"", encode(created()))
+
+
+def _leave(request: pb.LeaveNodesRequest, enveloping: Enveloping) -> Statement:
+    return nodes.stated(nodes.leaving(request, enveloping, request.zone))
+
+
+def _lifecycle(request: pb.RequestLifecycleRequest, enveloping: Enveloping) -> Statement:
+    return dpus.stated(dpus.requesting(request, enveloping, request.zone))
+
+
+SHAPES: dict[type[Message], Callable[[Any, Enveloping], Statement]] = {
+    pb.JoinNodesRequest: nodes.join,
+    pb.ChangeNodesRequest: nodes.change,
+    pb.LeaveNodesRequest: _leave,
+    pb.DescribeZoneRequest: fleet.describe_zone,
+    pb.RegisterDpuRequest: dpus.register,
+    pb.RequestLifecycleRequest: _lifecycle,
+    pb.ClaimIndexRequest: cliques.claim,
+    pb.ReleaseIndexRequest: cliques.release,
+    pb.SetCapacityRequest: cliques.capacity,
+    pb.ReportReadyRequest: cliques.ready,
+    pb.OpenSessionRequest: partial(cliques.session, edge="edge-1"),
+    pb.SetPolicyRequest: fleet.set_policy,
+    pb.DeletePolicyRequest: fleet.delete_policy,
+    pb.ApproveHoldRequest: fleet.approve_hold,
+    pb.RejectHoldRequest: fleet.reject_hold,
+    pb.SetBudgetRequest: fleet.set_budget,
+    pb.FreezeRequest: fleet.freeze,
+    pb.ThawRequest: fleet.thaw,
+}
+KINDS = list(SHAPES)
+
+
+def command(data: bytes) -> bool:
+    """One command, by a caller who says in it who it is."""
+    kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
+    try:
+        request: Any = kind.FromString(data[1:])
+    except DecodeError:
+        return False
+    try:
+        principal = principal_of([("x-dpuplane-as", "ann")], lambda: "ipv4:127.0.0.1:1")
+        command_id = request.command_id or uuid7(T0, Random(0))
+        issued_at_ms(command_id)
+        statement = SHAPES[kind](request, lambda subject: envelope(subject, principal, command_id))
+    except PermanentError as error:
+        told(error)
+        return False
+    value = encode(statement.event)
+    assert decode(value) == statement.event
+    assert len(value) + len(statement.key.encode()) <= MAX_RECORD_BYTES
+    folded = partition(statement.topic)
+    folded.fold(ORIGIN)
+    entry = folded.fold(Record(1, T0, statement.key.encode(), value))
+    assert not folded.halted, folded.halted
+    assert not folded.quarantined, folded.quarantine
+    assert entry is not None
+    if entry.outcome.reason:
+        told(entry.outcome.reason)
+    return True
+
+
+def _mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
+    if not data or rng.random() < 0.05:
+        return bytes((rng.randrange(len(KINDS)),)) + data[1:]
+    return data[:1] + message_mutated(KINDS[data[0] % len(KINDS)], data[1:], rng, some_bytes)
+
+
+TARGETS = (Target("command", command, _mutated),)

@@ -1,0 +1,197 @@
+"""Files that were written by us, perhaps on another machine, and damaged since; beacons; and the settings of a process.
+
+What carries a hash or a signature of its own is given the right one here, or nothing behind it would ever be reached.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from copy import copy
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import msgspec
+
+from deploy.audit.checkpoints import Statement, load, new_keys, signed
+from deploy.cli.failures import Refused
+from deploy.cli.policies import read_policies
+from deploy.settings import BadSettings, load_settings
+from drivers.agent_store import FileStore
+from drivers.agent_store import _hash as hash_of_table
+from eventstore.backup import MANIFEST, check, load_manifest, read_records, write_record
+from eventstore.errors import PermanentError
+from eventstore.log import ZONES
+from eventstore.saving import restored, save
+from eventstore.snapshots import reduced
+from projections.device_table import EMPTY, digest_of
+from tests.fuzz.framing import split
+from tests.fuzz.kept_rows import KeptRows
+from tests.fuzz.of_log import partition, ran, records_of
+from tests.fuzz.seeds_log import lifecycle
+from tests.fuzz.target import Target, told
+from tests.support.toy_log import T0
+
+
+def _folder() -> Path:
+    """A folder of this process, which may be a fork of another: in memory where there is such a place."""
+    return _folder_of(os.getpid())
+
+
+@lru_cache
+def _folder_of(_process: int) -> Path:
+    folder = Path(mkdtemp(prefix="fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def backup_records(data: bytes) -> bool:
+    """The records of one partition in a backup: written again, they are the same bytes."""
+    path = _folder() / "fleet-0.records"
+    path.write_bytes(data)
+    try:
+        records = list(read_records(path))
+    except PermanentError as error:
+        told(error)
+        return False
+    again = BytesIO()
+    for record in records:
+        write_record(again, record)
+    path.write_bytes(again.getvalue())
+    assert list(read_records(path)) == records
+    return bool(records)
+
+
+def backup_manifest(data: bytes) -> bool:
+    """What a backup says of itself, and what is there held against it: nothing is, so a full one is refused."""
+    (_folder() / MANIFEST).write_bytes(data)
+    try:
+        manifest = load_manifest(_folder())
+        check(_folder(), manifest, lambda doing, share: None)
+    except PermanentError as error:
+        told(error)
+        return False
+    return True
+
+
+def agent_table(data: bytes) -> bool:
+    """The table that an agent kept: whatever stands in the file, it comes up with a whole table or with none."""
+    path = _folder() / "table"
+    path.write_bytes(hash_of_table(data) + data)
+    table = FileStore(path, "dpu-1").load()
+    if table is EMPTY:
+        return False
+    assert table.size >= 0
+    assert len(digest_of(table.rules)) == 16
+    return True
+
+
+def saved_rows(data: bytes) -> bool:
+    """Rows of a zones partition, damaged: left behind visibly, or taken because nothing of them has changed.
+
+    Each part replaces one row, one chunk of ids or the head; its number chooses which.
+    """
+    store, folded = copy(_saved()), partition(ZONES)
+    store.kept = dict(store.kept)
+    keys = sorted(store.kept)
+    for part in split(data):
+        which = part.number % (len(keys) + 2)
+        if which < len(keys):
+            store.kept[keys[which]] = part.content
+        elif which == len(keys):
+            store.chunks = [(T0 // 60_000, part.content)]
+        else:
+            store.saved_head = part.content
+    found = ran(restored(folded, store))
+    if found is not None:
+        head = store.head(folded.partition)
+        assert head is not None and reduced(found.digest) == head.digest
+        assert found.position == head.position
+    return found is not None
+
+
+@lru_cache
+def _saved() -> KeptRows:
+    """A zones partition in which everything has happened, as it is saved."""
+    store, folded = KeptRows(), partition(ZONES)
+    for record in records_of(lifecycle()):
+        folded.fold(record)
+    ran(save(folded, store))
+    return store
+
+
+def first_rows(count: int) -> list[tuple[int, bytes]]:
+    """The numbers and contents of some rows, as an input would replace them."""
+    kept = _saved().kept
+    return [(number, kept[key]) for number, key in enumerate(sorted(kept)[:count])]
+
+
+def checkpoint(data: bytes) -> bool:
+    """A checkpoint file, signed with our key: what it says, once the signature holds."""
+    key, public, path = _keys()
+    try:
+        statement = msgspec.json.decode(data, type=Statement)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        path.write_bytes(data)
+    else:
+        path.write_bytes(signed(statement, key))
+    try:
+        found = load(path, public)
+    except PermanentError as error:
+        told(error)
+        return False
+    assert signed(found, key) == path.read_bytes()
+    return True
+
+
+@lru_cache
+def _keys() -> tuple[Path, Path, Path]:
+    folder = _folder()
+    new_keys(folder / "key.pem", folder / "public.pem")
+    return folder / "key.pem", folder / "public.pem", folder / "checkpoint"
+
+
+def settings(data: bytes) -> bool:
+    """Lines NAME=VALUE of an environment, an empty line, and a YAML file."""
+    lines, _, content = data.partition(b"\n\n")
+    environment = {}
+    for line in lines.decode(errors="surrogateescape").splitlines():
+        name, _, value = line.partition("=")
+        environment[f"DPUPLANE_{name}"] = value
+    path = _folder() / "config.yaml"
+    path.write_bytes(content)
+    try:
+        found = load_settings({}, path if content else None, environment)
+    except BadSettings as error:
+        told(error)
+        return False
+    assert (found.data is None) == bool(found.kafka)
+    assert found.listen.is_loopback or found.insecure or found.tls_cert is not None
+    return True
+
+
+def policies(data: bytes) -> bool:
+    """A file of policies, as the command line reads it."""
+    try:
+        found = read_policies(data.decode(), "policies.yaml")
+    except UnicodeDecodeError:
+        return False
+    except Refused as error:
+        told(error)
+        return False
+    assert all(policy.message().name == policy.name for policy in found)
+    return True
+
+
+TARGETS = (
+    Target("backup-records", backup_records),
+    Target("backup-manifest", backup_manifest),
+    Target("agent-table", agent_table),
+    Target("saved-rows", saved_rows),
+    Target("checkpoint", checkpoint),
+    Target("settings", settings, max_bytes=2_048),
+    Target("policies", policies, max_bytes=2_048),
+)

@@ -1,0 +1,122 @@
+"""What agents and relays say to each other, read by the one that distrusts the other; and a device that takes frames.
+
+Whatever frames come, in whatever order, a device's table never goes back to an older (epoch, version), holds no more
+than fits, and has the digest that it claims.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from drivers import protocol_down, protocol_up
+from drivers.protocol import MAX_PARTS, ProtocolError, numbers_of
+from drivers.protocol_down import Frame
+from drivers.protocol_up import Hello
+from projections import device_table
+from projections.device_table import EMPTY, DeviceTable, FrameRefused, digest_of, steps_between
+from projections.rules import Delta
+from schemas.api import agent_pb2 as pb
+from tests.fuzz.framing import Part, joined, split
+from tests.fuzz.messages import message_mutated
+from tests.fuzz.mutators import Bytes
+from tests.fuzz.target import Target, told
+
+CAPACITY = 64
+
+
+def agent_says(data: bytes) -> bool:
+    """A message to a relay."""
+    try:
+        message = protocol_up.decode(data)
+    except ProtocolError as error:
+        told(error)
+        return False
+    assert protocol_up.decode(protocol_up.encode(message)) == message
+    assert len(message.holdings) <= MAX_PARTS
+    for holding in message.holdings:
+        assert holding.dpus and numbers_of(holding.dpus)[-1] < 8 * len(data)
+    if isinstance(message, Hello):
+        assert len(message.dpus) == len(message.boot_ids) == len({*message.dpus}) > 0
+    return True
+
+
+def relay_says(data: bytes) -> bool:
+    """Messages to an agent, one after the other. Accepted, if its device took a frame."""
+    table = EMPTY
+    for part in split(data):
+        try:
+            message = protocol_down.decode(part.content)
+        except ProtocolError as error:
+            told(error)
+            continue
+        if isinstance(message, Frame):
+            told_again = protocol_down.encode_frame(message.epoch, message.delta)
+            assert protocol_down.decode(told_again) == message._replace(dpus=0)
+            table = _taken(table, message)
+        else:
+            assert protocol_down.decode(protocol_down.encode(message)) == message
+    return table is not EMPTY
+
+
+def _taken(table: DeviceTable, frame: Frame) -> DeviceTable:
+    after = device_table.apply(table, frame.epoch, frame.delta, capacity=CAPACITY)
+    if isinstance(after, FrameRefused):
+        told(after.reason)
+        return table
+    assert (after.epoch, after.version) >= (table.epoch, table.version)
+    assert after.size <= CAPACITY
+    assert after.digest == digest_of(after.rules)
+    if (after.epoch, after.version) > (table.epoch, table.version):
+        delta = Delta(table.version, after.version, after.digest, steps_between(table, after))
+        if table.version:  # of version 0 a delta is a snapshot
+            stepped = device_table.apply(table._replace(epoch=after.epoch), after.epoch, delta, capacity=2 * CAPACITY)
+            assert isinstance(stepped, FrameRefused) or stepped.rules == after.rules
+    return after
+
+
+def _agent_mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
+    return message_mutated(pb.FromAgent, data, rng, some_bytes)
+
+
+def _relay_mutated(data: bytes, rng: Random, some_bytes: Bytes) -> bytes:
+    parts = split(data)
+    at = rng.randrange(len(parts) + 1)
+    if at == len(parts):
+        parts.append(rng.choice(parts) if parts else Part(0, b""))
+    elif rng.random() < 0.15:
+        del parts[at]
+    else:
+        content = message_mutated(pb.ToAgent, parts[at].content, rng, some_bytes)
+        parts[at] = Part(0, _with_right_digest(content, parts[:at]) if rng.random() < 0.6 else content)
+    return joined(parts)
+
+
+def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
+    """A frame with the digest that the device will compute, or none would ever be taken."""
+    try:
+        message = pb.ToAgent.FromString(content)
+        frame: Any = protocol_down.decode(content)
+    except Exception:  # whatever is no frame stays as it is
+        return content
+    if not isinstance(frame, Frame):
+        return content
+    table = EMPTY
+    for part in before:
+        try:
+            earlier = protocol_down.decode(part.content)
+        except ProtocolError:
+            continue
+        if isinstance(earlier, Frame):
+            after = device_table.apply(table, earlier.epoch, earlier.delta, capacity=CAPACITY)
+            table = table if isinstance(after, FrameRefused) else after
+    refused = device_table.apply(table, frame.epoch, frame.delta, capacity=CAPACITY)
+    if isinstance(refused, FrameRefused) and refused.reason.startswith("digest: "):
+        message.frame.digest = bytes.fromhex(refused.reason.split()[1])
+    return message.SerializeToString()
+
+
+TARGETS = (
+    Target("agent-says", agent_says, _agent_mutated),
+    Target("relay-says", relay_says, _relay_mutated, 8_192),
+)

@@ -1,0 +1,149 @@
+"""What is read from the log: single records by the codec, and whole partitions by their folds.
+
+Whatever stands in a partition, folding it ends in the same state one by one and in runs, with or without a restart in
+between, and halts only for a fold version that this program does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from io import BytesIO
+from typing import Any, TypeVar
+
+import msgspec
+from fastavro import parse_schema, schemaless_reader
+
+from eventstore.codec import HEADER_BYTES, decode, encode
+from eventstore.errors import Undecodable
+from eventstore.fold import Fold
+from eventstore.ledger import Entry
+from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.released import released
+from eventstore.saving import restored, save
+from eventstore.snapshots import reduced
+from projections.cliques import CliqueFold
+from projections.fleet import FleetFold
+from projections.installs import InstallsFold
+from projections.zone import ZoneFold
+from tests.fuzz.framing import split
+from tests.fuzz.kept_rows import KeptRows
+from tests.fuzz.mutators import event_mutated, history_mutated
+from tests.fuzz.target import Target, told
+from tests.support.toy_log import LOG_ID, T0, created
+
+PARTITIONS = 4
+FOLDS: dict[str, Callable[[], Fold[Any]]] = {
+    ZONES: ZoneFold,
+    CLIQUES: CliqueFold,
+    FLEET: partial(FleetFold, PARTITIONS),
+    INSTALLS: InstallsFold,
+}
+_SCHEMAS = {schema.id: parse_schema(dict(schema.document)) for schema in released()}
+_ORIGIN = encode(created())
+
+T = TypeVar("T")
+
+
+def decodes(data: bytes) -> bool:
+    """A record value: an event that is written and read back as itself, and that fastavro reads too; or Undecodable."""
+    try:
+        event = decode(data)
+    except Undecodable as error:
+        told(error)
+        return False
+    written = encode(event)
+    assert decode(written) == event
+    assert encode(decode(written)) == written
+    schema = _SCHEMAS[int.from_bytes(data[1:HEADER_BYTES], "big")]
+    found: Any = schemaless_reader(BytesIO(data[HEADER_BYTES:]), schema, None)
+    assert found == msgspec.structs.asdict(event) | {"envelope": msgspec.structs.asdict(event.envelope)}
+    return True
+
+
+def partition(topic: str) -> FoldedPartition:
+    """An empty partition of this topic, under the rules of today."""
+    return FoldedPartition(Partition(topic, 0), {1: FOLDS[topic]()}, LOG_ID)
+
+
+def records_of(data: bytes) -> list[Record]:
+    """The partition that an input stands for; its first record is that of our log."""
+    records, now_ms = [Record(0, T0, b"", _ORIGIN)], T0
+    for offset, part in enumerate(split(data), start=1):
+        now_ms = max(0, now_ms + 100 * part.number)
+        records.append(Record(offset, now_ms, b"key", part.content))
+    return records
+
+
+def folds(topic: str, data: bytes) -> bool:
+    """A whole partition. Accepted, if anything in it took effect."""
+    records = records_of(data)
+    alone = partition(topic)
+    for record in records:
+        entry = alone.fold(record)
+        if entry is not None:
+            _check_outcome(entry, record)
+    assert not alone.halted or alone.halted.startswith("it is raised to fold version"), alone.halted
+    other = _in_runs if len(data) % 2 else _with_restart  # each for half of the inputs: they cost as much again
+    assert all_of(other(topic, records)) == all_of(alone)
+    return any(table.rows != empty.rows for table, empty in zip(alone.tables, partition(topic).tables, strict=True))
+
+
+def _check_outcome(entry: Entry, record: Record) -> None:
+    outcome = entry.outcome
+    assert (outcome.code == "refused") <= bool(outcome.reason)
+    for reason in filter(None, (outcome.reason, *(item.reason for item in outcome.items))):
+        told(reason)
+    assert len(msgspec.msgpack.encode(outcome)) <= 4_096 + 64 * len(record.value)
+
+
+def _in_runs(topic: str, records: Sequence[Record]) -> FoldedPartition:
+    folded, start = partition(topic), 0
+    while start < len(records):
+        start, _ = folded.fold_some(records, start, len(records))
+    return folded
+
+
+def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
+    """Saved after half of the records, restored from what was saved, and folded on."""
+    store, before, after = KeptRows(), partition(topic), partition(topic)
+    half = len(records) // 2 + 1
+    for record in records[:half]:
+        before.fold(record)
+    if before.halted:
+        return before
+    ran(save(before, store))
+    found = ran(restored(after, store))
+    assert found is after, "what was saved is not restored"
+    assert reduced(after.digest) == reduced(before.digest)
+    for record in records[half:]:
+        after.fold(record)
+    return after
+
+
+def all_of(folded: FoldedPartition) -> dict[str, object]:
+    """What two replicas must agree on."""
+    tables = {table.name: dict(sorted(table.rows.items())) for table in folded.tables}
+    entries = dict(sorted(folded.ledger.entries.items()))
+    head = (folded.position, folded.time_ms, folded.version, folded.running, folded.quarantined, folded.halted)
+    return tables | {"entries": entries, "floor": folded.ledger.floor, "head": head}
+
+
+def ran(steps: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that only ever yields to the loop."""
+    while True:
+        try:
+            steps.send(None)
+        except StopIteration as stopped:
+            found: T = stopped.value
+            return found
+
+
+TARGETS = (
+    Target("codec", decodes, event_mutated, max_bytes=2_048),
+    *(
+        Target(f"fold-{topic}", partial(folds, topic), partial(history_mutated, sorted(make().accepts)), 8_192)
+        for topic, make in FOLDS.items()
+    ),
+)

@@ -1,0 +1,172 @@
+"""Texts that callers, browsers, flags and files give: what is parsed is written back, or refused with one sentence.
+
+The first word of an input chooses the parser, so that a corpus can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Address, ip_address
+
+import msgspec
+
+from commands.calls import principal_of
+from deploy.addresses import parse_address, parse_addresses
+from deploy.export.registry import Registry, RegistryError
+from deploy.page.log import parse_cursor
+from deploy.page.requests import number
+from eventstore.errors import LogMismatch, PermanentError
+from eventstore.ids import issued_at_ms
+from eventstore.lineage import lineage_of
+from eventstore.log import FOLDED_TOPICS, partitions_of
+from eventstore.moment import parse_moment, shown
+from eventstore.position import from_token, to_token
+from eventstore.released import released
+from projections import names
+from projections.pages import page
+from projections.principals import Principal, parse_uri, uri_of
+from tests.fuzz.target import Target, told
+from tests.support.toy_log import LOG_ID, created
+
+PARTITIONS = 12
+KEYS = {0: ["a", "b/c", "z"], 3: ["a", "é"], 11: ["zz"]}
+REGISTRY = Registry(released())
+
+
+def _position(text: str) -> None:
+    found = from_token(text, LOG_ID)
+    assert from_token(to_token(found), LOG_ID) == found
+    assert len(found.offsets) <= len(text)
+
+
+def _moment(text: str) -> None:
+    found = parse_moment(text)
+    if isinstance(found, int):
+        told(shown(found))
+
+
+def _page(text: str) -> None:
+    found = page(sorted(KEYS), KEYS.__getitem__, 2, text)
+    every = [(partition, key) for partition in sorted(KEYS) for key in KEYS[partition]]
+    assert found.keys == [each for each in every if each in found.keys]
+    assert len(found.keys) <= 2
+    if found.next_token:
+        page(sorted(KEYS), KEYS.__getitem__, 2, found.next_token)
+
+
+def _cursor(text: str) -> None:
+    found = parse_cursor(text, PARTITIONS)
+    assert {*found} <= {each for topic in FOLDED_TOPICS for each in partitions_of(topic, PARTITIONS)}
+    written = ",".join(f"{partition}={offset}" for partition, offset in found.items())
+    assert parse_cursor(written, PARTITIONS) == found
+
+
+def _number(text: str) -> None:
+    assert 0 <= number("n", text, most=500) <= 500
+
+
+def _principal(text: str) -> None:
+    found = parse_uri(text, "example.org")
+    if isinstance(found, str):
+        raise PermanentError(found)
+    assert uri_of("example.org", found) == text
+    assert isinstance(found, Principal)
+
+
+def _claimed(text: str) -> None:
+    assert principal_of([("x-dpuplane-as", text)], lambda: "ipv4:127.0.0.1:1") == f"?{text}"
+
+
+def _listener(text: str) -> None:
+    try:
+        found = parse_address(text)
+    except ValueError as error:
+        raise _ours(error, "HOST:PORT") from None
+    assert 0 <= found.port <= 65_535 and found.host
+    assert parse_address(str(found)) == found
+    assert found.is_loopback in (True, False)
+
+
+def _brokers(text: str) -> None:
+    try:
+        found = parse_addresses(text)
+    except ValueError as error:
+        raise _ours(error, "HOST:PORT") from None
+    assert parse_addresses(",".join(map(str, found))) == found
+
+
+def _ours(error: ValueError, words: str) -> PermanentError:
+    assert words in str(error), f"this is Python's sentence, not ours: {error}"
+    return PermanentError(str(error))
+
+
+def _address(text: str) -> None:
+    found = names.parse_address("address", text)
+    check = names.check_address4 if isinstance(found, IPv4Address) else names.check_address6
+    assert check("address", int(found)) is None
+    assert ip_address(str(found)) == found
+
+
+def _name(text: str) -> None:
+    checks = (names.check_name, names.check_zone, names.check_clique, names.check_label_key, names.check_text)
+    faults = [check("field", text) for check in (*checks, names.check_uid, names.check_bmc_address)]
+    for fault in filter(None, faults):
+        told(fault)
+    if all(faults):
+        raise PermanentError("field: no rule admits it")
+
+
+def _id(text: str) -> None:
+    assert 0 <= issued_at_ms(text) < 1 << 48
+
+
+def _version(text: str) -> None:
+    try:
+        assert REGISTRY.version("dpuplane.NodesJoined", text).version >= 1
+    except RegistryError as error:
+        assert len(str(error)) <= len(text) + 200  # worded as Confluent's registry does, which quotes all of it
+        raise PermanentError("version") from None
+
+
+def _parent(text: str) -> None:
+
+    try:
+        found = lineage_of(msgspec.structs.replace(created(), parent=text))
+    except LogMismatch as error:
+        raise PermanentError(str(error)) from None
+    for generation, fork in found.forks:
+        assert isinstance(generation, int) and fork.log_id in text
+
+
+PARSERS: dict[bytes, Callable[[str], None]] = {
+    b"position": _position,
+    b"moment": _moment,
+    b"page": _page,
+    b"cursor": _cursor,
+    b"number": _number,
+    b"principal": _principal,
+    b"claimed": _claimed,
+    b"listener": _listener,
+    b"brokers": _brokers,
+    b"address": _address,
+    b"name": _name,
+    b"id": _id,
+    b"version": _version,
+    b"parent": _parent,
+}
+
+
+def text(data: bytes) -> bool:
+    """Accepted or refused by the parser that the first word names; bytes that are no UTF-8 come as argv has them."""
+    word, _, rest = data.partition(b" ")
+    if word not in PARSERS:
+        return False
+    try:
+        PARSERS[word](rest.decode(errors="surrogateescape"))
+    except PermanentError as error:
+        told(error)
+        return False
+    return True
+
+
+TARGETS = (Target("text", text, max_bytes=8_192),)

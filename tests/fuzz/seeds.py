@@ -1,0 +1,21 @@
+"""The first inputs of every target, written by the encoders that write them in production.
+
+python -m tests.fuzz.seeds        adds them to the corpus
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tests.fuzz import corpus, seeds_edges, seeds_log
+
+MAKERS: dict[str, Callable[[], Iterable[bytes]]] = {**seeds_log.MAKERS, **seeds_edges.MAKERS}
+
+
+def main() -> None:
+    for name, make in MAKERS.items():
+        corpus.keep(name, [*corpus.load(name), *make()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""What a fuzz target is: bytes in, and either they were accepted or refused with a sentence. All else is a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+SENTENCE_MAX = 2_000
+"""Characters of a refusal at most: it quotes values cut, whatever was sent."""
+
+Mutate = Callable[[bytes, Random, Callable[[bytes], bytes]], bytes]
+"""From an input to another; the last argument changes some bytes, in whatever way the fuzzer finds promising."""
+
+
+class Target(NamedTuple):
+    """`run` returns whether the input was accepted, and raises if a property does not hold."""
+
+    name: str
+    run: Callable[[bytes], bool]
+    mutate: Mutate | None = None
+    max_bytes: int = 4_096
+
+
+def told(refusal: object) -> None:
+    """A refusal is one printable sentence that does not grow with what it refuses."""
+    text = str(refusal)
+    assert text, f"{refusal!r} says nothing"
+    assert len(text) <= SENTENCE_MAX, f"{len(text)} characters: {text[:200]}"
+    assert text.isprintable(), f"not one printable line: {text!r}"
