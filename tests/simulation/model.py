@@ -41,6 +41,9 @@ class Cliques:
             clique, _, node = _split(key)
             if row.standing != "left" and homes.setdefault((clique.split("/")[0], node), clique) != clique:
                 yield f"{node} is in {clique} and in another clique of its domain"
+        for clique in sorted({_split(key)[0] for key, row in self._rows.items() if row.standing == "waits"}):
+            if sum(_split(key)[0] == clique for key in held) < self._capacity.get(clique, 18):
+                yield f"somebody waits in {clique}, which has an index free"
         for key, row in held.items():
             clique, _, node = _split(key)
             if indices.setdefault((clique, row.last), key) != key:
@@ -48,12 +51,20 @@ class Cliques:
             if not 0 <= row.last < self._capacity.get(clique, 18):
                 yield f"index {row.last} of {clique} is beyond its capacity"
             was = before.get(key)
+            if was and was.standing == "waits" and not isinstance(step.event, IndexClaimed):
+                yield from self._jumped(key, was)
             if was and was.standing == "holds" and was.uid == row.uid and was.last != row.last:
                 yield f"the index of {key} changed under a running incarnation"
         for key, row in step.rows.get("members", ()):
             wished = isinstance(step.event, IndexClaimed) and step.event.wish >= 0
             if row is not None and row.standing == "holds" and not wished:
                 yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
+
+    def _jumped(self, key: str, was: Member) -> Iterator[str]:
+        """Who is served had waited longest."""
+        for other, row in self._rows.items():
+            if row.standing == "waits" and row.since < was.since and _split(other)[0] == _split(key)[0]:
+                yield f"{key} was served before {other}, which waits since {row.since}"
 
     def _sparse(self, key: str, row: Member, before: Mapping[str, Member], used: set[int]) -> Iterator[str]:
         """A new index is the one that the node had last, or leaves no lower one free."""
@@ -92,16 +103,24 @@ def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
                     created, uid = _incarnation(event, i)
                     found.setdefault(name, {})[event.zone, uid] = Stated(created, uid, event.zone, False)
         elif isinstance(event, NodesLeft):
-            for name in event.names:
+            for i, name in enumerate(event.names):
                 if name not in spared:
                     for key, stated in found.get(name, {}).items():
-                        if stated.zone == event.zone:
+                        if stated.zone == event.zone and _concerns(event, i, stated):
                             found[name][key] = stated._replace(left=True)
     latest = {name: max(s.created_ms for s in all_of.values()) for name, all_of in found.items()}
     return {n: [s for s in all_of.values() if s.created_ms == latest[n]] for n, all_of in found.items()}
 
 
-def _incarnation(event: NodesJoined, i: int) -> tuple[int, str]:
+def _concerns(event: NodesLeft, i: int, stated: Stated) -> bool:
+    """Whether a leave is about this incarnation: of any, of this one, or of a later one."""
+    if not event.uids:
+        return True
+    created, uid = _incarnation(event, i)
+    return created > stated.created_ms or (created, uid) == (stated.created_ms, stated.uid)
+
+
+def _incarnation(event: NodesJoined | NodesLeft, i: int) -> tuple[int, str]:
     def pick(column: Sequence[object]) -> object:
         return column[i] if len(column) > 1 else column[0]
 

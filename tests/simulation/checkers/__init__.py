@@ -101,7 +101,13 @@ INVARIANTS = (
         "I16",
         "once nothing goes wrong, everything that was acknowledged is applied, and nothing lags",
         (),
-        (liveness.check_forwarded, liveness.check_union, liveness.check_idle, liveness.check_replicas),
+        (
+            liveness.check_forwarded,
+            liveness.check_union,
+            liveness.check_limits,
+            liveness.check_idle,
+            liveness.check_replicas,
+        ),
     ),
     Invariant(
         "I17",

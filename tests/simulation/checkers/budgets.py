@@ -129,16 +129,35 @@ def check_budgets(run: Evidence) -> Found:
     for step in run.steps[FLEET_0]:
         now_ms = max(now_ms, step.record.timestamp_ms)
         if _MADE_OF & step.rows.keys():
-            for (zone, kind), (count, allowed) in _lost(reach, step).items():
-                if isinstance(step.event, e.HoldApproved):
-                    continue
-                before = sum(lost for at_ms, lost in spent[zone, kind] if at_ms > now_ms - WINDOW_MS)
+            lost = _lost(reach, step)
+            if isinstance(step.event, e.HoldApproved):
+                yield from _unapproved(run, step) if lost else ()
+                continue
+            for (zone, kind), (count, allowed) in lost.items():
+                before = sum(gone for at_ms, gone in spent[zone, kind] if at_ms > now_ms - WINDOW_MS)
                 spent[zone, kind].append((now_ms, count))
                 most = budgets[kind].limit(allowed + before)
                 if before + count > most:
                     where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
                     yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
         budgets |= {kind: row for kind, row in step.rows.get("budgets", ()) if row is not None}
+
+
+def _unapproved(run: Evidence, approved: Step) -> Found:
+    """What was held goes only after two persons have said so, neither of whom asked for it."""
+    assert isinstance(approved.event, e.HoldApproved)
+    hold, asked, persons = approved.event.hold, "", set()
+    for step in run.steps[FLEET_0]:
+        event = step.event
+        if isinstance(event, e.HoldApproved) and event.hold == hold and step.rows:
+            persons.add(event.envelope.actor)
+        elif step.record.offset == hold and isinstance(event, e.PolicySet | e.PolicyDeleted | e.ZoneDescribed):
+            asked = event.envelope.actor
+        if step is approved:
+            break
+    persons.discard(asked)
+    if len(persons) < 2:
+        yield f"{FLEET_0}@{approved.record.offset}: hold {hold} is released by {sorted(persons)} alone"
 
 
 def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int]]:

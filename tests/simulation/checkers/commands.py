@@ -59,8 +59,16 @@ def check_effects(run: Evidence) -> Found:
 
 
 def check_answers(run: Evidence) -> Found:
-    """I3: outcome and position that a client was told are those of the log, wherever and whenever it asked."""
+    """I3: outcome and position that a client was told are those of the log, of the record that took effect."""
+    effective = {
+        step.event.envelope.command_id: offset
+        for (_, offset), step in run.by_offset.items()
+        if step.event is not None and step.answer is not None and step.rows
+    }
     for told in run.history.of(Told):
+        took = effective.get(told.command_id, told.answer.offset)
+        if told.answer.outcome.code != "refused" and told.answer.offset != took:
+            yield f"{told.command_id} took effect at {took}, and was answered by {told.answer.offset}"
         step = run.by_offset.get((told.answer.partition, told.answer.offset))
         if step is not None and step.answer is not None and step.answer != told.answer:
             yield f"{told.command_id} was told {told.answer} by {told.process}, and the log says {step.answer}"

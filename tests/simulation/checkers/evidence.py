@@ -150,9 +150,9 @@ class Evidence:
     def _note_freezes(self, folded: FoldedPartition, step: Step) -> None:
         if "freezes" not in step.rows:
             return
-        offset = step.record.offset
+        offset, frozen = step.record.offset, folded.state.freezes.rows
         for zone in self.zones:
-            if folded.state.is_frozen(zone):
+            if zone in frozen or "" in frozen:
                 self._frozen.setdefault(zone, offset)
             elif (since := self._frozen.pop(zone, None)) is not None:
                 self.freezes.append(Freeze(zone, since, offset, self.appended_s(step.partition, offset)))

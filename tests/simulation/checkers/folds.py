@@ -48,7 +48,7 @@ def check_saved(run: Evidence) -> Found:
             head = saved.head(partition)
             if head is None:
                 continue
-            other = _driven(restored(_empty(run, partition), saved))
+            other = driven(restored(_empty(run, partition), saved))
             if other is None:
                 yield f"what {name} saved of {partition} cannot be used"
                 continue
@@ -109,7 +109,7 @@ def _difference(run: Evidence, other: FoldedPartition, digest: int) -> str:
     return ""
 
 
-def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
+def driven(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run what only yields its turn, where no loop is."""
     while True:
         try:

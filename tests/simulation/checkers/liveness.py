@@ -49,6 +49,17 @@ def check_union(run: Evidence) -> Found:
             yield f"node {name}: zones say {stated.get(name)}, fleet says {known.get(name)}"
 
 
+def check_limits(run: Evidence) -> Found:
+    """I16, at rest: every zone has the limits that were stated of it in fleet."""
+    handed = {name: row for state in run.zone_states for name, row in state.zone_rows.rows.items()}
+    for name, zone in sorted(run.fleet.zones.rows.items()):
+        stated = zone.parallel_installs, zone.unavailable_nodes
+        row = handed.get(name)
+        has = (row.parallel_installs, row.unavailable_nodes) if row is not None else (0, 0)
+        if has != stated:
+            yield f"{name} has limits {has}, and {stated} were stated in fleet"
+
+
 def check_idle(run: Evidence) -> Found:
     """I16, at rest: nobody works on a DPU, and none waits for somebody to."""
     for zone in run.zone_states:
