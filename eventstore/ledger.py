@@ -79,11 +79,11 @@ class Ledger:
         command_id = envelope.command_id
         if command_id in self.entries:
             return self.known(command_id, content)
+        if mistake := _malformed(envelope):
+            return Entry(content, refused(mistake), at.offset)
         if command_id <= self.floor:
             expired = f"command id: {command_id} is expired, as ids up to {self.floor} are forgotten"
             return Entry(content, refused(expired), at.offset)
-        if mistake := _malformed(envelope):
-            return Entry(content, refused(mistake), at.offset)
         late_ms = at.append_ms - envelope.issued_at_ms
         if not -AHEAD_MS <= late_ms <= LATE_MS:
             entry = Entry(content, refused(_untimely(late_ms)), at.offset)

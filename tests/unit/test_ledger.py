@@ -139,6 +139,16 @@ def test_what_is_no_id_of_ours_is_refused_and_never_remembered(command_id: str) 
     assert not ledger.entries
 
 
+def test_what_is_no_id_of_ours_is_not_quoted_whole_once_there_is_a_floor() -> None:
+    """It may be any bytes of any length, and the reason is logged, stored and shown."""
+    ledger = Ledger(ids_max=1)
+    for _ in range(3):
+        take(ledger, command(), at(T0))
+    assert ledger.floor
+    reason = refusal(take(ledger, Envelope("0\x1b[31m" * 999, "s", "?tester", T0), at(T0)))
+    assert "is not a UUIDv7" in reason and reason.isprintable() and len(reason) < 200
+
+
 def test_a_time_that_is_not_that_of_the_id_is_refused() -> None:
     said = command(T0)
     assert f"{T0 + 5}" in refusal(take(Ledger(), Envelope(said.command_id, "s", "a", T0 + 5), at(T0)))
