@@ -1,8 +1,8 @@
 """`make bench`: every figure of the plane in one table. Each bench runs in a process of its own.
 
-    python -m tests.bench [--only NAME ...] [--json]
+    python -m tests.bench [--only NAME ...] [--minutes N] [--json]
 
-With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
+`--minutes` is how long the bench `join` joins nodes at an even pace (1 if not given; 10 shows that memory is flat). With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ BENCHES = sorted(
     for module in pkgutil.iter_modules(tests.bench.__path__)
     if "bench_" in module.name
 )
+PACED = ("join",)
+"""What takes the minutes that are asked for."""
 
 
 def main() -> int:
@@ -33,17 +35,19 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", choices=BENCHES, default=BENCHES, metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--json", action="store_true", help="print one JSON array instead of a table")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of joins at an even pace")
     parser.add_argument("--inside", choices=BENCHES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
-        figures: list[Figure] = importlib.import_module(f"tests.bench.bench_{arguments.inside}").figures()
+        measure = importlib.import_module(f"tests.bench.bench_{arguments.inside}").figures
+        figures: list[Figure] = measure(arguments.minutes) if arguments.inside in PACED else measure()
         print(json.dumps([figure._asdict() for figure in figures]))
         return 0
     measured: list[Figure] = []
     failed = []
     for name in arguments.only:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "tests.bench", "--inside", name]
+        command = [sys.executable, "-m", "tests.bench", "--inside", name, "--minutes", str(arguments.minutes)]
         inside = subprocess.run(command, stdout=subprocess.PIPE, check=False)
         if inside.returncode:
             failed.append(name)

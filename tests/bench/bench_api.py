@@ -9,10 +9,9 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address
 from itertools import count, islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from deploy.demo.load import run_all
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import QueriesStub
 from tests.bench.apart import beside, pipe, serving
+from tests.bench.echo import run_echo
 from tests.bench.figures import Figure
 from tests.bench.workload import FIRST_ADDRESS, LABELS, name_of, zone_name
 
@@ -39,7 +39,7 @@ TIMEOUT_S = 30.0
 def figures() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, serving("--data", str(Path(folder) / "plane")) as addresses:
         told, tell = pipe()
-        with beside(_echo, tell):
+        with beside(run_echo, tell):
             return uvloop.run(_measure(addresses["api"], told.recv()))
 
 
@@ -114,31 +114,3 @@ def _bulk_joins() -> Sequence[pb.JoinNodesRequest]:
         )
         requests.append(pb.JoinNodesRequest(zone=zone_name(message % ZONES), columns=columns))
     return requests
-
-
-def _echo(tell: Connection) -> None:
-    """A bare server with the methods that are measured."""
-    uvloop.run(_serve_echo(tell))
-
-
-async def _serve_echo(tell: Connection) -> None:
-    server = grpc.aio.server()
-    parse, dump = pb.JoinNodesRequest.FromString, pb.JoinNodesRequest.SerializeToString
-    count_joins = grpc.stream_unary_rpc_method_handler(_count, parse, pb.JoinSummary.SerializeToString)
-    methods = {
-        "JoinNodes": grpc.unary_unary_rpc_method_handler(_same, parse, dump),
-        "JoinNodesStream": count_joins,
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("dpuplane.v1.Commands", methods),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    tell.send(f"127.0.0.1:{port}")
-    await server.wait_for_termination()
-
-
-async def _same(request: pb.JoinNodesRequest, _: object) -> pb.JoinNodesRequest:
-    return request
-
-
-async def _count(requests: AsyncIterator[pb.JoinNodesRequest], _: object) -> pb.JoinSummary:
-    return pb.JoinSummary(done=sum([len(request.columns.names) async for request in requests]))

@@ -1,98 +1,165 @@
-"""From a join to the DPUs of every zone: 200 zones of 1,000 simulated DPUs, all in this process.
+"""From a join to the DPUs of every zone: 200 zones of 1,000 simulated DPUs and the plane, all in this process.
 
-First one join at a time, measured here until the last of the 200,000 DPUs has applied it. Then a burst of 50,000 joins
-a minute, measured by the relay, over every DPU and change: from the append of the change that waited longest to the
-acknowledgement. Afterwards every DPU is held against the log, folded afresh.
+First one join at a time, measured here until the last of the 200,000 DPUs has applied it. Then 50,000 joins a minute,
+each a command of its own, for as many minutes as are asked for: measured by the relay, over every DPU and change, from
+the append of the change that waited longest to the acknowledgement. Then as many commands a minute that join and leave
+the same nodes, which shows what memory grows by besides the nodes that are stated (the ids of commands, which are kept
+for ten minutes). Then 200,000 nodes in one burst. Afterwards every DPU is held against the log, folded afresh.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 
 from deploy.plane import Plane
 from drivers.latency import Histogram
 from drivers.reports import Level
-from schemas.events import NodesJoined
+from eventstore.ids import envelope
+from eventstore.log import FLEET_0
+from schemas.events import BudgetSet, NodesJoined, NodesLeft
 from tests.bench.apart import apart
 from tests.bench.figures import Figure, percentile
-from tests.bench.planes import all_up_to_date, differences, fill, serving_plane, submit, until
-from tests.bench.workload import joins
+from tests.bench.memory import Growth
+from tests.bench.planes import PATIENCE_S, all_up_to_date, differences, fill, serving_plane, submit, until
+from tests.bench.workload import joins, leaves, new_id
 
 ZONES = 200
 DPUS_PER_ZONE = 1_000
 DPUS = ZONES * DPUS_PER_ZONE
 NODES = 20_000
 SINGLE_JOINS = 60
-BURST = 25_000
-BURST_PER_S = 50_000 / 60
+PER_MINUTE = 50_000
+WARM_UP = 5_000
+CHURN_SHARE = 0.5
+"""Of the minutes of joins: how long nodes join and leave."""
+CHURNED = 2_000
+BURST = 200_000
+BURST_PER_RECORD = 1_000
 TURN_S = 0.02
 
 
-def figures() -> list[Figure]:
+class Paced(NamedTuple):
+    """What an even stream of commands did."""
+
+    latency: Histogram
+    memory: Growth
+
+
+def figures(minutes: float) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "plane"
         apart(fill, data, ZONES, NODES, DPUS_PER_ZONE)
-        return uvloop.run(_measure(data))
+        return uvloop.run(_measure(data, round(minutes * PER_MINUTE)))
 
 
-async def _measure(data: Path) -> list[Figure]:
+async def _measure(data: Path, paced_joins: int) -> list[Figure]:
     async with serving_plane(data, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
         gc.collect()
         gc.freeze()
-        one_by_one = [await _join(plane, event) * 1e3 for event in _events(SINGLE_JOINS, NODES)]
-        await _burst(plane, NODES + SINGLE_JOINS, BURST // 6)
-        before = _peak_memory()
-        latency = await _burst(plane, NODES + SINGLE_JOINS + BURST // 6, BURST)
-        grown = _peak_memory() / before - 1
+        one_by_one = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
+        known = NODES + SINGLE_JOINS
+        await _paced(plane, _joins(WARM_UP, known), known + WARM_UP)
+        known += WARM_UP
+        paced = await _paced(plane, _joins(paced_joins, known), known + paced_joins)
+        known += paced_joins
+        churned = await _churned(plane, known, round(paced_joins * CHURN_SHARE))
+        burst_s = await _burst(plane, known)
         wrong = await differences(plane)
-    name = f"{DPUS:,} DPUs in {ZONES} zones"
+    return [*_one_by_one(one_by_one), *_streams(paced, churned, paced_joins), *_afterwards(burst_s, wrong)]
+
+
+def _one_by_one(times_ms: list[float]) -> list[Figure]:
+    name = f"one join to {DPUS:,} DPUs in {ZONES} zones"
     return [
-        Figure(f"one join to {name}, p50", percentile(one_by_one, 0.5), "ms", better="lower"),
-        Figure(f"one join to {name}, p99", percentile(one_by_one, 0.99), "ms", aim=250.0, better="lower"),
-        Figure(f"50,000 joins/min to {name}, p50", latency.quantile(0.5), "ms", better="lower"),
-        Figure(f"50,000 joins/min to {name}, p99", latency.quantile(0.99), "ms", aim=1000.0, better="lower"),
-        Figure("DPUs that differ from the log afterwards", wrong, "DPUs", aim=0.0, better="lower"),
-        Figure(f"peak memory, after {BURST:,} more nodes", 100 * grown, "% more", aim=10.0, better="lower"),
+        Figure(f"{name}, p50", percentile(times_ms, 0.5), "ms", aim=60.0, better="lower"),
+        Figure(f"{name}, p99", percentile(times_ms, 0.99), "ms", aim=250.0, better="lower"),
     ]
 
 
-def _peak_memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _streams(paced: Paced, churned: Paced, paced_joins: int) -> list[Figure]:
+    name = f"{PER_MINUTE:,} joins a minute for {paced_joins / PER_MINUTE:g} min to {DPUS:,} DPUs"
+    same = "the same, nodes joining and leaving"
+    return [
+        Figure(f"{name}, p50", paced.latency.quantile(0.5), "ms", better="lower"),
+        Figure(f"{name}, p99", paced.latency.quantile(0.99), "ms", aim=1000.0, better="lower"),
+        Figure("memory for each node that joins", paced.memory.per_item_bytes, "bytes", better="lower"),
+        Figure(f"{same}, p99", churned.latency.quantile(0.99), "ms", aim=1000.0, better="lower"),
+        Figure(f"{same}: memory for each command", churned.memory.per_item_bytes, "bytes", better="lower"),
+        Figure(f"{same}: memory", churned.memory.percent_a_minute, "% a minute", aim=2.0, better="lower"),
+    ]
 
 
-def _events(count: int, first: int) -> Iterable[NodesJoined]:
-    return joins(count, ZONES, per_record=1, first=first, seed=first)
+def _afterwards(burst_s: float, wrong: int) -> list[Figure]:
+    name = f"{BURST:,} joins in one burst"
+    return [
+        Figure(f"{name}, until on every one of {DPUS:,} DPUs", burst_s, "s", aim=10.0, better="lower"),
+        Figure("DPUs that differ from the log afterwards", wrong, "DPUs", aim=0.0, better="lower"),
+    ]
 
 
-async def _join(plane: Plane, event: NodesJoined) -> float:
-    """Seconds until the last DPU has applied it."""
+def _joins(count: int, first: int, per_record: int = 1) -> Iterator[NodesJoined]:
+    return joins(count, ZONES, per_record, first=first, seed=first)
+
+
+async def joined_one_by_one(plane: Plane, first: int, count: int) -> list[float]:
+    """Milliseconds of each join until the last of the DPUs has applied it."""
     assert plane.relay is not None
     applied, now_s = plane.relay.latency[Level.APPLIED], asyncio.get_running_loop().time
-    before, began_s = applied.count, now_s()
-    await submit(plane, event)
-    await until(lambda: applied.count >= before + DPUS)
-    return now_s() - began_s
+    times_ms = []
+    for event in _joins(count, first):
+        before, began_s = applied.count, now_s()
+        await submit(plane, event)
+        await until(lambda before=before: applied.count >= before + DPUS)  # type: ignore[misc]
+        times_ms.append((now_s() - began_s) * 1e3)
+    return times_ms
 
 
-async def _burst(plane: Plane, first: int, count: int) -> Histogram:
-    """Joins at an even pace, however long each takes; what the relay measured of them."""
+async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], nodes: int) -> Paced:
+    """Commands at an even pace, however long each takes; return when every DPU has what so many nodes make."""
     assert plane.relay is not None
     latency = plane.relay.latency[Level.APPLIED] = Histogram()
     now_s = asyncio.get_running_loop().time
-    began_s, started = now_s(), 0
+    memory, began_s, started = Growth(), now_s(), 0
     async with asyncio.TaskGroup() as tasks:
-        for event in _events(count, first):
+        for event in commands:
             tasks.create_task(submit(plane, event))
             started += 1
-            while (now_s() - began_s) * BURST_PER_S < started:
+            while (now_s() - began_s) * PER_MINUTE / 60 < started:
                 await asyncio.sleep(TURN_S)
-    await all_up_to_date(plane, ZONES, first + count, DPUS)
-    return latency
+    await all_up_to_date(plane, ZONES, nodes, DPUS)
+    memory.end(started)
+    return Paced(latency, memory)
+
+
+async def _churned(plane: Plane, known: int, count: int) -> Paced:
+    """Nodes join and leave again, the same ones over and over, within a budget that lets them."""
+    await plane.replica.submit(
+        FLEET_0, b"", BudgetSet(envelope("budget", "bench", new_id()), "stated", 1_000, 10**9), timeout_s=PATIENCE_S
+    )
+
+    def commands(number: int) -> Iterator[NodesJoined | NodesLeft]:
+        for _ in range(number // (2 * CHURNED)):
+            together = list(_joins(CHURNED, known))
+            yield from together
+            yield from leaves(together)
+
+    await _paced(plane, commands(2 * CHURNED), known)
+    return await _paced(plane, commands(count), known)
+
+
+async def _burst(plane: Plane, known: int) -> float:
+    """Seconds from the first of them until the last DPU has them all."""
+    now_s = asyncio.get_running_loop().time
+    events = list(_joins(BURST, known, BURST_PER_RECORD))
+    began_s = now_s()
+    await asyncio.gather(*(submit(plane, event) for event in events))
+    await all_up_to_date(plane, ZONES, known + BURST, DPUS)
+    return now_s() - began_s

@@ -19,7 +19,7 @@ from eventstore.codec import encode
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from projections.tables import table
-from schemas.events import DpuRegistered, NodesJoined
+from schemas.events import DpuRegistered, NodesJoined, NodesLeft
 from tests.bench.workload import in_batches, joins, now_ms, zone_name
 
 APPENDS_AT_ONCE = 5_000
@@ -29,20 +29,25 @@ LOOK_S = 0.1
 """Between looks that go through every DPU."""
 
 
-def fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
-    """Make the data folder of a plane with so many nodes and DPUs in all, as the simulator would register them."""
-    uvloop.run(_fill(data, zones, nodes, dpus_per_zone))
+Place = Path | tuple[str, str]
+"""The data folder of an embedded log, or the brokers and the topic prefix of one on Kafka."""
 
 
-async def _fill(data: Path, zones: int, nodes: int, dpus_per_zone: int) -> None:
-    async with serving_plane(data) as plane:
+def fill(place: Place, zones: int, nodes: int, dpus_per_zone: int) -> None:
+    """Make the log of a plane with so many nodes and DPUs in all, as the simulator would register them."""
+    uvloop.run(_fill(place, zones, nodes, dpus_per_zone))
+
+
+async def _fill(place: Place, zones: int, nodes: int, dpus_per_zone: int) -> None:
+    async with serving_plane(place) as plane:
         per_record = min(1_000, max(1, nodes // zones))
         for events in in_batches(joins(nodes, zones, per_record), APPENDS_AT_ONCE // per_record or 1):
             await asyncio.gather(*(append(plane, event) for event in events))
         for registrations in in_batches(_registrations(zones, dpus_per_zone), APPENDS_AT_ONCE):
             await asyncio.gather(*(append(plane, event) for event in registrations))
         await until(lambda: len(plane.states.fleet.members.rows) == nodes)
-        await until(lambda: all(each.position == each.saved_position for each in plane.replica.partitions_status()))
+        if isinstance(place, Path):
+            await until(lambda: all(each.position == each.saved_position for each in plane.replica.partitions_status()))
 
 
 def _registrations(zones: int, dpus_per_zone: int) -> Iterator[DpuRegistered]:
@@ -55,10 +60,11 @@ def _registrations(zones: int, dpus_per_zone: int) -> Iterator[DpuRegistered]:
 
 
 @asynccontextmanager
-async def serving_plane(data: Path, *, simulate: int = 0) -> AsyncIterator[Plane]:
+async def serving_plane(place: Place, *, simulate: int = 0) -> AsyncIterator[Plane]:
     """A plane of every role in this process."""
     listeners = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
-    settings = load_settings({"data": data, "simulate": simulate, "name": "bench", **listeners}, None, {})
+    log = {"data": place} if isinstance(place, Path) else dict(zip(("kafka", "topic_prefix"), place, strict=True))
+    settings = load_settings({**log, "simulate": simulate, "name": "bench", **listeners}, None, {})
     async with Plane.start(settings, now_ms=now_ms, rng=random.Random(4)) as plane:
         yield plane
 
@@ -69,8 +75,8 @@ async def append(plane: Plane, event: NodesJoined | DpuRegistered) -> None:
     await plane.log.append(partition, event.zone.encode(), encode(event), timeout_s=PATIENCE_S)
 
 
-async def submit(plane: Plane, event: NodesJoined) -> None:
-    """A join's way through the plane, up to its answer."""
+async def submit(plane: Plane, event: NodesJoined | NodesLeft) -> None:
+    """A command's way through the plane, up to its answer."""
     partition = plane.replica.partition_for(ZONES, event.zone)
     answer = await plane.replica.submit(partition, event.zone.encode(), event, timeout_s=PATIENCE_S)
     assert answer.outcome.code == "done", answer

@@ -15,13 +15,14 @@ from eventstore.log import ZONES, Partition, Record
 from eventstore.partition import FoldedPartition
 from projections.forwarding import forward
 from projections.zone_state import ZoneState
-from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined
+from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined, NodesLeft
 
 T = TypeVar("T")
 
 LOG_ID = "bench"
 ZONES_0 = Partition(ZONES, 0)
 FIRST_ADDRESS = 10 << 24 | 1
+_IDS = random.Random(11)
 LABELS: Sequence[dict[str, str]] = tuple({"gpu": kind, "rack-row": "a"} for kind in ("h100", "gb200", "gb300"))
 
 
@@ -56,6 +57,18 @@ def joins(nodes: int, zones: int, per_record: int, *, first: int = 0, seed: int 
         said = envelope(f"zone/{zone}", "bench", uuid7(now_ms(), rng))
         index = labels if len(numbers) > 1 else [0]
         yield NodesJoined(said, zone, [name_of(number) for number in numbers], [], [], addresses, b"", kinds, index)
+
+
+def leaves(joined: Iterable[NodesJoined]) -> Iterator[NodesLeft]:
+    """Commands issued now with which the nodes of these leave again."""
+    for event in joined:
+        said = envelope(event.envelope.subject, "bench", new_id())
+        yield NodesLeft(said, event.zone, event.names, [], [], inferred=False, list_hash=b"")
+
+
+def new_id() -> str:
+    """Of a command that is issued now."""
+    return uuid7(now_ms(), _IDS)
 
 
 def records(events: Iterable[Event]) -> list[Record]:
