@@ -118,7 +118,8 @@ class CommandServer:
         try:
             port = self._add_port(server)
         except RuntimeError as error:
-            raise FatalError(f"listen: {self._listen} cannot be listened on: {error}") from error
+            why = "it is taken, or no address of this machine"  # the library says neither
+            raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
         self._watching = asyncio.create_task(self._waiting.run())
         await server.start()
         for name in ("", *names):

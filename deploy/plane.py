@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from deploy import devices
 from deploy.directory import LocalDirectory
 from deploy.export.registry import schemas
 from deploy.http import HttpServer
+from deploy.listening import check_free, listening
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.exposition import Exposition
 from deploy.metrics.survey import Survey
@@ -42,7 +43,6 @@ from drivers.simulator import Simulator
 from drivers.stalls import Stalls
 from drivers.websocket import AgentListener
 from eventstore.beacons import Beacon, Beacons, Ranks, Solo
-from eventstore.errors import FatalError
 from eventstore.log import EventLog
 from eventstore.replica import Replica
 from projections.states import States
@@ -97,6 +97,7 @@ class Plane:
         `follower` follows some commands to the devices."""
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._follower = follower
+        check_free(plane._listeners())
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
             store = stack.enter_context(open_store(settings))
@@ -119,6 +120,15 @@ class Plane:
                 running.start(plane.security.certificates.run())
             await plane._serve(stack, running, expected_zones)
             yield plane
+
+    def _listeners(self) -> dict[str, Address]:
+        settings = self.settings
+        found = {"http": settings.http}
+        if "api" in self.roles:
+            found["listen"] = settings.listen
+        if "relay" in self.roles:
+            found["agents"] = settings.agents
+        return found
 
     def _made_parts(self) -> Parts:
         """What the metrics are read from; `_serve` adds the others as they start."""
@@ -188,7 +198,7 @@ class Plane:
         )
         stack.push_async_callback(http.stop)
         stack.callback(self._page.close)
-        with _listening("http", self.settings.http):
+        with listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
 
     async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
@@ -198,7 +208,7 @@ class Plane:
         listener = AgentListener(
             relay.serve, relay.admit, host=host, port=port, ssl=ssl, pages=pages, middlewares=[guard] if guard else []
         )
-        with _listening("agents", self.settings.agents):
+        with listening("agents", self.settings.agents):
             await stack.enter_async_context(listener)
         self.addresses["agents"] = str(Address(host, listener.port))
 
@@ -292,14 +302,6 @@ class Plane:
             dpus_per_zone=self.settings.simulate,
         )
         running.start(self.simulator.run())
-
-
-@contextmanager
-def _listening(setting: str, address: Address) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FatalError(f"{setting}: {address} cannot be listened on: {error.strerror}") from error
 
 
 class _Running:

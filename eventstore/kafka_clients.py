@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from eventstore.errors import FatalError, LogUnavailable
 from eventstore.kafka_records import read_tolerantly
@@ -155,7 +155,7 @@ class Clients:
             self._patience_s = min(2 * self._patience_s, START_S_MAX)
             if servers == self._servers:  # and nobody else has gone on to the next one meanwhile
                 self._servers = [*servers[1:], servers[0]]
-            why = await _refusal(servers[0], access) or reason(error)
+            why = await _refusal(servers[0], access) or _unmet(error, access)
             raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {why}") from error
         except BaseException:
             self.discard(client)
@@ -214,6 +214,14 @@ class Kept(Generic[C]):
 def reason(error: BaseException) -> str:
     """An error of the client library in words: some of its messages are empty."""
     return str(error) or type(error).__name__
+
+
+def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
+    """Why no broker was met. The library has one error for nobody, and for somebody who speaks otherwise."""
+    if not isinstance(error, OSError | TimeoutError | KafkaConnectionError):
+        return reason(error)
+    protocol = access.get("security_protocol", "PLAINTEXT")
+    return f"no broker answers; see that they run, that these are their addresses, and that they speak {protocol} there"
 
 
 async def _refusal(server: str, access: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import msgspec
 from cryptography import x509
 from google.protobuf.internal import api_implementation
 
+from deploy.listening import reason, taken
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Address, Settings
 from deploy.tls.certificates import Certificates
@@ -103,13 +103,10 @@ def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:
 
 
 def _fault_of_port(address: Address) -> str:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address.host, address.port))
-    except (OSError, OverflowError) as error:
-        return getattr(error, "strerror", None) or str(error)
+        taken(address).close()
+    except OSError as error:
+        return reason(error)
     return ""
 
 

@@ -175,7 +175,8 @@ async def test_what_it_cannot_listen_on_or_keep_its_log_in_is_named(tmp_path: Pa
         for setting in listeners:
             ran = await started(tmp_path / "other", **{setting: taken})
             assert (ran.status, ran.stdout) == (3, "")
-            assert f"{setting}: {taken} cannot be listened on" in ran.stderr
+            assert ran.stderr.endswith(f"{setting}: {taken} cannot be listened on: Address already in use\n")
+            assert not (tmp_path / "other").exists(), "no log is made for nothing"
         ran = await started(tmp_path / "plane")
         assert (ran.status, "in use" in ran.stderr) == (3, True)
     ran = await started(Path(__file__))

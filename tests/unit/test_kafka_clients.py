@@ -1,12 +1,33 @@
 """What the Kafka client library makes of our settings is checked, whatever it makes of them."""
 
+import random
+
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from eventstore.errors import FatalError
+from eventstore.errors import FatalError, LogUnavailable
 from eventstore.kafka_admin import Metadata
-from eventstore.kafka_clients import CONSUMER, PRODUCER, check_consumer, check_producer, make_consumer, make_producer
+from eventstore.kafka_clients import (
+    CONSUMER,
+    PRODUCER,
+    Clients,
+    check_consumer,
+    check_producer,
+    make_consumer,
+    make_producer,
+)
 from eventstore.kafka_topics import Setting
+
+
+async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:
+    clients = Clients("127.0.0.1:1,127.0.0.1:2", random.Random(1))
+    with pytest.raises(LogUnavailable) as caught:
+        await clients.started(make_producer)
+    await clients.close(1.0)
+    assert str(caught.value) == (
+        "Kafka at 127.0.0.1:1,127.0.0.1:2: no broker answers; see that they run, "
+        "that these are their addresses, and that they speak PLAINTEXT there"
+    )
 
 
 async def test_our_own_settings_are_in_effect() -> None:

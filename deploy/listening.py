@@ -1,0 +1,52 @@
+"""The addresses that a process listens on: whether they can be had, before it makes or opens a log."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from deploy.addresses import Address
+from eventstore.errors import FatalError
+
+
+def check_free(listeners: Mapping[str, Address]) -> None:
+    """Raises FatalError that names the setting, unless all can be listened on at once.
+
+    A process that finds this out at the end of its start has made a log that nobody wanted, or folded one in vain.
+    """
+    with ExitStack() as held:
+        for setting, address in listeners.items():
+            with listening(setting, address):
+                held.enter_context(taken(address))
+
+
+@contextmanager
+def listening(setting: str, address: Address) -> Iterator[None]:
+    """Around what listens there: the setting is named if that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise FatalError(f"{setting}: {address} cannot be listened on: {reason(error)}") from error
+
+
+def taken(address: Address) -> socket.socket:
+    """A socket that listens there. Raises OSError."""
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    probe = socket.socket(found[0][0], socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(found[0][4])
+        probe.listen(1)
+    except OSError:
+        probe.close()
+        raise
+    return probe
+
+
+def reason(error: OSError) -> str:
+    """What the system said, without what libraries put around it."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
