@@ -2,7 +2,8 @@
 
     python -m tests.bench [--only NAME ...] [--minutes N] [--json]
 
-`--minutes` is how long the bench `join` joins nodes at an even pace (1 if not given; 10 shows that memory is flat). With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
+`--minutes` is how long the bench `join` joins nodes at an even pace: 1 if not given; 10 shows that memory is flat.
+With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
 """
 
 from __future__ import annotations
