@@ -29,10 +29,11 @@ from eventstore.saving import restored, save
 from eventstore.snapshots import reduced
 from projections.device_table import EMPTY, digest_of
 from tests.fuzz.framing import split
-from tests.fuzz.kept_rows import KeptRows
-from tests.fuzz.of_log import partition, ran, records_of
+from tests.fuzz.of_log import partition, records_of
 from tests.fuzz.seeds_log import lifecycle
 from tests.fuzz.target import Target, told
+from tests.support.delivered import ran
+from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import T0
 
 

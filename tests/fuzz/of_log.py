@@ -6,10 +6,10 @@ between, and halts only for a fold version that this program does not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from fastavro import parse_schema, schemaless_reader
@@ -28,9 +28,10 @@ from projections.fleet import FleetFold
 from projections.installs import InstallsFold
 from projections.zone import ZoneFold
 from tests.fuzz.framing import split
-from tests.fuzz.kept_rows import KeptRows
 from tests.fuzz.mutators import event_mutated, history_mutated
 from tests.fuzz.target import Target, told
+from tests.support.delivered import all_of, ran
+from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID, T0, created
 
 PARTITIONS = 4
@@ -42,8 +43,6 @@ FOLDS: dict[str, Callable[[], Fold[Any]]] = {
 }
 _SCHEMAS = {schema.id: parse_schema(dict(schema.document)) for schema in released()}
 _ORIGIN = encode(created())
-
-T = TypeVar("T")
 
 
 def decodes(data: bytes) -> bool:
@@ -120,24 +119,6 @@ def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
     for record in records[half:]:
         after.fold(record)
     return after
-
-
-def all_of(folded: FoldedPartition) -> dict[str, object]:
-    """What two replicas must agree on."""
-    tables = {table.name: dict(sorted(table.rows.items())) for table in folded.tables}
-    entries = dict(sorted(folded.ledger.entries.items()))
-    head = (folded.position, folded.time_ms, folded.version, folded.running, folded.quarantined, folded.halted)
-    return tables | {"entries": entries, "floor": folded.ledger.floor, "head": head}
-
-
-def ran(steps: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that only ever yields to the loop."""
-    while True:
-        try:
-            steps.send(None)
-        except StopIteration as stopped:
-            found: T = stopped.value
-            return found
 
 
 TARGETS = (

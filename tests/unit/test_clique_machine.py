@@ -6,11 +6,15 @@ change sets. Small cliques, few nodes and few incarnations, so that every rule m
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.cliques import CliqueLog, reloaded, rows_of
+from eventstore.fold import Outcome
+from projections.cliques import CliqueFold
+from schemas.events import Event, IndexReleased
+from tests.support.cliques import PARTITION, START_MS, CliqueLog, check_invariants, reloaded, rows_of
+from tests.support.delivered import Delivered
+from tests.support.sometimes import Sometimes, sized
 
 NODES = st.sampled_from([f"n{number}" for number in range(6)])
 CLIQUES = st.sampled_from(["c1", "c1", "c1", "c2"])
@@ -79,10 +83,39 @@ class Model:
             self.held[clique][node] = self.last[clique, node] = index
 
 
+SOMETIMES = Sometimes(
+    "an index was given",
+    "a clique was full, and a node waits",
+    "who waits got an index",
+    "a refusal",
+    "a newer incarnation took over",
+    "a copy was remembered",
+    "a copy had expired",
+    "an id was reused",
+    "a crash lost unsaved records",
+)
+
+
+class DeliveredCliques(CliqueLog):
+    """A clique log whose records are delivered as a real one's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivered = Delivered(PARTITION, CliqueFold(), START_MS)
+
+    def append(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        event, at, outcome = self.delivered.issue(event, self.now_ms)
+        self.events.append((event, at))
+        self.state = self.delivered.folded.state
+        check_invariants(self.state)
+        return outcome
+
+
 class CliqueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.log = CliqueLog()
+        self.log = DeliveredCliques()
         self.model = Model()
         self.ran: dict[tuple[str, str], tuple[str, int]] = {}
         self.log.clique = "c1"
@@ -91,9 +124,16 @@ class CliqueMachine(RuleBasedStateMachine):
 
     @rule(clique=CLIQUES, node=NODES, age=AGES, wish=WISHES)
     def claim(self, clique: str, node: str, age: int, wish: int) -> None:
+        before = self.model.newest.get((clique, node))
         outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, wish=wish)
         assert (outcome.code, outcome.index, outcome.place) == self.model.claim(clique, node, (age, f"u{age}"), wish)
         assert bool(outcome.reason) == (outcome.code != "done")
+        SOMETIMES.saw("an index was given", outcome.code == "done")
+        SOMETIMES.saw("a clique was full, and a node waits", outcome.code == "waiting")
+        SOMETIMES.saw("a refusal", outcome.code == "refused")
+        SOMETIMES.saw(
+            "a newer incarnation took over", outcome.code == "done" and before is not None and before[0] < age
+        )
 
     @rule(nodes=st.permutations([f"n{number}" for number in range(6)]), age=AGES)
     def burst(self, nodes: list[str], age: int) -> None:
@@ -114,7 +154,9 @@ class CliqueMachine(RuleBasedStateMachine):
         outcome = self.log.release(node, f"u{age}" if age else "", clique=clique)
         assert outcome.code == "done"
         if self.model.place(node) == clique and age in (0, self.model.newest[clique, node][0]):
+            waited = len(self.model.line[clique]) - (node in self.model.line[clique])
             self.model.leave(clique, node)
+            SOMETIMES.saw("who waits got an index", waited - len(self.model.line[clique]))
 
     @rule(clique=CLIQUES, capacity=st.sampled_from([0, 2, 2, 3, 3, 4]))
     def resize(self, clique: str, capacity: int) -> None:
@@ -136,11 +178,37 @@ class CliqueMachine(RuleBasedStateMachine):
         outcome = self.log.hear(node, f"session-{self.log.now_ms}")
         assert (outcome.code == "done") == (self.model.place(node) == "c1")
 
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
+    def deliver_again(self, which: int, later_s: int) -> None:
+        """A retry, or a copy that lands late."""
+        self.log.now_ms += 1_000 * later_s
+        remembered = self.log.delivered.deliver_again(which, self.log.now_ms)
+        SOMETIMES.saw("a copy was remembered" if remembered else "a copy had expired")
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), node=NODES)
+    def reuse_an_id(self, which: int, node: str) -> None:
+        event = IndexReleased(self.log.events[-1][0].envelope, "d", "c1", node, 0, "")
+        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
+        SOMETIMES.saw("an id was reused")
+
+    @rule()
+    def save(self) -> None:
+        self.log.delivered.save()
+
+    @rule()
+    def crash(self) -> None:
+        SOMETIMES.saw("a crash lost unsaved records", self.log.delivered.crash() > 0)
+        self.log.state = self.log.delivered.folded.state
+
     @rule()
     def restart(self) -> None:
-        before = rows_of(self.log.state)
-        self.log.state = reloaded(self.log.state)
-        assert rows_of(self.log.state) == before
+        """What is derived is derived again from the rows alone."""
+        assert rows_of(reloaded(self.log.state)) == rows_of(self.log.state)
+
+    def teardown(self) -> None:
+        self.log.delivered.check_replicas()
 
     @invariant()
     def equals_the_model(self) -> None:
@@ -161,5 +229,4 @@ class CliqueMachine(RuleBasedStateMachine):
         self.ran = ran
 
 
-CliqueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
-TestCliqueMachine = CliqueMachine.TestCase
+TestCliqueMachine = sized(CliqueMachine, 100, 50, SOMETIMES)
