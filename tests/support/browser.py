@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 INSTALL = "apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core"
 INSTALL_TIMEOUT_S = 240
+PATIENCE_MS = 30_000
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @cache

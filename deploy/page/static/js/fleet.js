@@ -11,7 +11,8 @@ import { openZone } from "./drawer.js";
 import { STATES } from "./zones.js";
 
 const ANNOUNCE_MS = 10_000;
-const WAITING = { wait: "waiting for the plane", travel: "the log is being folded up to this moment" };
+const WAITING = { wait: "waiting for the plane", travel: "the log is being folded up to this moment", refused: "this moment cannot be shown" };
+const chosen = { order: "name", filter: "" }; // kept while another view is looked at
 let announced = { at: 0, text: "" };
 
 export function fleetView(root) {
@@ -19,6 +20,8 @@ export function fleetView(root) {
   const find = (selector) => root.querySelector(selector);
   const tiles = new Tiles(find(".tiles"), openZone);
   const plot = new LatencyPlot(find(".plot"));
+  tiles.order = find("#order").value = chosen.order;
+  tiles.filter = find("#filter").value = chosen.filter;
   let found = tiles.update(true);
   const showTiles = (told) => {
     found = tiles.update(told.has("whole"));
@@ -34,11 +37,11 @@ export function fleetView(root) {
     render(table(changes), find("#changes"));
   };
   find("#order").addEventListener("change", (event) => {
-    tiles.order = event.target.value;
+    tiles.order = chosen.order = event.target.value;
     tiles.arrange();
   });
   find("#filter").addEventListener("input", (event) => {
-    tiles.filter = event.target.value.trim();
+    tiles.filter = chosen.filter = event.target.value.trim();
     tiles.arrange();
     render(caption(tiles, found), find("#tiles-caption"));
   });

@@ -43,7 +43,7 @@ function showNotices() {
 }
 
 function showPulse() {
-  const texts = { live: "Live", past: "The past", travel: "Looking back", lost: "Connection lost; trying again", wait: "Connecting" };
+  const texts = { live: "Live", past: "The past", travel: "Looking back", refused: "No such moment", lost: "Connection lost; trying again", wait: "Connecting" };
   const pulse = document.getElementById("pulse");
   pulse.dataset.state = state.link;
   main.setAttribute("aria-busy", state.link === "wait" || state.link === "travel");

@@ -7,7 +7,7 @@ export const state = {
   preview: 0, //       the moment that the slider is over while it is held
   view: "fleet",
   query: new URLSearchParams(),
-  link: "wait", //     live, past, lost, wait, travel
+  link: "wait", //     live, past, lost, wait, travel, refused
   heard: 0, //         when the feed last said something, by the clock of this browser
   now: Date.now(), //  by the plane's clock
   zones: new Map(), // name to {zone, nodes, ...}

@@ -10,6 +10,8 @@ import { fail, on, state, take, tell } from "./store.js";
 const SETTLE_MS = 250;
 const AGAIN_MS = 700;
 const STEPS = [[-600_000, "−10 min"], [-60_000, "−1 min"], [-1_000, "−1 s"], [1_000, "+1 s"], [60_000, "+1 min"], [600_000, "+10 min"]];
+/** What is shown of a moment that cannot be: least of all what is true now. */
+const NOTHING = { zones: [], totals: { nodes: 0, dpus: 0, stuck: 0, phases: {} }, latency: { changes: [], buckets: [] }, holds: [], alerts: [] };
 const bar = document.getElementById("timebar");
 let settling = 0;
 let running = null;
@@ -21,7 +23,7 @@ export async function follow() {
   if (!state.at) {
     fail("");
     feed.open();
-    if (state.link === "past" || state.link === "travel") state.link = "wait";
+    if (["past", "travel", "refused"].includes(state.link)) state.link = "wait";
     return tell("link");
   }
   feed.close();
@@ -30,9 +32,9 @@ export async function follow() {
   const own = (running = new AbortController());
   const found = await travelled(own.signal);
   if (own.signal.aborted) return;
-  state.link = "past";
+  state.link = found ? "past" : "refused";
   tell("link");
-  if (!found) return;
+  if (!found) return take({ ...NOTHING, now_ms: state.at }, true);
   fail("");
   take({ ...found, now_ms: state.at, cliques: state.at, records: state.at }, true);
 }
