@@ -1,6 +1,6 @@
 """A log made again from a backup: a new generation of it, with every record where it was.
 
-The first record of each partition that decides is another one: it says that this log is new, one generation on, and up
+The first record of each partition that decides is another one: it says that this log is new, a later generation, and up
 to where it holds its parent. So no state, position or table of the parent passes for one of this log, and a DPU that
 has seen more than was restored is told from one that lags (eventstore/lineage.py). All other records keep their bytes,
 offsets and append times, which the folds decide by. Topics that expire are numbered anew: nothing cites their offsets.
@@ -87,7 +87,11 @@ class Plan(NamedTuple):
 def plan_of(
     folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
 ) -> Plan:
-    """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older."""
+    """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older.
+
+    Unless one is given, the generation is made of the time. Were it simply the next, two logs restored from one backup
+    would both be of it, and a DPU that has seen the first would take the second for the same, and be behind unnoticed.
+    """
     least = manifest.generation + 1
     if generation is not None and generation < least:
         raise PermanentError(f"generation: {generation} must be {least} or more, as the backup is of {least - 1}")
@@ -99,7 +103,7 @@ def plan_of(
     said = statement("log", "restore", now_ms)
     old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
     parent = parent_text(old, Position(manifest.log_id, ends))
-    origin = LogCreated(said, uuid7(now_ms, rng), generation or least, manifest.partition_count, parent)
+    origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)
     return Plan(folder, manifest, origin, now_ms, frozen)
 
 

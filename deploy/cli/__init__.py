@@ -54,7 +54,7 @@ SUBCOMMANDS = {
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log afresh and compare with state and devices."),
     "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign what the log holds, to be verified later."),
     "backup": Subcommand("deploy.cli.backup", "backup", "Copy the whole log into a folder of files."),
-    "restore": Subcommand("deploy.cli.backup", "restore", "Make a log, one generation on, from a backup."),
+    "restore": Subcommand("deploy.cli.backup", "restore", "Make a log, a generation later, from a backup."),
     "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Raise fold versions, once every process has the rules."),
     "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check what a process would stand on, and say what to do."),
     "certs": Subcommand("deploy.cli.certs", "certs", "Issue certificates for development, and show what they say."),

@@ -54,8 +54,8 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
 @click.option("--from", "folder", type=_FOLDER, required=True, help="Folder that `dpuplane backup` has written.")
 @click.option(
     "--generation",
-    type=click.IntRange(1, 1 << 31),
-    help="Of the new log; above that of every log that DPUs may have seen.  [that of the backup, and one]",
+    type=click.IntRange(1, 1 << 53),
+    help="Of the new log; above that of every log that DPUs may have seen.  [the time in ms]",
 )
 @click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw`.")
 @click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
@@ -63,9 +63,9 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
 def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
     """Make a log from a backup, in an empty folder (--data) or under a new prefix of topics (--kafka, --topic-prefix).
 
-    Every record is checked against the backup's hashes before anything is written. The new log is one generation on,
-    so every DPU takes its tables for newer. It starts frozen: nothing is written to devices until you have seen, with
-    `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw`.
+    Every record is checked against the backup's hashes before anything is written. The new log is of a later
+    generation, so every DPU takes its tables for newer. It starts frozen: nothing is written to devices until you have
+    seen, with `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw`.
     """
     if place is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")

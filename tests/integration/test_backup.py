@@ -22,7 +22,9 @@ from eventstore.beacons import Solo
 from eventstore.codec import decode
 from eventstore.embedded import EmbeddedLog
 from eventstore.evidence import records_before
+from eventstore.lineage import lineage_of
 from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
+from eventstore.origin import await_origin
 from eventstore.replica import Replica
 from eventstore.snapshots import MemoryStore
 from projections.fleet import FleetFold
@@ -80,12 +82,12 @@ def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> Lo
     assert len(origins) == 1
     found = decode(origins.pop())
     assert isinstance(found, LogCreated)
-    assert (found.generation, found.log_id != manifest.log_id) == (manifest.generation + 1, True)
+    assert found.generation > manifest.generation and found.log_id != manifest.log_id
     assert found.parent.startswith(f"{manifest.generation}@{manifest.log_id}:")
     return found
 
 
-def test_a_log_is_made_again_one_generation_on(tmp_path: Path) -> None:
+def test_a_log_is_made_again_as_a_later_generation(tmp_path: Path) -> None:
     old, new, copy = tmp_path / "old", tmp_path / "new", tmp_path / "copy"
     asyncio.run(stated(old))
     assert run("backup", "--out", copy, "--data", old).exit_code == 0
@@ -94,21 +96,35 @@ def test_a_log_is_made_again_one_generation_on(tmp_path: Path) -> None:
     said = json.loads(restored.stdout)
     before, after = (asyncio.run(contents_at(LogPlace(place))) for place in (old, new))
     origin = assert_restored(before, after, load_manifest(copy))
-    assert (said["generation"], said["log_id"], said["frozen"]) == (2, origin.log_id, True)
+    assert (said["generation"], said["log_id"], said["frozen"]) == (origin.generation, origin.log_id, True)
 
 
 def test_a_grandchild_names_all_its_parents_and_a_generation_may_be_skipped(tmp_path: Path) -> None:
-    asyncio.run(stated(tmp_path / "1"))
-    for generation in (1, 2):
-        copy, new = tmp_path / f"copy{generation}", tmp_path / f"{generation + 1}"
-        assert run("backup", "--out", copy, "--data", tmp_path / f"{generation}").exit_code == 0
-        more = ("--generation", "7") if generation == 2 else ()
-        restored = run("restore", "--from", copy, "--data", new, "--thawed", *more)
+    asyncio.run(stated(tmp_path / "first"))
+    for parent, child, generation in (("first", "second", "2"), ("second", "third", "7")):
+        assert run("backup", "--out", tmp_path / f"of {parent}", "--data", tmp_path / parent).exit_code == 0
+        where = ("--from", tmp_path / f"of {parent}", "--data", tmp_path / child)
+        restored = run("restore", *where, "--thawed", "--generation", generation)
         assert restored.exit_code == 0, restored.output
     said = json.loads(restored.stdout)
     assert (said["generation"], [part.split("@")[0] for part in said["parent"].split()]) == (7, ["2", "1"])
-    low = run("restore", "--from", tmp_path / "copy2", "--data", tmp_path / "no", "--generation", "2")
+    low = run("restore", "--from", tmp_path / "of second", "--data", tmp_path / "no", "--generation", "2")
     assert (low.exit_code, "generation: 2 must be 3 or more" in low.stderr) == (1, True)
+
+
+def test_two_logs_of_one_backup_are_told_apart_by_every_dpu(tmp_path: Path) -> None:
+    asyncio.run(stated(tmp_path / "old"))
+    assert run("backup", "--out", tmp_path / "copy", "--data", tmp_path / "old").exit_code == 0
+    for name in ("one", "other"):
+        assert run("restore", "--from", tmp_path / "copy", "--data", tmp_path / name).exit_code == 0
+    one, other = (asyncio.run(origin_at(tmp_path / name)) for name in ("one", "other"))
+    assert one.generation < other.generation, "the later one's tables are newer to a DPU that has seen both"
+    assert not lineage_of(other).knows(one.generation, 1), "and what it has of the first is known to be of another log"
+
+
+async def origin_at(data: Path) -> LogCreated:
+    async with EmbeddedLog.secondary(data / LOG_FOLDER) as log:
+        return await await_origin(log)
 
 
 def test_a_restored_log_still_proves_the_checkpoints_of_its_parent(tmp_path: Path) -> None:
@@ -124,7 +140,8 @@ def test_a_restored_log_still_proves_the_checkpoints_of_its_parent(tmp_path: Pat
     assert run("restore", "--from", copy, "--data", new).exit_code == 0
     proven = run("verify", "--checkpoint", tmp_path / "signed", "--public-key", tmp_path / "key.pub", "--data", new)
     assert (proven.exit_code, json.loads(proven.stdout)["differences"]) == (0, [])
-    assert json.loads(proven.stdout)["restored"].endswith("generation 2")
+    generation = asyncio.run(origin_at(new)).generation
+    assert json.loads(proven.stdout)["restored"].endswith(f"generation {generation}")
 
 
 def damage_value(copy: Path) -> None:
@@ -224,7 +241,7 @@ async def goes_on(copy: Path, data: Path) -> None:
         replica = Replica(log, folds, store=MemoryStore(), name="r", now_ms=now_ms, rng=random.Random(3))
         running = [tasks.create_task(replica.run())]
         await replica.ready()
-        assert (replica.log_id, replica.generation) == (restored.origin.log_id, 2)
+        assert (replica.log_id, replica.generation) == (restored.origin.log_id, restored.origin.generation)
         forwarder = Forwarder(replica, Solo("r"), now_ms=now_ms, rng=random.Random(4))
         running.append(tasks.create_task(forwarder.run()))
         names = {name for part in replica.partitions(ZONES) for name in replica.state(part).nodes.rows}
