@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
@@ -30,6 +30,8 @@ IDLE_TICK_S = 0.25
 REGISTRATIONS_AT_ONCE = 64
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
 
+T = TypeVar("T")
+
 
 class Directory(Protocol):
     """What a simulator needs of the plane: which zones there are, and a way to register DPUs."""
@@ -39,7 +41,7 @@ class Directory(Protocol):
         ...
 
     async def registered(self, zone: str) -> Collection[str]:
-        """Names of the DPUs that a zone has."""
+        """Names of the DPUs that a zone has. Raises TransientError to try again."""
         ...
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
@@ -110,7 +112,7 @@ class Simulator:
         await zone.run()
 
     async def _register_all(self, zone: SimulatedZone) -> None:
-        there = set(await self._directory.registered(zone.name))
+        there = set(await self._patiently(f"zone {zone.name}", lambda: self._directory.registered(zone.name)))
         missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
         for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
@@ -120,13 +122,17 @@ class Simulator:
     async def _register(self, zone: str, number: int, dpu: str) -> None:
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
-            for failures in count():
-                try:
-                    await self._directory.register(zone, dpu, node, serial, bmc)
-                    return
-                except TransientError as error:
-                    logger.info("dpu %s is not registered yet: %s", dpu, error)
-                await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
+            await self._patiently(f"dpu {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+
+    async def _patiently(self, who: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the directory until it answers: devices do not end because the plane is away."""
+        for failures in count():
+            try:
+                return await ask()
+            except TransientError as error:
+                logger.info("%s is not registered yet: %s", who, error)
+            await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
+        raise AssertionError("count() does not end")
 
     async def _tick(self) -> None:
         """What time does to all devices: one loop, however many there are."""

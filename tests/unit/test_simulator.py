@@ -1,0 +1,60 @@
+"""The simulator and a plane that is not always there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+
+from drivers.links import Link, LinkClosed
+from drivers.simulator import Simulator
+from eventstore.errors import LogUnavailable
+from tests.support.virtual_loop import run_virtual
+
+SILENCES = 3
+
+
+class Away:
+    """A directory of one zone that answers each question only after it was asked some times."""
+
+    def __init__(self) -> None:
+        self.registrations: list[str] = []
+        self._asked: dict[str, int] = {}
+        self._told = False
+
+    async def zones(self) -> Collection[str]:
+        if self._told:
+            await asyncio.Event().wait()
+        self._told = True
+        return ("z",)
+
+    async def registered(self, zone: str) -> Collection[str]:
+        self._answer_late(zone)
+        return ("z-dpu-0001",)
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        self._answer_late(dpu)
+        self.registrations.append(dpu)
+
+    def _answer_late(self, question: str) -> None:
+        self._asked[question] = self._asked.get(question, 0) + 1
+        if self._asked[question] <= SILENCES:
+            raise LogUnavailable("the plane does not answer")
+
+
+async def _no_relay(address: str) -> Link:
+    raise LinkClosed(f"{address} is down")
+
+
+def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered() -> None:
+    async def scenario() -> None:
+        away = Away()
+        devices = Simulator(away, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
+        running = asyncio.create_task(devices.run())
+        await asyncio.sleep(60)
+        assert not running.done()
+        assert sorted(away.registrations) == ["z-dpu-0000", "z-dpu-0002"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(scenario())
