@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.support.secure_kafka",
     "tests.support.wheelhouse",
     "tests.support.docker",
+    "tests.support.compose",
 ]

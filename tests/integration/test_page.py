@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 VIEWS = ("fleet", "lifecycle", "cliques", "holds", "log")
-NARROW = (360, 480, 640, 705, 768, 800)
+NARROW = (360, 480, 705, 800)
 
 
 class Fleet(NamedTuple):

@@ -57,29 +57,29 @@ def docker_host() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def image(docker_host: str, wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def root_image(docker_host: str) -> str:
+    """A Debian with Python as an image."""
+    environment = {**os.environ, "DOCKER_HOST": docker_host}
+    with _root().open("rb") as root:
+        subprocess.run(["docker", "import", "-", BASE], stdin=root, env=environment, check=True)
+    return BASE
+
+
+@pytest.fixture(scope="session")
+def image(docker_host: str, root_image: str, wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image, built by its Dockerfile."""
     context = tmp_path_factory.mktemp("context")
     shutil.copytree(wheelhouse, context / "dist" / "wheels")
     shutil.copytree(ROOT / "deploy" / "docker", context / "deploy" / "docker")
-    environment = {**os.environ, "DOCKER_HOST": docker_host, "DOCKER_BUILDKIT": "0"}
-    subprocess.run(["docker", "import", "-", BASE], stdin=_root().open("rb"), env=environment, check=True)
-    file = context / "deploy" / "docker" / "Dockerfile"
-    build = (
-        "docker",
-        "build",
-        "--quiet",
-        "--network",
-        "none",
-        "--build-arg",
-        f"BASE={BASE}",
-        "--tag",
-        IMAGE,
-        "--file",
-        file,
-    )
-    subprocess.run([*build, context], env=environment, check=True)
+    build(docker_host, IMAGE, context, context / "deploy" / "docker" / "Dockerfile", root_image)
     return IMAGE
+
+
+def build(docker_host: str, tag: str, context: Path, file: Path, root_image: str) -> None:
+    """Build an image on the root, without a network."""
+    environment = {**os.environ, "DOCKER_HOST": docker_host, "DOCKER_BUILDKIT": "0"}
+    flags = ("--quiet", "--network", "none", "--build-arg", f"BASE={root_image}", "--tag", tag, "--file", file)
+    subprocess.run(["docker", "build", *flags, context], env=environment, check=True)
 
 
 def _await_daemon(host: str, daemon: subprocess.Popen[bytes], output: Path) -> None:

@@ -1,0 +1,8 @@
+# Prometheus as the image prom/prometheus has it, from the distribution's own program.
+ARG BASE
+FROM ${BASE}
+COPY prometheus /bin/prometheus
+VOLUME /prometheus
+EXPOSE 9090
+ENTRYPOINT ["/bin/prometheus"]
+CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
