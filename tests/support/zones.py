@@ -31,6 +31,7 @@ from schemas.events import (
     StepSucceeded,
     ZoneLimited,
 )
+from tests.support.delivered import Delivered
 
 PARTITION = Partition(ZONES, 0)
 START_MS = 1_700_000_000_000
@@ -148,6 +149,37 @@ class ZoneLog:
 
     def envelope(self) -> Envelope:
         return Envelope(f"id-{self.end:06d}", ZONE, "?test", self.now_ms)
+
+
+class DeliveredZones(ZoneLog):
+    """A zone log whose records are delivered as a real one's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivered = Delivered(PARTITION, ZoneFold(), START_MS)
+        self.state = self.delivered.folded.state
+
+    @property
+    def end(self) -> int:
+        return self.delivered.end
+
+    def append(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        event, at, outcome = self.delivered.issue(event, self.now_ms)
+        self.events.append((event, at))
+        self.state = self.delivered.folded.state
+        return outcome
+
+    def deliver_again(self, which: int, later_s: int) -> bool:
+        """A retry, or a copy that lands late; whether it was still remembered."""
+        self.now_ms += 1_000 * later_s
+        return self.delivered.deliver_again(which, self.now_ms)
+
+    def crash(self) -> int:
+        """How many records were folded again."""
+        lost = self.delivered.crash()
+        self.state = self.delivered.folded.state
+        return lost
 
 
 def statement(subject: str, now_ms: int) -> Envelope:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from projections.lifecycle import REQUESTS
-from projections.phases import INSTALLING, PENDING
+from projections.phases import ERROR, INSTALLING, PENDING, READY
+from schemas.events import NodesLeft
+from tests.support.sometimes import Sometimes, sized
 from tests.support.zones import (
-    ZoneLog,
+    DeliveredZones,
     check_dpus,
     derived_of,
     installing,
@@ -25,13 +26,30 @@ NAMES = st.sampled_from(DPUS)
 NODES = st.sampled_from(["n1", "n2", ""])
 SERIALS = st.sampled_from(["", "s", "t"])
 IMAGES = st.sampled_from(["", "i", "j"])
-KINDS = st.sampled_from(["transient", "transient", "device", "operator", "lost"])
+KINDS_OF_FAILURE = ("transient", "transient", "device", "operator", "lost")
+KINDS = st.sampled_from(KINDS_OF_FAILURE)
+
+
+SOMETIMES = Sometimes(
+    "a DPU waits in line",
+    "a DPU is ready",
+    "a DPU needs an operator",
+    "a DPU was deleted",
+    "the limit of installs was reached",
+    "a step ended badly",
+    "a deadline passed",
+    "a refusal",
+    "a copy was remembered",
+    "a copy had expired",
+    "an id was reused",
+    "a crash lost unsaved records",
+)
 
 
 class LifecycleMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.log = ZoneLog()
+        self.log = DeliveredZones()
         self.log.limit(2, 2)
         self.attempts: dict[str, int] = {}
         self.before = (0, 0)
@@ -50,6 +68,56 @@ class LifecycleMachine(RuleBasedStateMachine):
             assert 1 <= outcome.place <= len(line) and outcome.reason
         elif outcome.code == "done":
             assert row is None or row.phase != PENDING
+        SOMETIMES.saw("a DPU waits in line", outcome.code == "waiting")
+        SOMETIMES.saw("a refusal", outcome.code == "refused")
+
+    @rule(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), image=st.sampled_from(["i", "j"]))
+    def bring_up(self, names: list[str], image: str) -> None:
+        """Alone, rules would hardly ever lead a DPU through all of its phases."""
+        for name in names:
+            self.register(name, "" if name in "ab" else "n1", "")
+            self.request(name, "provision", image)
+        for _ in range(12):
+            self.go_on(names, "")
+
+    @rule(
+        names=st.lists(NAMES, min_size=1, max_size=5, unique=True),
+        kind=st.sampled_from(["", "", "", *KINDS_OF_FAILURE]),
+    )
+    def go_on(self, names: list[str], kind: str) -> None:
+        """A step of each of these that has one to do."""
+        for name in names:
+            index = self.log.state.dpu_index
+            if name in index.open and not self.log.row(name).paused:
+                self.log.wait_for_backoff(name)
+                assert self.log.start(name).code == "done"
+            if name in index.running:
+                self.end_of(name, kind, "")
+            self.limits_hold()
+
+    @rule(name=NAMES, image=st.sampled_from(["i", "j"]), kind=st.sampled_from(["operator", "operator", "device"]))
+    def break_down(self, name: str, image: str, kind: str) -> None:
+        self.register(name, "", "")
+        self.request(name, "provision", image)
+        for _ in range(4):
+            self.go_on([name], kind)
+
+    @rule(name=NAMES, image=st.sampled_from(["i", "j"]), late=st.booleans())
+    def hang(self, name: str, image: str, late: bool) -> None:
+        """A step that begins, and of which nothing is heard any more."""
+        self.register(name, "", "")
+        self.request(name, "provision", image)
+        if name in self.log.state.dpu_index.open and not self.log.row(name).paused:
+            self.log.wait_for_backoff(name)
+            assert self.log.start(name).code == "done"
+            self.log.now_ms = max(self.log.now_ms, self.log.row(name).deadline_ms if late else 0)
+            self.deadline_of(name)
+
+    @rule(name=NAMES)
+    def remove(self, name: str) -> None:
+        self.request(name, "delete", "")
+        for _ in range(3):
+            self.go_on([name], "")
 
     @rule(installs=st.integers(-1, 3), nodes=st.integers(-1, 3))
     def limit(self, installs: int, nodes: int) -> None:
@@ -66,13 +134,20 @@ class LifecycleMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.state.dpu_index.running)
     @rule(data=st.data(), fails=st.booleans(), kind=KINDS, serial=SERIALS)
     def end(self, data: st.DataObject, fails: bool, kind: str, serial: str) -> None:
-        name = data.draw(st.sampled_from(sorted(self.log.state.dpu_index.running)))
-        if fails:
+        self.end_of(data.draw(st.sampled_from(sorted(self.log.state.dpu_index.running))), kind if fails else "", serial)
+
+    def end_of(self, name: str, kind: str, serial: str) -> None:
+        """The open step of a DPU ends, badly if a kind of failure is given."""
+        if kind:
             assert self.log.fail(name, kind).code == "done"
         else:
             assert self.log.succeed(name, {"serial": serial} if serial else {}).code == "done"
         row = self.log.state.dpus.rows.get(name)
         assert row is None or row.standing != "running"
+        SOMETIMES.saw("a step ended badly", bool(kind))
+        SOMETIMES.saw("a DPU was deleted", row is None)
+        SOMETIMES.saw("a DPU is ready", row is not None and row.phase == READY)
+        SOMETIMES.saw("a DPU needs an operator", row is not None and row.phase == ERROR)
 
     @precondition(lambda self: self.log.state.dpus.rows)
     @rule(data=st.data(), off=st.integers(-2, 2).filter(bool), fails=st.booleans())
@@ -90,8 +165,35 @@ class LifecycleMachine(RuleBasedStateMachine):
         row = self.log.row(name)
         if late:
             self.log.now_ms = max(self.log.now_ms, row.deadline_ms)
+        self.deadline_of(name)
+
+    def deadline_of(self, name: str) -> None:
+        row = self.log.row(name)
         reached = self.log.now_ms + 1 >= row.deadline_ms
         assert self.log.expire(name, row.deadline_ms).code == ("done" if reached else "refused")
+        SOMETIMES.saw("a deadline passed", reached)
+
+    # -- what a log does to commands, and a machine to replicas
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
+    def deliver_again(self, which: int, later_s: int) -> None:
+        SOMETIMES.saw("a copy was remembered" if self.log.deliver_again(which, later_s) else "a copy had expired")
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), name=NAMES)
+    def reuse_an_id(self, which: int, name: str) -> None:
+        event = NodesLeft(self.log.envelope(), "z1", [name], [], [], False, b"")
+        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
+        SOMETIMES.saw("an id was reused")
+
+    @rule()
+    def save(self) -> None:
+        self.log.delivered.save()
+
+    @rule()
+    def crash(self) -> None:
+        SOMETIMES.saw("a crash lost unsaved records", self.log.crash() > 0)
 
     # -- what holds
 
@@ -101,6 +203,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         now = (len(installing(self.log.state)), len(unavailable(self.log.state)))
         for count, before, limit in zip(now, self.before, limits(self.log.state), strict=True):
             assert count <= max(before, limit)
+        SOMETIMES.saw("the limit of installs was reached", now[0] == limits(self.log.state)[0] > 0)
         self.before = now
 
     @invariant()
@@ -134,8 +237,8 @@ class LifecycleMachine(RuleBasedStateMachine):
         assert derived_of(reloaded(self.log.state)) == derived_of(self.log.state)
 
     def teardown(self) -> None:
+        self.log.delivered.check_replicas()
         assert rows_of(replayed(self.log)) == rows_of(self.log.state)
 
 
-TestLifecycleMachine = LifecycleMachine.TestCase
-TestLifecycleMachine.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestLifecycleMachine = sized(LifecycleMachine, 80, 50, SOMETIMES)

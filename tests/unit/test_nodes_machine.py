@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -20,13 +19,30 @@ from projections.fleet import FleetFold
 from projections.forwarding import forward
 from projections.zone import ZoneFold
 from projections.zone_state import ZoneState
-from schemas.events import PRESENT, MembershipChanged, NodesSuperseded
-from tests.support.zones import PARTITION, ZoneLog, derived_of, reloaded, replayed, rows_of, statement
+from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
+from tests.support.sometimes import Sometimes, sized
+from tests.support.zones import PARTITION, DeliveredZones, derived_of, reloaded, replayed, rows_of, statement
 
 NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
 ZONES = st.sampled_from(["z1", "z2"])
 TIMES = st.integers(1, 4)
 UIDS = st.sampled_from(["u", "v"])
+
+
+SOMETIMES = Sometimes(
+    "a node joined",
+    "a node left",
+    "a node moved to another zone",
+    "an older incarnation was refused",
+    "a leave was inferred",
+    "a node was superseded",
+    "a forward landed",
+    "a forward was refused, as another had landed",
+    "a copy was remembered",
+    "a copy had expired",
+    "an id was reused",
+    "a crash lost unsaved records",
+)
 
 
 class Known(NamedTuple):
@@ -45,7 +61,7 @@ def at_item(column: Sequence[Any], i: int) -> Any:
 class NodesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.log = ZoneLog()
+        self.log = DeliveredZones()
         self.model: dict[str, Known] = {}
         self.mark = 0
         self.marks = [0]
@@ -65,7 +81,9 @@ class NodesMachine(RuleBasedStateMachine):
         for i, name in enumerate(names):
             old = self.model.get(name)
             assert (name in refused) == (old is not None and created_ms < old.created_ms)
+            SOMETIMES.saw("an older incarnation was refused" if name in refused else "a node joined")
             if name not in refused:
+                SOMETIMES.saw("a node moved to another zone", old is not None and old.zone != zone)
                 self.model[name] = Known(zone, created_ms, uid, address + i)
 
     @rule(name=NAMES, zone=ZONES, address=TIMES)
@@ -77,6 +95,12 @@ class NodesMachine(RuleBasedStateMachine):
         if there and old is not None:
             self.model[name] = old._replace(address4=address)
 
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), created_ms=st.just(0) | TIMES)
+    def leave_where_it_is(self, data: st.DataObject, created_ms: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        self.leave(name, self.model[name].zone, created_ms, self.model[name].uid)
+
     @rule(name=NAMES, zone=ZONES, created_ms=st.just(0) | TIMES, uid=UIDS)
     def leave(self, name: str, zone: str, created_ms: int, uid: str) -> None:
         old = self.model.get(name)
@@ -84,27 +108,30 @@ class NodesMachine(RuleBasedStateMachine):
         about = not created_ms or (old is not None and (old.created_ms < created_ms or (created_ms, uid) == old[1:3]))
         if old is not None and old.zone == zone and about:
             del self.model[name]
+            SOMETIMES.saw("a node left")
 
-    @rule(name=NAMES)
-    def infer_a_leave(self, name: str) -> None:
-        old = self.model.pop(name, None)
-        if old is None:
-            return
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def infer_a_leave(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        old = self.model.pop(name)
         self.lists += 1
         source = name.partition("/")[0] if "/" in name else ""
         self.log.complete(b"%d" % self.lists, source=source, zone=old.zone)
         assert self.log.leave(name, zone=old.zone, list_hash=b"%d" % self.lists).code == "done"
+        SOMETIMES.saw("a leave was inferred")
 
-    @rule(name=NAMES)
-    def supersede(self, name: str) -> None:
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def supersede(self, data: st.DataObject) -> None:
         """Fleet has heard of a newer incarnation in another partition, and says so of the one that it knew."""
-        old = self.model.pop(name, None)
-        if old is None:
-            return
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        old = self.model.pop(name)
         mark = self.log.state.fleet_mark
         columns = ([old.zone], [name], [old.created_ms], [old.uid])
         event = NodesSuperseded(statement(old.zone, self.log.now_ms), mark, mark + 1, *columns)
         assert self.log.append(event).code == "done"
+        SOMETIMES.saw("a node was superseded")
 
     # -- what is forwarded
 
@@ -122,19 +149,21 @@ class NodesMachine(RuleBasedStateMachine):
             return self.log.state
         fold = ZoneFold()
         state = fold.empty(PARTITION)
-        for event, at in self.log.events[: max(0, self.log.end - records)]:
+        for event, at in self.log.events[:-records]:
             decision = fold.decide(state, event, at)
             if decision.change is not None:
                 fold.evolve(state, decision.change, at)
         return state
 
     @precondition(lambda self: self.sent)
-    @rule(data=st.data(), again=st.booleans())
+    @rule(data=st.data(), again=st.sampled_from([True, True, False]))
     def land(self, data: st.DataObject, again: bool) -> None:
-        """One of those under way lands in fleet; its copy may follow later."""
+        """One of those under way lands in fleet; its copy may follow at once, or later."""
         event = data.draw(st.sampled_from(self.sent))
         if not again:
             self.sent.remove(event)
+        else:
+            self.hear(event)
         self.hear(event)
 
     def hear(self, event: MembershipChanged) -> None:
@@ -146,6 +175,7 @@ class NodesMachine(RuleBasedStateMachine):
         fits = event.from_offset == self.mark
         assert (decision.outcome.code != "refused") == fits, decision.outcome.reason
         assert self.real.marks.get(0, 0) == (event.to_offset if fits else self.mark)
+        SOMETIMES.saw("a forward landed" if fits else "a forward was refused, as another had landed")
         if not fits:
             return
         self.mark = event.to_offset
@@ -167,6 +197,28 @@ class NodesMachine(RuleBasedStateMachine):
     def claim_to_have_forwarded_what_is_yet_to_come(self) -> None:
         assert self.log.forwarded(self.log.end + 1).code == "refused"
 
+    # -- what a log does to commands, and a machine to replicas
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
+    def deliver_again(self, which: int, later_s: int) -> None:
+        SOMETIMES.saw("a copy was remembered" if self.log.deliver_again(which, later_s) else "a copy had expired")
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), name=NAMES)
+    def reuse_an_id(self, which: int, name: str) -> None:
+        event = NodesLeft(self.log.envelope(), "z1", [name], [], [], False, b"")
+        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
+        SOMETIMES.saw("an id was reused")
+
+    @rule()
+    def save(self) -> None:
+        self.log.delivered.save()
+
+    @rule()
+    def crash(self) -> None:
+        SOMETIMES.saw("a crash lost unsaved records", self.log.crash() > 0)
+
     # -- what holds
 
     @invariant()
@@ -187,6 +239,7 @@ class NodesMachine(RuleBasedStateMachine):
         assert forward(copy, 0, self.mark) == forward(self.log.state, 0, self.mark)
 
     def teardown(self) -> None:
+        self.log.delivered.check_replicas()
         assert rows_of(replayed(self.log)) == rows_of(self.log.state)
         while (event := forward(self.log.state, 0, self.mark)) is not None:
             self.hear(event)
@@ -198,5 +251,4 @@ class NodesMachine(RuleBasedStateMachine):
         assert not self.log.state.outbox and not self.log.state.gone.rows
 
 
-TestNodesMachine = NodesMachine.TestCase
-TestNodesMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
