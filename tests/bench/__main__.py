@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ BENCHES = sorted(
 )
 PACED = ("join",)
 """What takes the minutes that are asked for."""
+QUIET = {"GRPC_VERBOSITY": "ERROR"}
+"""gRPC tells of every process that is started beside it."""
 
 
 def main() -> int:
@@ -49,7 +52,7 @@ def main() -> int:
     for name in arguments.only:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "tests.bench", "--inside", name, "--minutes", str(arguments.minutes)]
-        inside = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        inside = subprocess.run(command, stdout=subprocess.PIPE, check=False, env=os.environ | QUIET)
         if inside.returncode:
             failed.append(name)
         else:

@@ -1,0 +1,230 @@
+"""Kill -9 under load of one process of each role, and of the broker that leads: how long until the plane goes on.
+
+Three brokers with short timeouts, two processes of each role, and DPUs with real agents that know both relays. At the
+instant of the kill a client asks for a join of the process that it has a connection with, and asks the other one under
+the same id when that fails; measured is when it has its answer, and when the last DPU has the rule. Nothing else asks
+for anything, so a fault that is only noticed by the next command counts in full. The brokers that are killed are the
+leaders of the join's zone and of fleet in turn. Everything is whole again before the next cycle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import uvloop
+
+from deploy.kafka.brokers import Brokers, ports_for
+from deploy.kafka.jars import cache_folder
+from drivers.agent import Agent, Identity
+from drivers.agent_store import MemoryStore
+from drivers.backends.simulated import SimulatedDevice
+from drivers.simulator import NAMING
+from drivers.websocket import Dialer
+from eventstore.log import DEFAULT_PARTITION_COUNT, FLEET_0, ZONES, Partition, partition_for
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.stubs import CommandsStub
+from tests.bench.brokers import new_prefix
+from tests.bench.figures import Figure, percentile
+from tests.bench.planes import until
+from tests.bench.workload import FIRST_ADDRESS, new_id, zone_name
+from tests.support.kafka_operator import Operator
+
+ROLES = ("api", "relay", "provisioner")
+CYCLES = 4
+"""Of each role, and of each leader."""
+AGENTS_PER_ZONE = 25
+FLEET_ZONES = 2
+ASK_S = 0.5
+"""How long a client waits for one process before it asks the other."""
+REST_S = 3.0
+"""Between everything being whole and the next kill: longer than a beacon is fresh."""
+JOIN_S = 60.0
+
+
+class Stall(NamedTuple):
+    """Seconds from a kill until a join was answered, and until every DPU had it."""
+
+    answered_s: float
+    applied_s: float
+
+
+def figures() -> list[Figure]:
+    return uvloop.run(_measure())
+
+
+async def _measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with Brokers(Path(folder) / "kafka", cache_folder(os.environ)) as brokers, AsyncExitStack() as stack:
+            prefix = new_prefix()
+            made = [_Process(brokers, prefix, role) for role in ROLES for _ in range(2)]
+            processes = [await stack.enter_async_context(process) for process in made]
+            bench = await stack.enter_async_context(_bench(processes))
+            stalls = {role: [await bench.stalled(each) for each in _in_turn(processes, role)] for role in ROLES}
+            operator = Operator(brokers.bootstrap, prefix)
+            stalls["leader"] = [
+                await bench.stalled(_Leader(brokers, operator, leads))
+                for _ in range(CYCLES)
+                for leads in (_partition_of(zone_name(0)), FLEET_0)
+            ]
+    return [figure for name, found in stalls.items() for figure in _figures(name, found)]
+
+
+def _in_turn(processes: Sequence[_Process], role: str) -> list[_Process]:
+    return [process for process in processes if process.role == role] * (CYCLES // 2)
+
+
+def _partition_of(zone: str) -> Partition:
+    return partition_for(ZONES, zone, DEFAULT_PARTITION_COUNT)
+
+
+def _figures(name: str, stalls: Sequence[Stall]) -> list[Figure]:
+    said = "leading broker killed" if name == "leader" else f"role {name} killed"
+    answered, applied = ([stall[column] for stall in stalls] for column in (0, 1))
+    dpus = f"on all of {FLEET_ZONES * AGENTS_PER_ZONE} DPUs"
+    return [
+        Figure(f"{said}: a join is answered, p50", percentile(answered, 0.5), "s", better="lower"),
+        Figure(f"{said}: a join is answered, p99", percentile(answered, 0.99), "s", aim=1.0, better="lower"),
+        Figure(f"{said}: a join is {dpus}, p50", percentile(applied, 0.5), "s", better="lower"),
+        Figure(f"{said}: a join is {dpus}, p99", percentile(applied, 0.99), "s", aim=2.0, better="lower"),
+    ]
+
+
+class _Process:
+    """A process of one role, which can be killed and started again where it was."""
+
+    def __init__(self, brokers: Brokers, prefix: str, role: str) -> None:
+        self.role = role
+        self.listen, http, self.agents = (f"127.0.0.1:{port}" for port in ports_for(3, None))
+        listeners = [f"--listen={self.listen}", f"--http={http}", f"--agents={self.agents}", "--log-level=ERROR"]
+        where = ["--kafka", brokers.bootstrap, "--topic-prefix", prefix, "--role", role]
+        self._command = [str(Path(sys.executable).with_name("dpuplane")), "serve", *where, *listeners]
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> _Process:
+        await self.heal()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
+    async def kill(self) -> None:
+        """As kill -9."""
+        if self._child is not None and self._child.returncode is None:
+            self._child.kill()
+            await self._child.wait()
+
+    async def heal(self) -> None:
+        """Start it; return when it is ready."""
+        self._child = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.PIPE)
+        assert self._child.stdout is not None
+        assert (await self._child.stdout.readline()).startswith(b"ready"), f"{self.role}: see above"
+
+
+class _Leader:
+    """Whichever broker leads a partition at the moment."""
+
+    def __init__(self, brokers: Brokers, operator: Operator, leads: Partition) -> None:
+        self._brokers = brokers
+        self._operator = operator
+        self._leads = leads
+
+    async def kill(self) -> None:
+        leader = await self._operator.leader(self._leads)
+        self._brokers.kill(leader)
+
+    async def heal(self) -> None:
+        await self._brokers.heal()
+
+
+@asynccontextmanager
+async def _bench(processes: Sequence[_Process]) -> AsyncIterator[_Bench]:
+    relays = [process.agents for process in processes if process.role == "relay"]
+    servers = [process.listen for process in processes if process.role == "api"]
+    async with AsyncExitStack() as stack:
+        dialer = await stack.enter_async_context(Dialer())
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        calls = [CommandsStub(await stack.enter_async_context(_channel(server))) for server in servers]
+        agents = []
+        rng = random.Random(6)
+        for zone in map(zone_name, range(FLEET_ZONES)):
+            for number in range(AGENTS_PER_ZONE):
+                identity = Identity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")
+                device = SimulatedDevice(rng=rng)
+                agents.append(Agent(identity, relays, dial=dialer.dial, device=device, store=MemoryStore(), rng=rng))
+        await _register(calls[0])
+        running = [tasks.create_task(agent.run()) for agent in agents]
+        bench = _Bench(calls, agents)
+        await bench.join()
+        yield bench
+        for task in running:
+            task.cancel()
+
+
+def _channel(server: str) -> grpc.aio.Channel:
+    """Tries a server that was gone again at once: a client with two has no reason to wait."""
+    return grpc.aio.insecure_channel(server, options=[("grpc.max_reconnect_backoff_ms", 200)])
+
+
+async def _register(calls: Any) -> None:
+    for zone in map(zone_name, range(FLEET_ZONES)):
+        for number in range(AGENTS_PER_ZONE):
+            dpu, node, serial, bmc = (text.format(zone=zone, number=number) for text in NAMING)
+            request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc)
+            answer = await calls.RegisterDpu(request, timeout=JOIN_S)
+            assert answer.outcome == pb.Answer.done, answer
+
+
+class _Bench:
+    """A client with connections to both processes of the API, and the agents of every DPU."""
+
+    def __init__(self, calls: Sequence[Any], agents: Sequence[Agent]) -> None:
+        self._calls = calls
+        self._agents = agents
+        self._asked = 0
+        self._nodes = 0
+
+    async def stalled(self, victim: _Process | _Leader) -> Stall:
+        """Kill it, join a node, and make everything whole again."""
+        await victim.kill()
+        stall = await self.join()
+        await victim.heal()
+        await self.join()
+        await asyncio.sleep(REST_S)
+        return stall
+
+    async def join(self) -> Stall:
+        """Join a node; how long until that was answered, and until every agent had its rule."""
+        began_s = time.perf_counter()
+        before = max(agent.table.version for agent in self._agents)
+        await self._ask()
+        answered_s = time.perf_counter() - began_s
+        await until(lambda: min(agent.table.version for agent in self._agents) > before)
+        return Stall(answered_s, time.perf_counter() - began_s)
+
+    async def _ask(self) -> None:
+        """Under one id, of one process after the other, until one has an answer."""
+        self._nodes += 1
+        node = pb.NodeSpec(name=f"node-{self._nodes}", addresses=[str(IPv4Address(FIRST_ADDRESS + self._nodes))])
+        request = pb.JoinNodesRequest(command_id=new_id(), zone=zone_name(0), nodes=[node])
+        async with asyncio.timeout(JOIN_S):
+            while not await self._answered(request):
+                self._asked += 1
+
+    async def _answered(self, request: pb.JoinNodesRequest) -> bool:
+        try:
+            answer = await self._calls[self._asked % len(self._calls)].JoinNodes(request, timeout=ASK_S)
+        except grpc.aio.AioRpcError:
+            return False
+        assert answer.outcome in (pb.Answer.done, pb.Answer.unknown), answer
+        return bool(answer.outcome == pb.Answer.done)
