@@ -46,9 +46,9 @@ class Papers(NamedTuple):
 class Office:
     """Issues papers."""
 
-    def __init__(self, folder: Path, trust_domain: str = TRUST_DOMAIN) -> None:
+    def __init__(self, folder: Path, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> None:
         self.folder = folder
-        self.authority = Authority.make(folder, trust_domain, now=datetime.now(UTC), valid=24 * HOUR)
+        self.authority = Authority.make(folder, trust_domain, now=now or datetime.now(UTC), valid=48 * HOUR)
 
     def issue(
         self, who: str, *hosts: str, valid: timedelta = HOUR, now: datetime | None = None, ca: Path | None = None

@@ -1,0 +1,102 @@
+"""Faults on real processes: `python -m tests.faults [--engine E] [--only NAME ...] [--pairs N] [--seed S]`.
+
+A line per fault: what happened, what shows it, what became of the commands, and how soon they flowed again. A fault
+that leaves no trace of itself fails, as one does that loses a command. `--list` prints the catalogue of all faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.faults.arena import Arena
+from tests.faults.catalogue import printed
+from tests.faults.confined import INSIDE, command, in_memory, why_not
+from tests.faults.fault import Fault
+from tests.faults.report import Report
+from tests.faults.run import attempt
+from tests.faults.table import FAULTS, faults_on, pairs
+from tests.faults.world import Engine, world_of
+
+ENGINES: tuple[Engine, ...] = ("embedded", "kafka")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit status: 1 if anything failed, 2 if nothing can be tried here."""
+    options = _parse(arguments)
+    if options.list:
+        print(printed())
+        return 0
+    if not options.inside:
+        if reason := why_not():
+            print(f"cannot be tried here: {reason}")
+            return 2
+        seed = [] if options.seed is not None else ["--seed", str(random.SystemRandom().randrange(10**9))]
+        inside = command("tests.faults", [*arguments, *seed])
+        os.execvp(inside[0], inside)
+    print(f"seed {options.seed}", flush=True)
+    logging.basicConfig(level=logging.CRITICAL)  # what is cut, dead or frozen need not be said again by our own clients
+    report = Report(options.seed)
+    signal.signal(signal.SIGTERM, _end)
+    folder = in_memory()
+    try:
+        asyncio.run(_run(options, folder, report))
+    finally:
+        report.summarise()
+        if options.keep and (report.failed or not report.is_whole):
+            shutil.copytree(folder, options.keep / f"seed-{options.seed}", ignore=shutil.ignore_patterns("ballast"))
+    return int(report.failed)
+
+
+def _end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Hurt a plane of real processes.")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="where the log is; both if not given")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults; each of them if not given")
+    parser.add_argument("--pairs", type=int, default=0, metavar="N", help="and so many random pairs of faults")
+    parser.add_argument("--minutes", type=float, help="begin nothing more after this; random faults until then")
+    parser.add_argument("--seed", type=int, help="of every random choice; a fresh one if not given")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="copy what a failed run left into this folder")
+    parser.add_argument("--list", action="store_true", help="print the catalogue of all faults")
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+async def _run(options: argparse.Namespace, folder: Path, report: Report) -> None:
+    until_s = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
+    async with Arena.open() as arena:
+        for engine in options.engine or ENGINES:
+            rng = random.Random(f"{options.seed}/{engine}")
+            async with world_of(engine, arena, folder / engine, rng) as world:
+                report.began(engine)
+                for faults in _plan(options, engine, rng):
+                    if time.monotonic() > until_s:
+                        break
+                    report.tried(await attempt(world, faults, rng))
+                report.ended(world)
+    report.is_whole = True
+
+
+def _plan(options: argparse.Namespace, engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, ...]]:
+    """Each fault by itself, then pairs."""
+    wanted = options.only or ([] if options.pairs else list(FAULTS))
+    yield from ((fault,) for fault in faults_on(engine) if fault.name in wanted)
+    drawn = pairs(engine, rng)
+    for _ in range(options.pairs):
+        yield next(drawn)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""A network to cut: every party (a broker, a process of the plane) has a namespace and an address, and all they say
+to each other goes through one router, where packets are dropped, refused or thinned out by nftables.
+
+What hits a packet counts it, so a cut that cut nothing is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+HUB = "10.77.0.1"
+"""The router, where clients, proxies and devices are too."""
+
+
+class Party(NamedTuple):
+    """Somebody with a network of their own."""
+
+    name: str
+    address: str
+    device: str
+    holder: int
+    """The process that keeps the namespace."""
+
+    def enter(self, *command: str) -> list[str]:
+        """The same command, run there."""
+        return ["nsenter", f"--net=/proc/{self.holder}/ns/net", *command]
+
+
+class Way(NamedTuple):
+    """Packets of one direction: from an address to another, of connections to or from a port; anything if empty."""
+
+    source: str = ""
+    target: str = ""
+    source_port: int = 0
+    target_port: int = 0
+
+    @property
+    def match(self) -> str:
+        parts = (
+            f"ip saddr {self.source}" if self.source else "",
+            f"ip daddr {self.target}" if self.target else "",
+            f"tcp sport {self.source_port}" if self.source_port else "",
+            f"tcp dport {self.target_port}" if self.target_port else "",
+        )
+        return " ".join(filter(None, parts))
+
+    @property
+    def back(self) -> Way:
+        """The answers."""
+        return Way(self.target, self.source, self.target_port, self.source_port)
+
+
+def both(*ways: Way) -> list[Way]:
+    """These and their answers."""
+    return [each for way in ways for each in (way, way.back)]
+
+
+class Hits:
+    """How many packets a rule has met."""
+
+    packets = 0
+
+
+class Arena:
+    """The router and the parties around it."""
+
+    def __init__(self) -> None:
+        self._holders: list[asyncio.subprocess.Process] = []
+        self._numbers = itertools.count(1)
+        self._rules = itertools.count(1)
+
+    @staticmethod
+    @asynccontextmanager
+    async def open() -> AsyncIterator[Arena]:
+        """A network in the namespace that this process is in, which must be its own."""
+        arena = Arena()
+        await run("ip", "link", "set", "lo", "up")
+        await run("ip", "address", "add", f"{HUB}/32", "dev", "lo")
+        await run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        try:
+            yield arena
+        finally:
+            for holder in arena._holders:
+                holder.kill()
+                await holder.wait()
+
+    async def party(self, name: str) -> Party:
+        """A new party, linked to the router."""
+        number = next(self._numbers)
+        near, address, device = f"10.77.{number}.1", f"10.77.{number}.2", f"v{number}"
+        pipe = asyncio.subprocess.PIPE
+        holder = await asyncio.create_subprocess_exec(
+            "unshare", "--net", "sh", "-c", "echo in; exec sleep infinity", stdout=pipe
+        )
+        self._holders.append(holder)
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"in\n"
+        party = Party(name, address, device, holder.pid)
+        await run("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+        await run("ip", "address", "add", f"{near}/30", "dev", device)
+        await run("ip", "link", "set", device, "up")
+        await run(*party.enter("ip", "address", "add", f"{address}/30", "dev", "eth0"))
+        await run(*party.enter("ip", "link", "set", "eth0", "up"))
+        await run(*party.enter("ip", "link", "set", "lo", "up"))
+        await run(*party.enter("ip", "route", "add", "default", "via", near))
+        return party
+
+    @asynccontextmanager
+    async def rule(self, ways: Sequence[Way], verdict: str = "drop", test: str = "") -> AsyncIterator[Hits]:
+        """What becomes of these packets, for as long as the context lasts; `test` narrows them further."""
+        table, hits = f"rule{next(self._rules)}", Hits()
+        chains = "".join(
+            f"chain {hook} {{ type filter hook {hook} priority 0;\n"
+            + "".join(f"{way.match} {test} counter {verdict}\n" for way in ways)
+            + "}\n"
+            for hook in ("input", "forward", "output")
+        )
+        await run("nft", "-f", "-", said=f"table inet {table} {{\n{chains}}}\n")
+        try:
+            yield hits
+        finally:
+            listed = json.loads(await run("nft", "-j", "list", "table", "inet", table))
+            expressions = [part for item in listed["nftables"] for part in item.get("rule", {}).get("expr", ())]
+            hits.packets = sum(part["counter"]["packets"] for part in expressions if "counter" in part)
+            await run("nft", "delete", "table", "inet", table)
+
+    @asynccontextmanager
+    async def link_down(self, party: Party) -> AsyncIterator[None]:
+        """The party's cable is pulled."""
+        await run("ip", "link", "set", party.device, "down")
+        try:
+            yield
+        finally:
+            await run("ip", "link", "set", party.device, "up")
+
+
+async def run(*command: str, said: str = "") -> str:
+    """What a command prints; RuntimeError with what it complains of if it fails."""
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    printed, complaint = await child.communicate(said.encode())
+    if child.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {complaint.decode().strip()}")
+    return printed.decode()

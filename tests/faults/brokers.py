@@ -1,0 +1,117 @@
+"""Three real brokers, each a party with a network of its own, and with a second door for those who come by a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from deploy.kafka.broker_node import BrokerProcess, Node, Program
+from deploy.kafka.brokers import new_cluster_id
+from deploy.kafka.jars import cache_folder, java, kafka_jars
+from eventstore.errors import TransientError
+from eventstore.kafka_topics import count_brokers
+from tests.faults.arena import HUB, Arena, Party
+from tests.faults.proxy import Proxy, proxied
+
+PORT, CONTROLLER_PORT, PROXIED_PORT = 9092, 9093, 9094
+READY_S = 90.0
+
+
+class Process(BrokerProcess):
+    """The process that `dpuplane kafka` runs."""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+
+class Broker:
+    """One broker: its process, its party, and the proxy in front of its second door."""
+
+    def __init__(self, process: Process, party: Party, proxy: Proxy) -> None:
+        self.process = process
+        self.party = party
+        self.proxy = proxy
+        self.name = party.name
+        self.kills = 0
+
+
+class Brokers:
+    """The cluster."""
+
+    def __init__(self, brokers: Sequence[Broker]) -> None:
+        self.all = list(brokers)
+        self.bootstrap = ",".join(f"{broker.party.address}:{PORT}" for broker in brokers)
+        self.proxied = ",".join(broker.proxy.address for broker in brokers)
+
+    async def ready(self) -> None:
+        """Return when every broker is known to the cluster. One that ended by itself is started, as by a supervisor."""
+        async with asyncio.timeout(READY_S):
+            while not await self._is_whole():
+                for broker in self.all:
+                    if not broker.process.is_running:
+                        broker.process.start()
+                await asyncio.sleep(0.1)
+
+    async def _is_whole(self) -> bool:
+        try:
+            return await count_brokers(self.bootstrap, random.Random()) == len(self.all)
+        except TransientError:
+            return False
+
+
+@asynccontextmanager
+async def cluster(arena: Arena, folder: Path, count: int = 3) -> AsyncIterator[Brokers]:
+    """Brokers that answer; they end with the context."""
+    jars = await asyncio.to_thread(kafka_jars, cache_folder(os.environ))
+    nodes = [Node(number, PORT, CONTROLLER_PORT) for number in range(1, count + 1)]
+    parties = [await arena.party(f"broker-{node.id}") for node in nodes]
+    async with AsyncExitStack() as stack:
+        found = []
+        for node, party in zip(nodes, parties, strict=True):
+            port = 19_000 + node.id
+            proxy = await stack.enter_async_context(proxied((HUB, port), (party.address, PROXIED_PORT)))
+            process = _process(party, node, folder / party.name, dict(zip(nodes, parties, strict=True)), jars)
+            stack.callback(process.kill)
+            found.append(Broker(process, party, proxy))
+        cluster_id = new_cluster_id()
+        async with asyncio.TaskGroup() as tasks:
+            for broker in found:
+                tasks.create_task(broker.process.format(cluster_id))
+        for broker in found:
+            broker.process.start()
+        brokers = Brokers(found)
+        await brokers.ready()
+        try:
+            yield brokers
+        finally:
+            for broker in found:
+                broker.process.send(signal.SIGCONT)
+
+
+def _process(party: Party, node: Node, folder: Path, members: Mapping[Node, Party], jars: Path) -> Process:
+    """As `dpuplane kafka` would run it, but in its party and at its address."""
+    folder.mkdir(parents=True)
+    entering = folder / "java"
+    entering.write_text(f'#!/bin/sh\nexec {" ".join(party.enter(str(java())))} "$@"\n')
+    entering.chmod(0o755)
+    process = Process(Program(entering, jars), node, folder, list(members))
+    settings = folder / "server.properties"
+    lines = dict(line.split("=", 1) for line in settings.read_text().splitlines())
+    here = party.address
+    voters = ",".join(f"{each.id}@{where.address}:{CONTROLLER_PORT}" for each, where in members.items())
+    lines |= {
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{here}:{PORT},CONTROLLER://{here}:{CONTROLLER_PORT},PROXIED://{here}:{PROXIED_PORT}",
+        "advertised.listeners": f"PLAINTEXT://{here}:{PORT},PROXIED://{HUB}:{19_000 + node.id}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    settings.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return process

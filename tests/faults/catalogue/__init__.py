@@ -1,0 +1,45 @@
+"""All 96 faults that the plane is to survive, by number, each with what makes it happen or why nothing does yet.
+
+What makes one happen also shows that it did: a count in the simulator, evidence of the blow on real processes, or an
+assertion in the test that it names. A test holds the list complete and its references real.
+"""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.devices import DEVICES
+from tests.faults.catalogue.entry import Known
+from tests.faults.catalogue.kubernetes import KUBERNETES
+from tests.faults.catalogue.log import LOG
+from tests.faults.catalogue.network import NETWORK
+from tests.faults.catalogue.processes import PROCESSES
+from tests.faults.catalogue.storage import STORAGE
+
+__all__ = ["SECTIONS", "Known", "known", "printed"]
+
+SECTIONS = {
+    "processes and ownership": PROCESSES,
+    "Kafka and the log": LOG,
+    "storage": STORAGE,
+    "network and time": NETWORK,
+    "Kubernetes API": KUBERNETES,
+    "devices, drivers and mass events": DEVICES,
+}
+
+
+def known() -> list[Known]:
+    """Every fault, in order."""
+    return [fault for found in SECTIONS.values() for fault in found]
+
+
+def printed() -> str:
+    """The catalogue as a table."""
+    lines = []
+    for section, found in SECTIONS.items():
+        lines.append(f"-- {section}")
+        for fault in found:
+            lacks = [f"not yet: {fault.lacks}"] if fault.lacks else []
+            first, *more = [*fault.by, *lacks]
+            lines.append(f"{fault.number:3}  {fault.what:72} {first}")
+            lines += [" " * 78 + line for line in more]
+    made = sum(bool(fault.by) for fault in known())
+    return "\n".join([*lines, f"{len(known())} faults, {made} made to happen, {len(known()) - made} not yet"])

@@ -1,0 +1,97 @@
+"""Faults of devices and drivers, and of many at once."""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.entry import Known
+
+_HOLD = "tests/unit/test_withdrawals.py::test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approve"
+_BURST = "tests/unit/test_simulated_zones.py::test_a_burst_is_merged_for_those_who_are_behind"
+_LINKS = "tests/integration/test_agent_websocket.py"
+_SLOW = f"{_LINKS}::test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merged_delta"
+_DOOR = f"{_LINKS}::test_too_many_at_once_are_told_when_to_come_back_and_all_get_in"
+
+DEVICES = (
+    Known(82, "one slow device of many", (_BURST, _SLOW)),
+    Known(
+        83,
+        "a driver that hangs, or never gives back a session",
+        (
+            "simulated: steps begun on devices",
+            "tests/unit/test_provisioner.py::test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again",
+        ),
+    ),
+    Known(
+        84,
+        "answers late, twice, in another order, or for something else",
+        (
+            "real: device answers lost",
+            "tests/unit/test_standing.py::test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting",
+            "tests/integration/test_tls_agents.py::test_acknowledgements_for_others_move_nobody",
+        ),
+    ),
+    Known(
+        85,
+        "a device that says done and did nothing, or the reverse",
+        (
+            "tests/unit/test_agent.py::test_a_device_that_lies_is_found_by_its_digest_and_reconciled",
+            "tests/unit/test_steps.py::test_a_device_that_says_done_and_has_done_nothing_is_found_out",
+        ),
+    ),
+    Known(
+        86,
+        "a part of a change is applied, then a reset",
+        (
+            "simulated: device reboots",
+            "tests/unit/test_agent.py::test_a_device_that_fails_is_refused_for_by_name_and_reconciled_later",
+        ),
+    ),
+    Known(87, "a device comes back empty", ("simulated: device reboots", "simulated: agent crash")),
+    Known(
+        88,
+        "a device comes back with an older state",
+        ("simulated: device reboots", "tests/unit/test_standing.py::test_a_dpu_that_went_back_is_led_on_from_there"),
+    ),
+    Known(
+        89,
+        "a device that comes and goes",
+        ("tests/unit/test_relay.py::test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute",),
+    ),
+    Known(
+        90,
+        "another device under the same address",
+        (
+            "tests/unit/test_lifecycle.py::test_a_device_that_says_another_serial_is_another_card",
+            "tests/integration/test_tls_agents.py::test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_its_link",
+        ),
+    ),
+    Known(
+        91,
+        "no index is free, a table is full",
+        (
+            "simulated: waiting",
+            "tests/integration/test_serve_embedded.py::test_eighteen_claims_get_dense_indices_and_the_nineteenth_waits",
+        ),
+        lacks="a device whose own table is full: simulated ones have no limit",
+    ),
+    Known(
+        92,
+        "somebody else flushes the rules",
+        ("tests/unit/test_agent.py::test_rules_that_somebody_else_flushed_are_back_after_the_next_heartbeat",),
+    ),
+    Known(93, "all devices come at once", (_DOOR, "real: cut from devices")),
+    Known(94, "a large part of the nodes vanishes", ("simulated: held", _HOLD)),
+    Known(
+        95,
+        "a wrong command for everything",
+        (
+            "simulated: held",
+            "tests/integration/test_abuse_api.py::test_one_stolen_operator_cannot_withdraw_the_fleet",
+        ),
+    ),
+    Known(
+        96,
+        "the plane is away for long, and comes back with all that changed",
+        ("real: all roles killed", "simulated: isolation"),
+        lacks="seven days of it",
+    ),
+)

@@ -1,0 +1,150 @@
+"""Faults of Kafka, and of what is in the log."""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.entry import Known
+
+_FREEZES = "tests/integration/test_kafka_faults.py::test_the_leader_freezes_for_seconds"
+_LOST_END = "tests/integration/test_kafka_faults.py::test_a_reader_notices_that_all_disks_lost_the_end"
+_POISON = "tests/unit/test_partition.py::test_poison_is_skipped_counted_and_shown"
+
+LOG = (
+    Known(19, "one broker restarts", ("real: brokers restarted",)),
+    Known(
+        20,
+        "rolling restart of all brokers under load",
+        (
+            "real: brokers restarted",
+            "real: all brokers killed",
+            "tests/integration/test_kafka_faults.py::test_all_brokers_restart_one_after_another",
+        ),
+    ),
+    Known(
+        21,
+        "a partition's leader is killed during an append",
+        ("real: leader killed", "tests/integration/test_kafka_faults.py::test_the_leader_is_killed"),
+    ),
+    Known(22, "fewer replicas in sync than needed", ("real: two brokers frozen", "real: broker isolated")),
+    Known(23, "two of three brokers frozen, thawed, frozen", ("real: two brokers frozen", "real: brokers stutter")),
+    Known(24, "delayed produce and metadata requests", ("real: log delayed", "simulated: records that landed late")),
+    Known(25, "a lost answer to a produce request", ("real: produce answers lost", "real: log answers lost")),
+    Known(26, "no leader for longer than a command waits", ("real: leader killed", "real: broker frozen", _FREEZES)),
+    Known(
+        27,
+        "a record is refused: too large, access revoked",
+        (
+            "tests/contract/event_log.py::test_an_oversized_record_is_refused_for_certain",
+            "tests/integration/test_kafka_acls.py::test_who_has_no_grant_is_told_which_topic_it_is_about",
+        ),
+    ),
+    Known(
+        28, "producer and transaction ids expire", lacks="the plane's producers are not idempotent: they have no ids"
+    ),
+    Known(29, "the log's end is lost (unclean election, power cut)", (_LOST_END,)),
+    Known(
+        30,
+        "a topic is deleted and made again",
+        (
+            "tests/contract/event_log.py::test_a_running_reader_notices_a_recreated_log",
+            "tests/integration/test_kafka_topics.py::test_a_recreated_log_ends_even_a_reader_that_has_read_nothing",
+            "tests/integration/test_kafka_topics.py::test_a_deleted_topic_ends_the_log",
+        ),
+    ),
+    Known(
+        31,
+        "retention deletes what was not read",
+        (
+            "tests/contract/event_log.py::test_expired_records_move_the_beginning_for_good",
+            "tests/unit/test_embedded.py::test_a_reader_that_retention_overtakes_is_told",
+            "tests/unit/test_replica.py::test_expired_reports_of_a_display_topic_are_not_missed",
+        ),
+    ),
+    Known(
+        32,
+        "a topic gets more partitions",
+        ("tests/integration/test_kafka_topics.py::test_added_partitions_end_the_log_and_keep_it_from_opening",),
+    ),
+    Known(
+        33,
+        "a command is in the log twice",
+        (
+            "simulated: duplicated records",
+            "tests/unit/test_partition.py::test_a_command_takes_effect_once_however_often_it_lands",
+        ),
+    ),
+    Known(
+        34,
+        "an event of an old epoch after one of a new",
+        (
+            "simulated: records that landed late",
+            "tests/unit/test_installs.py::test_a_new_epoch_starts_afresh_and_an_older_one_is_refused",
+            "tests/unit/test_fleet_membership.py::test_a_record_counts_only_from_the_mark_of_its_partition",
+        ),
+    ),
+    Known(
+        35,
+        "bytes that no schema reads",
+        (
+            _POISON,
+            "tests/unit/test_codec.py::test_any_bytes_end_in_an_event_or_in_undecodable",
+            "tests/integration/test_kafka_poison.py::test_records_without_key_value_or_header_value_are_empty_ones",
+        ),
+    ),
+    Known(
+        36,
+        "an event of an unknown type, or with values out of range",
+        (
+            "tests/unit/test_partition.py::test_what_this_fold_version_does_not_accept_is_quarantined_whatever_else_could_read_it",
+            "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
+        ),
+    ),
+    Known(
+        37,
+        "blank fields, an empty policy",
+        (
+            "tests/unit/test_policies.py::test_an_empty_selector_matches_everything_and_a_conjunction_needs_every_label",
+            "tests/unit/test_partition.py::test_every_event_type_goes_through_without_an_exception",
+        ),
+    ),
+    Known(
+        38,
+        "an oversized event, a table of twice the size",
+        (
+            "tests/contract/event_log.py::test_an_oversized_record_is_refused_for_certain",
+            "tests/integration/test_api_bad_input.py::test_an_oversized_request_is_refused_and_the_server_goes_on",
+        ),
+    ),
+    Known(
+        39,
+        "a decompression bomb",
+        (
+            "tests/integration/test_kafka_topics.py::test_a_compression_bomb_does_not_get_in",
+            "tests/integration/test_abuse_api.py::test_a_compressed_message_is_not_even_opened",
+        ),
+    ),
+    Known(
+        40,
+        "a flipped bit in a stored record",
+        (
+            "tests/unit/test_codec.py::test_flipped_bits_end_in_an_event_or_in_undecodable",
+            "tests/unit/test_replica.py::test_an_edited_log_is_found_within_a_minute",
+            "tests/integration/test_checkpoint.py::test_an_edited_record_is_named",
+        ),
+    ),
+    Known(
+        41,
+        "a reader far behind catches up",
+        ("real: state lost", "simulated: lost state"),
+        lacks="ten million events in one go: `make bench` measures the rate of it",
+    ),
+    Known(
+        42,
+        "expired certificate, new authority, wrong name, revoked access",
+        (
+            "tests/integration/test_kafka_access.py::test_a_broker_whose_certificate_is_for_another_host_is_refused",
+            "tests/integration/test_kafka_access.py::test_a_password_that_was_replaced_is_used_by_the_next_client",
+            "tests/integration/test_tls_agents.py::test_a_link_ends_with_its_certificate",
+            "tests/integration/test_tls_rotation.py::test_an_authority_that_is_no_longer_believed_opens_nothing",
+        ),
+    ),
+)

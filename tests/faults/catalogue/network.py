@@ -1,0 +1,59 @@
+"""Faults of networks and clocks."""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.entry import NO_KUBERNETES, Known
+
+NETWORK = (
+    Known(54, "a process and the brokers are cut off", ("real: cut from log", "simulated: isolation")),
+    Known(55, "requests pass, answers are lost", ("real: log answers lost", "real: api answers lost")),
+    Known(
+        56,
+        "brokers see different majorities",
+        ("real: brokers bridged", "real: broker isolated", "real: controllers deaf"),
+    ),
+    Known(
+        57,
+        "cut off from devices only",
+        ("real: cut from devices", "real: device links half-open"),
+        lacks=f"cut off from an API server only: {NO_KUBERNETES}",
+    ),
+    Known(
+        58,
+        "loss, delay, repetition, another order",
+        ("real: packets lost", "real: frames delayed", "simulated: records that landed late"),
+    ),
+    Known(
+        59,
+        "resets, half-open connections, single bytes, 20 kB a second",
+        (
+            "real: connections reset",
+            "real: log half-open",
+            "real: log in crumbs",
+            "real: api in crumbs",
+            "real: frames in crumbs",
+            "real: narrow network",
+        ),
+    ),
+    Known(60, "names that do not resolve, or late, or to nothing", lacks="parties here have addresses and no names"),
+    Known(
+        61,
+        "large packets vanish",
+        ("real: large packets lost",),
+        lacks="networks of IPv6 only",
+    ),
+    Known(
+        62,
+        "clocks that jump",
+        ("real: clock ahead", "real: clock behind", "real: clock strobes", "simulated: clock jump"),
+    ),
+    Known(
+        63,
+        "a machine that stood still and knows it not",
+        ("real: role frozen", "real: all roles frozen"),
+        lacks="five minutes of it: the longest here is seconds, which is more than anybody waits for anybody",
+    ),
+    Known(
+        64, "a part of the machines is gone or lossy", ("real: cable pulled", "real: cable flaps", "real: packets lost")
+    ),
+)

@@ -1,0 +1,118 @@
+"""Faults of processes and of who owns what."""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.entry import NO_KUBERNETES, Known
+
+PROCESSES = (
+    Known(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),
+    Known(
+        2,
+        "kill after the append, before the answer",
+        ("simulated: crash", "real: api killed", "real: produce answers lost"),
+    ),
+    Known(3, "kill after the answer", ("simulated: crash", "real: api killed", "real: call answers lost")),
+    Known(
+        4,
+        "kill before, inside or after a save of the folds",
+        (
+            "simulated: crash",
+            "simulated: older state",
+            "real: state lost",
+            "tests/unit/test_saving.py::test_any_saves_and_any_crashes_end_in_the_same_state",
+        ),
+    ),
+    Known(
+        5,
+        "kill after a driver was told, before it answered",
+        ("simulated: crash", "tests/unit/test_steps.py::test_a_step_cut_off_anywhere_is_ended_by_the_next_attempt"),
+    ),
+    Known(
+        6,
+        "kill after a driver answered, before that is in the log",
+        ("simulated: crash", "tests/unit/test_steps.py::test_a_step_run_twice_is_done_once"),
+    ),
+    Known(7, "kill before or after a Kubernetes status patch", lacks=NO_KUBERNETES),
+    Known(
+        8,
+        "kill during a snapshot, its rename, before its folder is synced",
+        (
+            "real: killed while starting",
+            "tests/unit/test_archive.py::test_what_a_killed_process_left_half_made_is_cleared",
+            "tests/unit/test_agent_store.py::test_a_file_half_written_does_not_replace_the_old_one",
+        ),
+    ),
+    Known(
+        9,
+        "kill -9 at any instant, over and over",
+        (
+            "real: roles churned",
+            "real: role killed",
+            "simulated: crash",
+            "tests/integration/test_embedded_crash.py::test_kill_9_loses_nothing_acknowledged_and_tears_nothing",
+        ),
+    ),
+    Known(
+        10,
+        "a zombie: stopped, replaced, woken up",
+        (
+            "real: role frozen",
+            "tests/unit/test_steps.py::test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task",
+        ),
+    ),
+    Known(
+        11,
+        "two owners start at one instant",
+        (
+            "tests/unit/test_replica.py::test_two_starters_make_one_log",
+            "tests/integration/test_kafka_topics.py::test_many_may_open_a_new_log_at_once",
+            "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
+        ),
+    ),
+    Known(12, "the event loop is blocked for seconds", ("real: role frozen", "real: all roles frozen")),
+    Known(
+        13,
+        "killed for want of memory during a replay",
+        ("real: killed while starting",),
+        lacks="the kill comes from us and not from a limit on memory",
+    ),
+    Known(
+        14,
+        "a crash loop: every start dies",
+        (
+            "real: killed while starting",
+            "tests/unit/test_partition.py::test_a_fold_that_raises_halts_before_the_record",
+        ),
+    ),
+    Known(
+        15,
+        "rolling upgrade with traffic",
+        ("tests/integration/test_upgrade.py::test_a_log_is_raised_only_when_nobody_alive_lacks_the_rules",),
+    ),
+    Known(
+        16,
+        "downgrade after a new event type was written",
+        (
+            "tests/unit/test_saving.py::test_what_a_later_version_saved_is_left_by_a_binary_without_it",
+            "tests/unit/test_partition.py::test_a_version_that_is_not_supported_halts_before_its_record",
+        ),
+    ),
+    Known(
+        17,
+        "python -O, another hash seed",
+        (
+            "tests/integration/test_kafka_topics.py::test_it_does_not_start_without_assertions",
+            "tests/simulation/test_simulation.py::test_a_seed_is_the_same_run_in_any_process",
+        ),
+        lacks="changes of locale and time zone: nothing in the folds reads either",
+    ),
+    Known(
+        18,
+        "cancellation at every await of the command path",
+        (
+            "simulated: crash",
+            "tests/contract/event_log.py::test_a_cancelled_append_harms_no_other",
+            "tests/unit/test_saving.py::test_a_cancelled_save_loses_no_change",
+        ),
+    ),
+)

@@ -1,0 +1,74 @@
+"""Faults of disks and of what is kept on them."""
+
+from __future__ import annotations
+
+from tests.faults.catalogue.entry import Known
+
+_DAMAGED = "tests/unit/test_saving.py::test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state"
+
+STORAGE = (
+    Known(
+        43,
+        "the disk is full",
+        (
+            "real: disk full",
+            "simulated: full disk",
+            "tests/unit/test_full_disk.py::test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room",
+            "tests/integration/test_embedded_crash.py::test_a_full_disk_stops_appends_only_and_only_while_it_is_full",
+        ),
+    ),
+    Known(
+        44,
+        "errors on read, write and sync",
+        (
+            "simulated: full disk",
+            "tests/unit/test_saving.py::test_a_failed_save_loses_no_change_and_stops_nothing",
+            "tests/unit/test_embedded.py::test_appends_to_a_removed_directory_are_not_acknowledged",
+        ),
+        lacks="errors of a real device: the kernels we run on have no device that fails on command",
+    ),
+    Known(
+        45,
+        "writes that were not synced are lost",
+        ("simulated: older state", "simulated: lost state"),
+        lacks="a power cut of the embedded log: nothing here loses what a process wrote and did not sync",
+    ),
+    Known(46, "a damaged file of the store", (_DAMAGED,)),
+    Known(47, "a damaged or missing index of the store", (_DAMAGED, "real: state lost")),
+    Known(
+        48,
+        "a torn snapshot",
+        (
+            "tests/unit/test_agent_store.py::test_a_file_that_was_torn_or_damaged_anywhere_is_left_out",
+            "tests/integration/test_backup.py::test_nothing_is_made_of_a_damaged_backup",
+        ),
+    ),
+    Known(
+        49,
+        "a snapshot older than the log's beginning",
+        ("tests/unit/test_replica.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
+        lacks="topics that decide are kept for ever, so only those for display begin late",
+    ),
+    Known(
+        50,
+        "two processes open one store",
+        (
+            "tests/integration/test_serve_embedded.py::test_two_processes_cannot_own_one_folder",
+            "tests/unit/test_saving.py::test_one_process_and_one_owner_have_a_folder",
+        ),
+    ),
+    Known(
+        51,
+        "a disk that hangs for seconds",
+        (
+            "tests/unit/test_embedded.py::test_a_disk_that_hangs_keeps_only_those_waiting_who_append",
+            "tests/unit/test_embedded.py::test_an_end_waits_for_the_sync_under_way",
+        ),
+    ),
+    Known(
+        52,
+        "the volume of another node, or of another log",
+        ("tests/unit/test_saving.py::test_the_state_of_another_log_is_refused",),
+    ),
+    Known(53, "no more files or connections", ("real: out of files",)),
+)

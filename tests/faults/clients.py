@@ -1,0 +1,159 @@
+"""Careful clients of real processes: each asks one thing after another, and repeats under its id what nobody answered.
+
+What they asked and were told goes into the history, try by try. A refusal without a position says that the command is
+nowhere in the log; those ids are kept, for the judge to look for them there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import grpc
+
+from eventstore.fold import Code, ItemOutcome, Outcome
+from eventstore.ids import uuid7
+from eventstore.log import CLIQUES, Partition
+from eventstore.position import from_token
+from eventstore.replica import Answer
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.stubs import CommandsStub, QueriesStub
+from tests.faults.workload import Asked, Workload
+from tests.simulation.history import History, Invoked, NotTaken, Read, Told
+from tests.support.certs import Papers
+
+TIMEOUT_S = 3.0
+ATTEMPTS = 60
+REPEATED = 0.05
+READ = 0.1
+_OPTIONS = (
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+class Client:
+    """One caller, who knows several servers and asks any of them."""
+
+    def __init__(
+        self,
+        name: str,
+        servers: Sequence[str],
+        history: History,
+        *,
+        papers: Papers,
+        rng: random.Random,
+        workload: Workload,
+        pause_s: float,
+    ) -> None:
+        self.name = name
+        self.counts: Counter[str] = Counter()
+        self.refused_unread: list[str] = []
+        self.finished: list[tuple[float, float]] = []
+        """When each command was first sent and when its outcome was known."""
+        self._history = history
+        self._rng = rng
+        self._pause_s = pause_s
+        self._workload = workload
+        self._channels = {
+            server: grpc.aio.secure_channel(server, papers.channel, options=_OPTIONS) for server in servers
+        }
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Commands until `stop`; what is asked then is asked to its end."""
+        while not stop.is_set():
+            await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
+            await self.ask(self._workload.draw())
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close(None)
+
+    async def ask(self, asked: Asked) -> None:
+        """One command until its outcome is known, or the client gives up."""
+        asked.request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
+        began_s = time.monotonic()
+        for _ in range(ATTEMPTS):
+            if await self._is_answered(asked):
+                self.finished.append((began_s, time.monotonic()))
+                if self._rng.random() >= REPEATED:
+                    return
+                self.counts["repeated"] += 1
+            else:
+                await asyncio.sleep(self._rng.uniform(0.05, 0.3))
+        self.counts["gave up"] += 1
+
+    async def _is_answered(self, asked: Asked) -> bool:
+        """One try at one of the servers."""
+        server = self._rng.choice(list(self._channels))
+        command_id = asked.request.command_id
+        self._history.add(Invoked(time.monotonic(), self.name, command_id, asked.partition))
+        call = getattr(CommandsStub(self._channels[server]), asked.method)
+        try:
+            answer: pb.Answer = await call(asked.request, timeout=TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            self.counts[error.code().name.lower()] += 1
+            if error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                self._history.add(NotTaken(time.monotonic(), command_id))
+            return False
+        self.counts[pb.Answer.Outcome.Name(answer.outcome)] += 1
+        if answer.outcome == pb.Answer.unknown:
+            return False
+        if answer.position:
+            told = answer_of(answer)
+            self._history.add(Told(time.monotonic(), self.name, server, command_id, told))
+            if self._rng.random() < READ:
+                await self._read_back(told, answer.position)
+        else:
+            self._history.add(NotTaken(time.monotonic(), command_id))
+            self.refused_unread.append(command_id)
+        return True
+
+    async def _read_back(self, told: Answer, token: str) -> None:
+        """Ask any server for what is at least as new as this answer."""
+        server, least = self._rng.choice(list(self._channels)), told.offset + 1
+        began_s = time.monotonic()
+        try:
+            seen = await self._query(server, told.partition.topic, token)
+        except grpc.aio.AioRpcError:
+            return
+        position = from_token(seen, seen.partition(":")[0]).offsets[told.partition]
+        self.counts["read back"] += 1
+        self._history.add(Read(began_s, time.monotonic(), self.name, server, told.partition, least, position))
+
+    async def _query(self, server: str, topic: str, token: str) -> str:
+        """The position of an answer that is at least as new as a token."""
+        queries = QueriesStub(self._channels[server])
+        if topic == CLIQUES:
+            cliques = pb.ListCliquesRequest(min_position=token, page_size=1)
+            return str((await queries.ListCliques(cliques, timeout=TIMEOUT_S)).position)
+        nodes = pb.ListNodesRequest(min_position=token, page_size=1)
+        return str((await queries.ListNodes(nodes, timeout=TIMEOUT_S)).position)
+
+
+def answer_of(answer: pb.Answer) -> Answer:
+    """An answer as the folds would say it."""
+    log_id = answer.position.partition(":")[0]
+    ((partition, position),) = from_token(answer.position, log_id).offsets.items()
+    return Answer(outcome_of(answer), Partition(*partition), position - 1)
+
+
+def outcome_of(answer: pb.Answer) -> Outcome:
+    return Outcome(
+        _code(answer.outcome),
+        answer.reason,
+        index=answer.index if answer.HasField("index") else -1,
+        place=answer.place,
+        hold=answer.hold if answer.HasField("hold") else -1,
+        items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
+    )
+
+
+def _code(outcome: int) -> Code:
+    code: Code = pb.Answer.Outcome.Name(outcome)  # type: ignore[assignment]
+    return code

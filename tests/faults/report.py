@@ -1,0 +1,73 @@
+"""What a run prints: a line per fault, and in the end what all of them did and cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.faults.run import Tried
+from tests.faults.world import World
+
+UNKNOWN = ("unknown", "deadline_exceeded", "unavailable", "cancelled", "internal")
+
+
+class Report:
+    """Of one run over one or both engines."""
+
+    def __init__(self, seed: int) -> None:
+        self.failed = 0
+        self.is_whole = False
+        """Whether it came to its end."""
+        self._seed = seed
+        self._engine = ""
+        self._all: dict[str, list[Tried]] = {}
+        self._kills: Counter[str] = Counter()
+
+    def began(self, engine: str) -> None:
+        self._engine = engine
+        print(f"{engine}: everybody is up", flush=True)
+
+    def tried(self, tried: Tried) -> None:
+        """One line, and one for each problem."""
+        self._all.setdefault(self._engine, []).append(tried)
+        problems = tried.problems
+        self.failed += bool(problems)
+        shown = ", ".join(f"{count} {what}" for what, count in tried.evidence.items())
+        print(
+            f"{'FAILED' if problems else 'ok':6} {' + '.join(tried.names):40} {shown}; "
+            f"{tried.finished} commands answered, {_unknown(tried)} tries unknown, {tried.verdict.lost} lost, "
+            f"{tried.verdict.doubled} doubled; longest wait {max(tried.waits_s):.1f} s, "
+            f"flow {tried.flows_after_s:.1f} s and rest {tried.verdict.rest_s:.1f} s after healing",
+            flush=True,
+        )
+        for problem in problems:
+            print(f"       {problem}")
+        if problems:
+            names = " ".join(f"'{name}'" for name in tried.names)
+            print(f"       try again: python -m tests.faults --engine {self._engine} --only {names}")
+
+    def ended(self, world: World) -> None:
+        """An engine is through."""
+        self._kills[self._engine] += world.kills
+
+    def summarise(self) -> None:
+        for engine, found in self._all.items():
+            waits = sorted(wait for tried in found for wait in tried.waits_s if "killed" in " ".join(tried.names))
+            print(
+                f"{engine}: {len(found)} faults and pairs, {sum(bool(tried.problems) for tried in found)} failed; "
+                f"{self._kills[engine]} kill cycles, {sum(tried.finished for tried in found)} commands answered, "
+                f"{sum(map(_unknown, found))} tries unknown, {sum(t.verdict.lost for t in found)} lost, "
+                f"{sum(t.verdict.doubled for t in found)} doubled"
+                + (
+                    f"; longest wait at a kill p50 {_quantile(waits, 0.5)}, p99 {_quantile(waits, 0.99)}"
+                    if waits
+                    else ""
+                )
+            )
+
+
+def _unknown(tried: Tried) -> int:
+    return sum(tried.outcomes[what] for what in UNKNOWN)
+
+
+def _quantile(ordered: list[float], share: float) -> str:
+    return f"{ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.2f} s"

@@ -1,0 +1,165 @@
+"""Processes of the plane, each in a party of its own at an address that outlives it: killed, frozen, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import ssl
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import aiohttp
+
+from tests.faults.arena import Party
+from tests.support.certs import Papers
+from tests.support.planes import DPUPLANE
+
+API, HTTP, AGENTS = 7080, 7081, 7082
+READY_S = 120.0
+RESTART_S = 0.5
+ANSWER_S = 5.0
+_SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
+
+
+class Role:
+    """One process, over all its lives."""
+
+    def __init__(self, party: Party, arguments: Sequence[str], folder: Path, viewer: Papers) -> None:
+        self.party = party
+        self.name = party.name
+        self.log = folder / f"{party.name}.log"
+        self.kills = 0
+        self.deaths = 0
+        """How often it ended by itself."""
+        self._arguments = arguments
+        self._viewer = viewer
+        self._child: asyncio.subprocess.Process | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._is_killed = False
+
+    @property
+    def api(self) -> str:
+        return f"{self.party.address}:{API}"
+
+    @property
+    def agents(self) -> str:
+        return f"{self.party.address}:{AGENTS}"
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.returncode is None
+
+    def start(self, environment: Mapping[str, str] | None = None, program: Sequence[str] = (DPUPLANE,)) -> None:
+        """Start it, and again whenever it ends by itself, as any supervisor does."""
+        assert self._life is None or self._life.done()
+        self._life = asyncio.create_task(self._live({**os.environ, **(environment or {})}, program))
+
+    async def _live(self, environment: Mapping[str, str], program: Sequence[str]) -> None:
+        while True:
+            with self.log.open("ab") as errors:
+                child = self._child = await asyncio.create_subprocess_exec(
+                    *self.party.enter(*program, *self._arguments),
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    env=environment,
+                )
+            assert child.stdout is not None
+            if (await child.stdout.readline()).startswith(b"ready"):
+                self._ready.set()
+            await child.wait()
+            self._ready.clear()
+            if self._is_killed:
+                self._is_killed = False
+                return
+            self.deaths += 1
+            await asyncio.sleep(RESTART_S)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set()
+
+    async def ready(self) -> None:
+        """Return when it serves."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._ready.wait()
+        except TimeoutError:
+            raise RuntimeError(f"{self.name} is not ready, see {self.log}") from None
+
+    async def kill(self) -> None:
+        """kill -9; returns when it has gone, and stays so."""
+        assert self._life is not None
+        while not self.is_running:  # it has ended by itself, and is being started again
+            await asyncio.sleep(0.05)
+        self._is_killed = True
+        self.send(signal.SIGKILL)
+        await self._life
+        self.kills += 1
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        if self.is_running:
+            self._child.send_signal(number)
+
+    async def stop(self) -> None:
+        """End it in any case."""
+        if self._life is not None and not self._life.done():
+            await self.kill()
+
+    def state(self) -> str:
+        """What the kernel says that it does: R, S, or T when it is stopped."""
+        return state_of(self.pid)
+
+    async def metrics(self) -> dict[str, float]:
+        """The sum of each metric's samples; nothing if it does not answer."""
+        totals: dict[str, float] = {}
+        try:
+            _, text = await self._get("/metrics")
+        except (aiohttp.ClientError, TimeoutError):
+            return totals
+        for name, value in _SAMPLE.findall(text):
+            totals[name] = totals.get(name, 0.0) + float(value)
+        return totals
+
+    async def clock_s(self) -> float:
+        """What its clock shows, in seconds since the epoch, to the second."""
+        date, _ = await self._get("/healthz")
+        return parsedate_to_datetime(date).timestamp()
+
+    async def _get(self, path: str) -> tuple[str, str]:
+        security = ssl.create_default_context(cafile=self._viewer.ca)
+        security.load_cert_chain(self._viewer.cert, self._viewer.key)
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"https://{self.party.address}:{HTTP}{path}", ssl=security) as response,
+        ):
+            return response.headers["Date"], await response.text()
+
+
+def state_of(pid: int) -> str:
+    """The state letter of a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def serving(party: Party, papers: Papers, *arguments: str) -> list[str]:
+    """The arguments of a process that serves at its party's address."""
+    doors = (("--listen", API), ("--http", HTTP), ("--agents", AGENTS))
+    listening = [part for flag, port in doors for part in (flag, f"{party.address}:{port}")]
+    security = ["--tls-cert", str(papers.cert), "--tls-key", str(papers.key), "--tls-client-ca", str(papers.ca)]
+    return ["serve", *listening, *security, "--name", party.name, "--pasts", "0", *arguments]
+
+
+def simulating(party: Party, papers: Papers, relays: Sequence[str], servers: Sequence[str], dpus: int) -> list[str]:
+    """The arguments of the process that is all the devices, so many in each zone."""
+    where = ["--relay", ",".join(relays), "--server", ",".join(servers), "--bmc", f"{party.address}:7090"]
+    return ["simulator", *where, *papers.flags, "--dpus-per-zone", str(dpus)]

@@ -1,0 +1,112 @@
+"""One fault, or several at once, on a plane at work: strike, hold, heal, wait until commands flow again, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from tests.faults.fault import Blow, Fault
+from tests.faults.judging import Verdict, judge
+from tests.faults.world import World
+from tests.simulation.history import Struck
+
+CALM_S = 1.0
+FLOW_S = 120.0
+AFTERMATH_S = 3.0
+
+
+class Tried(NamedTuple):
+    """What became of it."""
+
+    names: tuple[str, ...]
+    evidence: dict[str, int]
+    outcomes: Counter[str]
+    """Of the clients' tries, meanwhile."""
+    finished: int
+    waits_s: list[float]
+    """Each client's longest wait for an answer, of the commands that the blow met."""
+    flows_after_s: float
+    """From healing until every client had an answer to a command that it sent after that."""
+    verdict: Verdict
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that makes it fail: also that nothing really happened."""
+        idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
+        idle += [] if self.evidence else ["nothing shows that it happened"]
+        return [*idle, *self.verdict.faults]
+
+
+async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> Tried:
+    """Try these faults at once."""
+    before = _outcomes(world)
+    async with _commands(world):
+        await asyncio.sleep(CALM_S)
+        struck_s = time.monotonic()
+        evidence = await _strike(world, faults, rng)
+        healed_s = time.monotonic()
+        await world.whole()
+        flows_s = await _flowing(world, healed_s)
+    for fault in faults:
+        world.history.add(Struck(fault.name, "", struck_s, healed_s))
+    verdict = await judge(world)
+    finished = [pair for client in world.clients for pair in client.finished if pair[1] >= struck_s]
+    return Tried(
+        names=tuple(fault.name for fault in faults),
+        evidence=evidence,
+        outcomes=_outcomes(world) - before,
+        finished=len(finished),
+        waits_s=[_longest_wait(client.finished, struck_s) for client in world.clients],
+        flows_after_s=flows_s - healed_s,
+        verdict=verdict,
+    )
+
+
+async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
+    """What shows that each happened, once all have healed."""
+    blows = [Blow(world, rng, Counter()) for _ in faults]
+    async with AsyncExitStack() as stack:
+        for fault, blow in zip(faults, blows, strict=True):
+            await stack.enter_async_context(fault.strike(blow))
+        await asyncio.sleep(max(fault.seconds for fault in faults))
+    return {what: count for blow in blows for what, count in blow.evidence.items()}
+
+
+@asynccontextmanager
+async def _commands(world: World) -> AsyncIterator[None]:
+    """Clients at work; what they have asked is asked to its end."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for client in world.clients:
+            tasks.create_task(client.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+async def _flowing(world: World, since_s: float) -> float:
+    """When every client had an answer to a command that it sent after this moment."""
+    async with asyncio.timeout(FLOW_S):
+        while True:
+            first = [min((end for begun, end in c.finished if begun >= since_s), default=None) for c in world.clients]
+            if all(first):
+                return max(filter(None, first))
+            await asyncio.sleep(0.05)
+
+
+def _longest_wait(finished: Sequence[tuple[float, float]], struck_s: float) -> float:
+    met = [end - begun for begun, end in finished if end >= struck_s and begun <= struck_s + AFTERMATH_S]
+    return max(met, default=0.0)
+
+
+def _outcomes(world: World) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for client in world.clients:
+        total.update(client.counts)
+    return total

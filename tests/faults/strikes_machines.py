@@ -1,0 +1,100 @@
+"""Disks that are full and clocks that jump."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.faults.fault import Blow
+from tests.faults.roles import Role
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+HOURS_S = 7200
+STROBES = 15
+STROBE_S = 0.2
+FAILURES = ("dpuplane_save_failures_total", "dpuplane_append_failures_total", "dpuplane_unknown_outcomes_total")
+
+
+@asynccontextmanager
+async def disk_full(blow: Blow) -> AsyncIterator[None]:
+    """The disk with a role's log or saved state takes no more byte; then there is room again."""
+    name = blow.rng.choice(sorted(blow.world.disks))
+    (victim,) = (role for role in blow.world.roles if role.name == name)
+    disk = blow.world.disks[name]
+    before = await _failures(victim)
+    disk.fill()
+    try:
+        yield
+        blow.evidence["disk seen full"] += disk.free_bytes == 0
+        blow.evidence["failures that the role counted"] += int(await _failures(victim) - before)
+    finally:
+        disk.empty()
+
+
+@asynccontextmanager
+async def clock_ahead(blow: Blow) -> AsyncIterator[None]:
+    """A role's clock jumps two hours ahead, and later back."""
+    async with _faked(blow, [HOURS_S]):
+        yield
+
+
+@asynccontextmanager
+async def clock_behind(blow: Blow) -> AsyncIterator[None]:
+    """A role's clock jumps two hours back, and later ahead."""
+    async with _faked(blow, [-HOURS_S]):
+        yield
+
+
+@asynccontextmanager
+async def clock_strobes(blow: Blow) -> AsyncIterator[None]:
+    """A role's clock jumps to and fro, by up to three minutes."""
+    steps = [blow.rng.randint(-180, 180) for _ in range(STROBES)]
+    async with _faked(blow, [*steps, 150]):
+        yield
+
+
+@asynccontextmanager
+async def _faked(blow: Blow, offsets_s: list[int]) -> AsyncIterator[None]:
+    """Restart a role under a clock of ours, and set that while it runs. Its monotonic clock stays true."""
+    victim = blow.rng.choice(blow.world.roles)
+    file = blow.world.folder / f"clock of {victim.name}"
+    await victim.kill()
+    _set(file, 0)
+    victim.start(
+        {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+    )
+    await victim.ready()
+    for offset_s in offsets_s:
+        _set(file, offset_s)
+        await asyncio.sleep(STROBE_S)
+    blow.evidence["seconds off, as it shows itself"] = round(abs(await victim.clock_s() - time.time()))
+    try:
+        yield
+    finally:
+        _set(file, 0)
+        await victim.kill()
+        victim.start()
+
+
+def _set(file: Path, offset_s: int) -> None:
+    """In one step, so that nobody reads half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(f"{offset_s:+d}\n")
+    new.rename(file)
+
+
+async def _failures(role: Role) -> float:
+    return sum(_counted(await role.metrics()))
+
+
+def _counted(metrics: dict[str, float]) -> Iterator[float]:
+    for name in FAILURES:
+        yield metrics.get(name, 0.0)

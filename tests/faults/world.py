@@ -1,0 +1,155 @@
+"""A plane of real processes, on one of the engines, with devices and clients, where all of it can be hurt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import grpc
+
+from deploy.opening import LogPlace
+from schemas.api.stubs import QueriesStub
+from tests.faults.arena import HUB, Arena
+from tests.faults.brokers import Brokers, cluster
+from tests.faults.clients import Client
+from tests.faults.disk import Disk
+from tests.faults.proxy import Proxy, proxied
+from tests.faults.roles import AGENTS, API, Role, serving, simulating
+from tests.faults.workload import ZONE_NAMES, Workload
+from tests.simulation.history import History
+from tests.support.certs import Office, Papers
+
+Engine = Literal["embedded", "kafka"]
+PARTITIONS = 3
+DPUS_PER_ZONE = 2
+CLIENTS = 8
+PAUSE_S = 0.05
+PREFIX = "faults"
+DAY = timedelta(days=1)
+KAFKA_ROLES = ("api-1", "api-2", "relay-1", "relay-2", "provisioner-1", "provisioner-2")
+
+
+class World:
+    """Everything there is in a run."""
+
+    def __init__(self, engine: Engine, arena: Arena, folder: Path, rng: random.Random) -> None:
+        folder.mkdir(parents=True)
+        self.engine: Engine = engine
+        self.arena = arena
+        self.folder = folder
+        self.rng = rng
+        self.history = History()
+        self.roles: list[Role] = []
+        self.office = Office(folder / "certs", now=datetime.now(UTC) - DAY)
+        self.disks: dict[str, Disk] = {}
+        """Where a role keeps what it must not lose, or would be slow without."""
+        self.brokers: Brokers | None = None
+        self.proxies: dict[str, Proxy] = {}
+        """By what goes through them: log (by broker), api, agents (by relay)."""
+        self.clients: list[Client] = []
+        self.simulator: Role
+        self.queries: QueriesStub
+        self.viewer = self.papers("viewer/vic")
+
+    @property
+    def place(self) -> LogPlace:
+        """Where the log is, for readers beside the plane."""
+        if self.brokers is None:
+            return LogPlace(self.disks["plane"].folder / "data")
+        return LogPlace(None, self.brokers.bootstrap, PREFIX)
+
+    def of(self, kind: str) -> list[Role]:
+        """The roles whose names begin so; the embedded one is of every kind."""
+        return [role for role in self.roles if role.name.startswith(kind) or role.name == "plane"]
+
+    @property
+    def servers(self) -> list[str]:
+        return [role.api for role in self.of("api")]
+
+    @property
+    def devices(self) -> int:
+        return DPUS_PER_ZONE * len(ZONE_NAMES)
+
+    @property
+    def kills(self) -> int:
+        brokers = self.brokers.all if self.brokers else ()
+        return sum(each.kills for each in (*self.roles, *brokers))
+
+    def papers(self, who: str, *hosts: str) -> Papers:
+        """Valid for longer than any clock is wrong."""
+        return self.office.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
+
+    async def whole(self) -> None:
+        """Return when everybody is up."""
+        if self.brokers is not None:
+            await self.brokers.ready()
+        for role in (*self.roles, self.simulator):
+            await role.ready()
+
+    async def role(self, name: str, *arguments: str) -> Role:
+        party = await self.arena.party(name)
+        papers = self.papers(f"plane/{name}", party.address, HUB)
+        role = Role(party, serving(party, papers, *arguments), self.folder, self.viewer)
+        self.roles.append(role)
+        return role
+
+    async def disk(self, name: str) -> Disk:
+        self.disks[name] = await Disk.mounted(self.folder / f"disk of {name}")
+        return self.disks[name]
+
+    def client(self, name: str, servers: Sequence[str]) -> Client:
+        rng = random.Random(self.rng.getrandbits(64))
+        papers = self.papers("operator/ann")
+        workload = Workload(rng, PARTITIONS)
+        return Client(name, servers, self.history, papers=papers, rng=rng, workload=workload, pause_s=PAUSE_S)
+
+
+@asynccontextmanager
+async def world_of(engine: Engine, arena: Arena, folder: Path, rng: random.Random) -> AsyncIterator[World]:
+    """A plane at work, with its devices; clients are made and not running yet."""
+    world = World(engine, arena, folder, rng)
+    async with AsyncExitStack() as stack:
+        if engine == "embedded":
+            disk = await world.disk("plane")
+            await world.role("plane", "--data", str(disk.folder / "data"), "--partitions", str(PARTITIONS))
+        else:
+            world.brokers = await stack.enter_async_context(cluster(arena, folder))
+            await _roles_on(world, world.brokers)
+        world.proxies["api"] = await _through(stack, 18_080, world.of("api")[-1], API)
+        for number, relay in enumerate(world.of("relay")):
+            world.proxies[f"agents of {relay.name}"] = await _through(stack, 18_082 + number, relay, AGENTS)
+        relays = [proxy.address for name, proxy in world.proxies.items() if name.startswith("agents")]
+        party = await arena.party("devices")
+        arguments = simulating(party, world.papers("simulator/lab"), relays, world.servers, DPUS_PER_ZONE)
+        world.simulator = Role(party, arguments, folder, world.viewer)
+        for role in (*world.roles, world.simulator):
+            stack.push_async_callback(role.stop)
+        for role in (*world.roles, world.simulator):
+            role.start()
+        await world.whole()
+        servers = [*world.servers, world.proxies["api"].address]
+        channel = await stack.enter_async_context(grpc.aio.secure_channel(world.servers[0], world.viewer.channel))
+        world.queries = QueriesStub(channel)
+        world.clients = [world.client(f"client-{number}", servers) for number in range(CLIENTS)]
+        for client in world.clients:
+            stack.push_async_callback(client.close)
+        yield world
+
+
+async def _roles_on(world: World, brokers: Brokers) -> None:
+    """Two of each role. The second API reaches the brokers by their proxies."""
+    for broker in brokers.all:
+        world.proxies[f"log on {broker.name}"] = broker.proxy
+    for name in KAFKA_ROLES:
+        bootstrap = brokers.proxied if name == "api-2" else brokers.bootstrap
+        disk = await world.disk(name)
+        log = ("--kafka", bootstrap, "--topic-prefix", PREFIX, "--partitions", str(PARTITIONS))
+        await world.role(name, *log, "--role", name.split("-", maxsplit=1)[0], "--state", str(disk.folder / "state"))
+
+
+async def _through(stack: AsyncExitStack, port: int, role: Role, door: int) -> Proxy:
+    return await stack.enter_async_context(proxied((HUB, port), (role.party.address, door)))
