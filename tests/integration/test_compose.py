@@ -15,7 +15,6 @@ from tests.support.prometheus import Prometheus
 UP_S = 400.0
 
 
-@pytest.mark.kafka
 @pytest.mark.timeout(900)
 async def test_what_compose_brings_up_is_a_plane_that_is_watched(
     docker_host: str, image: str, kafka_image: str, prometheus_image: str

@@ -231,6 +231,19 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
         await expect(page.locator("#views .badge")).to_have_count(0)
 
 
+async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: Fleet) -> None:
+    context = await fleet.browser.new_context()
+    page = await context.new_page()
+    folding = {"error": "at: 3 of 9 records are folded (33 %); ask again for the answer"}
+    await page.route("**/page/data/fleet?*", lambda route: route.fulfill(status=503, json=folding))
+    await page.goto(f"{fleet.address}#/fleet?at={time.time_ns() // 1_000_000}")
+    await expect(page.locator("#tiles-caption")).to_contain_text("3 of 9 records are folded (33 %)")
+    await expect(page.locator(".notice")).to_have_count(0)
+    await page.unroute_all()
+    await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
+    await context.close()
+
+
 async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet: Fleet) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()

@@ -131,6 +131,7 @@ function middle(values) {
 }
 
 function caption(tiles, { counts }) {
+  if (state.link === "travel") return state.progress ? `${WAITING.travel}: ${state.progress}` : WAITING.travel;
   if (!state.zones.size) return WAITING[state.link] ?? "none yet: a zone exists from its first node or DPU on";
   const cut = tiles.found > tiles.shown ? `, the first ${count(TILES_MAX)} of ${count(tiles.found)} shown` : "";
   return `${plural(state.zones.size, "zone")}, ${count(counts.current)} up to date${cut}`;

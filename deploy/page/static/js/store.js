@@ -8,6 +8,7 @@ export const state = {
   view: "fleet",
   query: new URLSearchParams(),
   link: "wait", //     live, past, lost, wait, travel, refused
+  progress: "", //     how far a plane has come that folds its log up to the moment shown
   heard: 0, //         when the feed last said something, by the clock of this browser
   now: Date.now(), //  by the plane's clock
   zones: new Map(), // name to {zone, nodes, ...}

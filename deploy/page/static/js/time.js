@@ -28,6 +28,8 @@ export async function follow() {
   }
   feed.close();
   state.link = "travel";
+  state.progress = "";
+  fail("");
   tell("link");
   const own = (running = new AbortController());
   const found = await travelled(own.signal);
@@ -46,8 +48,12 @@ async function travelled(signal) {
       return await ask("fleet", {}, { signal });
     } catch (error) {
       if (signal.aborted) return null;
-      fail(error.message);
-      if (!error.isTransient) return null;
+      if (!error.isTransient) {
+        fail(error.message);
+        return null;
+      }
+      state.progress = error.message.replace(/^at: /, "").replace(/; ask again.*/, ""); // this asks again by itself
+      tell("link");
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
