@@ -1,51 +1,60 @@
-"""Runs seeds: `python -m tests.simulation --seeds N [--seed S] [--seconds V] [--verbose]`.
+"""Runs seeds, on every core: `python -m tests.simulation --seeds N [--seed S] [--seconds V] [--verbose]`.
 
-A line per seed, then what really happened in all of them, and how fast. A seed that fails prints what was wrong and the
-command that runs it again, and the exit status is 1. What should have happened to the plane and did not is named.
+A line per seed, in order, then what really happened in all of them, what was checked, and how fast. A seed that fails
+prints what was wrong and the command that runs it again, and is cut down to a short script, which `--script FILE` runs;
+the exit status is 1. What should have happened to the plane and did not is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
+import os
 import random
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
-from tests.simulation.run import Result, simulate
+from eventstore.errors import PermanentError
+from tests.simulation.checkers import INVARIANTS
+from tests.simulation.figures import MUST_HAPPEN, figures, summary
+from tests.simulation.plan import standard
+from tests.simulation.run import Result, follow, simulate, simulate_plan
+from tests.simulation.script import Script, read_script
+from tests.simulation.shrink import Shrinker, shown
 
-MUST_HAPPEN = (
-    "crash",
-    "agent crash",
-    "unknown",
-    "refused",
-    "waiting",
-    "held",
-    "older state",
-    "lost state",
-    "isolation",
-    "clock jump",
-    "broker clock jump",
-    "full disk",
-    "device reboots",
-    "steps begun on devices",
-    "duplicated records",
-    "records that landed late",
-    "restamped records",
-)
-"""What a batch of runs must have met, or it tried too little to say anything."""
+FAILED = Path(".simulation")
+STANDARD_S = 1_800.0
+SEEDS_PER_PROCESS = 10
+"""What was folded stays in memory for as long as the process that simulated it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
     options = _parse(arguments)
-    logging.basicConfig(level=logging.INFO if options.verbose else logging.CRITICAL)
+    if options.verbose:
+        logging.basicConfig(level=logging.INFO)
+    else:
+        logging.disable()
+    if options.script:
+        return _play(options)
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
-    began = time.perf_counter()
-    results = [_run(seed, options.seconds, options.verbose) for seed in range(first, first + options.seeds)]
-    _summarise(results, time.perf_counter() - began)
+    seeds, began = range(first, first + options.seeds), time.perf_counter()
+    results = []
+    with _each(partial(simulate, faulty_s=options.seconds), seeds, options.processes) as found:
+        for result in found:
+            results.append(result)
+            _tell(result, options)
+    print(summary(results, time.perf_counter() - began))
+    print(f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}")
+    if options.seed is None and not options.no_figures:
+        print(figures(simulate_plan(standard(1, STANDARD_S))))
+    if missing := [what for what in MUST_HAPPEN if not any(result.counts[what] for result in results)]:
+        print(f"never happened: {', '.join(missing)}")
     return int(any(result.faults for result in results))
 
 
@@ -54,38 +63,73 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--seed", type=int, help="the first one; a fresh one if not given")
     parser.add_argument("--seconds", type=float, help="virtual seconds in which things go wrong; drawn if not given")
+    parser.add_argument("--script", type=Path, help="run this script instead")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many simulate at once")
+    parser.add_argument("--shrink-runs", type=int, default=300, help="runs at most to cut a failing seed down; 0: none")
+    parser.add_argument("--no-figures", action="store_true", help="without the run that tells how fast simulating is")
     parser.add_argument("--verbose", action="store_true", help="logs, and what happened in each run")
     return parser.parse_args(arguments)
 
 
-def _run(seed: int, faulty_s: float | None, verbose: bool) -> Result:
-    began = time.perf_counter()
-    result = simulate(seed, faulty_s=faulty_s)
+@contextmanager
+def _each(run: Callable[[int], Result], seeds: Sequence[int], processes: int) -> Iterator[Iterator[Result]]:
+    """The results of seeds, in their order."""
+    if min(processes, len(seeds)) <= 1:
+        yield map(run, seeds)
+    else:
+        with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
+            yield pool.imap(run, seeds)
+
+
+def _tell(result: Result, options: argparse.Namespace) -> None:
     verdict = "FAILED" if result.faults else "ok"
     print(
-        f"seed {seed}: {verdict}, {result.virtual_s:.0f} s in {time.perf_counter() - began:.1f} s, "
+        f"seed {result.seed}: {verdict}, {result.virtual_s:.0f} s in {result.cpu_s:.1f} s, "
         f"at rest {result.converged_s:.0f} s after it healed, run {result.digest}",
         flush=True,
     )
-    if verbose:
+    if options.verbose:
         print("   ", ", ".join(f"{count} {what}" for what, count in sorted(result.counts.items())))
     for fault in result.faults:
         print("   ", fault)
     if result.faults:
-        seconds = "" if faulty_s is None else f" --seconds {faulty_s:g}"
-        print(f"    run it again: python -m tests.simulation --seed {seed}{seconds} --verbose")
-    return result
+        seconds = "" if options.seconds is None else f" --seconds {options.seconds:g}"
+        print(f"    run it again: python -m tests.simulation --seed {result.seed}{seconds} --verbose", flush=True)
+        if options.shrink_runs:
+            _shrink(result, options)
 
 
-def _summarise(results: Sequence[Result], real_s: float) -> None:
-    counts: Counter[str] = Counter()
-    for result in results:
-        counts.update(result.counts)
-    virtual_s = sum(result.virtual_s for result in results)
-    print(", ".join(f"{count} {what}" for what, count in counts.most_common()))
-    print(f"{len(results)} seeds, {virtual_s / 3600:.2f} virtual hours, {virtual_s / real_s:.0f} times real time")
-    if missing := [what for what in MUST_HAPPEN if not counts[what]]:
-        print(f"never happened: {', '.join(missing)}")
+def _shrink(result: Result, options: argparse.Namespace) -> None:
+    shrinker = Shrinker(options.shrink_runs)
+    script = shrinker.shrink(result, options.seconds)
+    if script is None:
+        print(f"    {len(result.deeds)} deeds, which fail with this seed's own timing only")
+        return
+    FAILED.mkdir(exist_ok=True)
+    path = FAILED / f"seed-{result.seed}.json"
+    script.write(path)
+    print(f"    cut down from {len(result.deeds)} deeds to {len(script.deeds)} in {shrinker.runs} runs:")
+    _show(script)
+    print(f"    run it: python -m tests.simulation --script {path}", flush=True)
+
+
+def _show(script: Script) -> None:
+    calm = f", without {', '.join(script.calm)}" if script.calm else ""
+    print(f"      seed {script.seed}{calm}: {script.fault}")
+    for line in shown(script.deeds):
+        print("     ", line)
+
+
+def _play(options: argparse.Namespace) -> int:
+    try:
+        script = read_script(options.script)
+    except PermanentError as error:
+        print(error, file=sys.stderr)
+        return 2
+    _show(script)
+    result = follow(script)
+    _tell(result, argparse.Namespace(**{**vars(options), "shrink_runs": 0}))
+    return int(bool(result.faults))
 
 
 if __name__ == "__main__":

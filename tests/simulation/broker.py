@@ -5,10 +5,14 @@ Leaders of partitions are different machines, so a stamp may be ahead of another
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable
 
-from eventstore.log import Headers, Partition, Record, check_append
+from eventstore.hostile import HostileLog, LogFaults
+from eventstore.log import EventLog, Headers, Partition, Record, check_append
 from tests.simulation.loop import current_loop
+from tests.simulation.script import Director
 from tests.support.memory_log import Contents, MemoryLog
 
 
@@ -31,3 +35,42 @@ class Broker(MemoryLog):
     def records(self, partition: Partition) -> list[Record]:
         """All records of a partition, as they were appended."""
         return self.contents.records.get(partition, [])
+
+
+class DirectedLog(HostileLog):
+    """A hostile log that does to each append what the director says: told apart by its partition and key, and which one
+    of those it is. So a script without some commands does the same to the others."""
+
+    def __init__(
+        self, inner: EventLog, rng: random.Random, faults: LogFaults, director: Director, *, seed: int
+    ) -> None:
+        super().__init__(inner, rng, faults, seed=seed)
+        self.is_sound = False
+        """From then on nothing goes wrong."""
+        self._director = director
+        self._key = ""
+        self._appends: Counter[str] = Counter()
+        self._shown: dict[Partition, dict[int, Record]] = {}
+
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        self._key = f"{partition} {key.decode(errors='replace')}"
+        self._appends[self._key] += 1
+        await super().append(partition, key, value, timeout_s=timeout_s, headers=headers)
+
+    def _draw(self) -> tuple[str, float]:
+        if self.is_sound:
+            return "", 0.0
+        return self._director.fate(self._key, self._appends[self._key], self._drawn)
+
+    def _drawn(self) -> tuple[str, float]:
+        fate, delay_s = super()._draw()
+        return ("", 0.0) if fate == "acknowledged" else (fate, delay_s)
+
+    def _seen(self, partition: Partition, record: Record) -> Record:
+        """The same for every reader: nothing is ever taken out of this log."""
+        shown = self._shown.setdefault(partition, {})
+        if (seen := shown.get(record.offset)) is None:
+            seen = shown[record.offset] = super()._seen(partition, record)
+        return seen

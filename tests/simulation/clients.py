@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from eventstore.errors import AppendRefused, LogUnavailable, PlaneError
 from eventstore.log import ZONES
 from eventstore.replica import Answer
+from schemas.events import Event
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
 from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
-from tests.simulation.workload import Request, Workload
+from tests.simulation.script import Director
+from tests.simulation.workload import KINDS, Request, Workload
 
 ATTEMPTS = 8
 TIMEOUT_S = 4.0
@@ -44,18 +46,22 @@ class Client:
         self._history = history
         self._rng = rng
         self._pause_s = pause_s
-        self._workload = Workload(name, zones, rng, now_ms)
+        self._workload = Workload(name, zones, now_ms)
 
-    async def run(self) -> None:
+    async def run(self, director: Director, seed: int) -> None:
         """Commands for ever."""
-        while True:
-            await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
+        async for deed in director.deeds(self.name, self._draw):
+            self._rng = deed.rng(seed)
             process = self._rng.choice(self._processes)
             if process.life is None or not process.life.is_up:
                 continue
-            request = self._workload.request(process.life.replica)
+            request = self._workload.request(deed.what, self._rng, process.life.replica)
             if request is not None:
+                deed.says = f"{process.name}: {_shown(request.event)}"
                 await self.ask(request, process)
+
+    def _draw(self, rng: random.Random) -> tuple[float, str]:
+        return rng.expovariate(1 / self._pause_s), rng.choices(list(KINDS), list(KINDS.values()))[0]
 
     async def ask(self, request: Request, process: Process) -> Answer | None:
         """One command until its outcome is known; None if the client gave up."""
@@ -98,3 +104,9 @@ class Client:
         self._history.add(Told(now, self.name, process.name, command_id, answer))
         outcome = answer.outcome
         self._history.note(now, outcome.code, self.name, command_id, answer.offset, outcome)
+
+
+def _shown(event: Event) -> str:
+    """What a command says, for people."""
+    fields = (getattr(event, field) for field in event.__struct_fields__ if field != "envelope")
+    return " ".join([type(event).__name__, *(str(field) for field in fields if field not in ("", b"", [], {}))])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from eventstore.log import Partition
 from tests.simulation.loop import current_loop
 from tests.simulation.process import Process
+from tests.simulation.script import NEMESIS, Deed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -23,34 +23,48 @@ if TYPE_CHECKING:
 STEPS_MAX = 60
 MINUTE_MS = 60_000
 
+BLOWS = {
+    "crash": 8,
+    "crash_all": 1,
+    "crash_agent": 2,
+    "isolate": 4,
+    "lose_answers": 3,
+    "fill_disk": 2,
+    "skew_process": 3,
+    "skew_broker": 1,
+    "break_links": 3,
+    "darken_links": 1,
+}
+"""What befalls the plane, by the methods of `Blow`, and how often one is drawn among the others."""
+
 
 class Nemesis:
     """Strikes until it is cancelled."""
 
-    def __init__(self, world: World, rng: random.Random, every_s: float) -> None:
+    def __init__(self, world: World, every_s: float) -> None:
         self._world = world
-        self._rng = rng
         self._every_s = every_s
-        self._blows: dict[Callable[[], Awaitable[None]], int] = {
-            self._crash: 8,
-            self._crash_all: 1,
-            self._crash_agent: 2,
-            self._isolate: 4,
-            self._lose_answers: 3,
-            self._fill_disk: 2,
-            self._skew_process: 3,
-            self._skew_broker: 1,
-            self._break_links: 3,
-            self._darken_links: 1,
-        }
 
     async def run(self) -> None:
         """One blow after the other; they may overlap."""
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                await asyncio.sleep(self._rng.expovariate(1 / self._every_s))
-                blow = self._rng.choices(list(self._blows), list(self._blows.values()))[0]
-                tasks.create_task(blow())  # type: ignore[arg-type]
+            async for deed in self._world.director.deeds(NEMESIS, self._draw):
+                tasks.create_task(Blow(self._world, deed).strike())
+
+    def _draw(self, rng: random.Random) -> tuple[float, str]:
+        return rng.expovariate(1 / self._every_s), rng.choices(list(BLOWS), list(BLOWS.values()))[0]
+
+
+class Blow:
+    """One of them."""
+
+    def __init__(self, world: World, deed: Deed) -> None:
+        self._world = world
+        self._deed = deed
+        self._rng = deed.rng(world.plan.seed)
+
+    async def strike(self) -> None:
+        await getattr(self, f"_{self._deed.what}")()
 
     # --- processes
 
@@ -156,10 +170,15 @@ class Nemesis:
         return self._rng.choice(self._world.processes)
 
     def _striking(self, kind: str, target: str, *details: object) -> AbstractContextManager[None]:
+        self._say(kind, target, *details)
         return self._world.history.striking(current_loop().time, kind, target, *details)
 
     def _note(self, what: str, *details: object) -> None:
+        self._say(what, *details)
         self._world.history.note(current_loop().time(), what, *details)
+
+    def _say(self, *details: object) -> None:
+        self._deed.says = ", ".join([*filter(None, [self._deed.says]), " ".join(map(str, details))])
 
 
 async def _loop_steps(count: int) -> None:

@@ -1,15 +1,21 @@
-"""How long a run takes and how badly it goes, drawn from its seed: some runs are calm and long, some short and wild."""
+"""How long a run takes and how badly it goes, drawn from its seed: some runs are calm and long, some short and wild.
+
+What is due at once may go on in an order that is drawn, machines may be few or many, commands may come ten a second or
+one in half a minute. `standard` is the one run that is always the same kind, for telling how fast simulating is.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from drivers.backends import simulated, simulated_bmc
 from eventstore import hostile
 
-SOUND_LOG = hostile.LogFaults(duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0)
-"""Rates only: what readers see of gaps and stamps is fixed when the log is made."""
+SOUND_LOG = hostile.LogFaults(
+    duplicate=0.0, lost_answer=0.0, late=0.0, never=0.0, gap=0, equal_timestamps=0.0, backward_timestamps=0.0
+)
 
 
 class Plan(NamedTuple):
@@ -27,6 +33,10 @@ class Plan(NamedTuple):
     """A client's mean pause between commands."""
     trouble_s: float
     """Mean time between two blows of the nemesis."""
+    shuffled: bool
+    """Whether tasks that could go on at once do so in an order that is drawn."""
+    wire_slow_s: float
+    """How long the few slow messages between a process and the log take at most."""
     log: hostile.LogFaults
     devices: simulated.Faults
     bmcs: simulated_bmc.BmcFaults
@@ -44,19 +54,37 @@ DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
 )
 
 
+class Pace(NamedTuple):
+    """What goes together: busy runs are short."""
+
+    pause_s: tuple[float, ...]
+    trouble_s: tuple[float, ...]
+    faulty_s: tuple[float, ...]
+
+
+PACES = (
+    Pace((0.1, 0.2, 0.5), (2.0, 4.0, 8.0), (60.0, 90.0, 120.0)),
+    Pace((0.1, 0.2, 0.5), (2.0, 4.0, 8.0), (60.0, 90.0, 120.0)),
+    Pace((1.0, 2.0, 4.0), (5.0, 10.0, 40.0), (120.0, 300.0)),
+    Pace((10.0, 30.0), (20.0, 120.0), (600.0, 1_800.0)),
+)
+
+
 def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     """The run with this seed."""
     rng = random.Random(f"{seed}/plan")
-    rate = rng.choice((0.2, 1.0, 1.0, 2.0))
+    rate, pace = rng.choice((0.2, 1.0, 1.0, 2.0)), rng.choice(PACES[:2] if faulty_s else PACES)
     return Plan(
         seed=seed,
         processes=rng.choice(DEPLOYMENTS),
         clients=rng.randint(2, 4),
-        zones=tuple(f"zone-{number}" for number in range(rng.randint(3, 5))),
+        zones=_zones(rng.choice((1, 3, 4, 5, 5, 10))),
         dpus_per_zone=rng.randint(1, 3),
-        faulty_s=faulty_s or rng.choice((60.0, 90.0, 120.0, 240.0)),
-        pause_s=rng.choice((0.1, 0.2, 0.5)),
-        trouble_s=rng.choice((2.0, 4.0, 8.0)),
+        faulty_s=faulty_s or rng.choice(pace.faulty_s),
+        pause_s=rng.choice(pace.pause_s),
+        trouble_s=rng.choice(pace.trouble_s),
+        shuffled=rng.random() < 0.5,
+        wire_slow_s=rng.choice((0.0, 1.0, 1.0, 3.0)),
         log=hostile.LogFaults(
             duplicate=0.05 * rate,
             lost_answer=0.03 * rate,
@@ -89,3 +117,42 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             lie=0.03 * rate,
         ),
     )
+
+
+def standard(seed: int, faulty_s: float) -> Plan:
+    """A fleet of ten zones, thirty DPUs and three processes in every role: a command in five seconds, a blow in thirty,
+    and machines that fail as seldom as bad ones do."""
+    return plan_of(seed)._replace(
+        processes=(ALL, ALL, ALL),
+        clients=2,
+        zones=_zones(10),
+        dpus_per_zone=2,
+        faulty_s=faulty_s,
+        pause_s=10.0,
+        trouble_s=30.0,
+        devices=simulated.Faults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
+    )
+
+
+CALM: Mapping[str, Callable[[Plan], Plan]] = {
+    "devices": lambda plan: plan._replace(devices=simulated.NO_FAULTS),
+    "bmcs": lambda plan: plan._replace(bmcs=simulated_bmc.NO_FAULTS),
+    "view": lambda plan: plan._replace(log=SOUND_LOG),
+    "order": lambda plan: plan._replace(shuffled=False),
+    "wire": lambda plan: plan._replace(wire_slow_s=0.0),
+    "dpus": lambda plan: plan._replace(dpus_per_zone=1),
+    "processes": lambda plan: plan._replace(processes=(ALL,)),
+    "zones": lambda plan: plan._replace(zones=plan.zones[:2]),
+}
+"""What a plan can do without, by name."""
+
+
+def calmed(plan: Plan, names: Collection[str]) -> Plan:
+    """The plan without these."""
+    for name in names:
+        plan = CALM[name](plan)
+    return plan
+
+
+def _zones(count: int) -> tuple[str, ...]:
+    return tuple(f"zone-{number}" for number in range(count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,13 +16,18 @@ from projections.fleet_state import FleetState
 from schemas import events as e
 from tests.simulation.judge import judge, read_everything
 from tests.simulation.loop import current_loop, run_simulated
-from tests.simulation.plan import Plan, plan_of
+from tests.simulation.plan import Plan, calmed, plan_of
+from tests.simulation.script import Deed, Director, Script
 from tests.simulation.world import World
 
 CONVERGES_WITHIN_S = 300.0
 """Added to how far a broker's clock ever was ahead: a retry after a while is one after that while in the log's time."""
 
-LOOK_FIRST_S = 10.0
+LOOK_FIRST_S = 5.0
+
+
+LOOKS = 1.6
+"""Each look at a run that is not at rest yet comes so much later than the one before."""
 
 
 @dataclass
@@ -34,33 +40,61 @@ class Result:
     digest: str = ""
     virtual_s: float = 0.0
     converged_s: float = 0.0
+    cpu_s: float = 0.0
+    deeds: list[Deed] = field(default_factory=list)
+    """What was done to the plane, if anything was wrong."""
 
 
 def simulate(seed: int, *, faulty_s: float | None = None, converges_within_s: float = CONVERGES_WITHIN_S) -> Result:
     """Run this seed."""
-    return run_simulated(_run(plan_of(seed, faulty_s=faulty_s), converges_within_s))
+    return simulate_plan(plan_of(seed, faulty_s=faulty_s), converges_within_s=converges_within_s)
 
 
-async def _run(plan: Plan, converges_within_s: float) -> Result:
-    world, result, now = World(plan), Result(plan.seed), current_loop().time
+def follow(script: Script, *, converges_within_s: float = CONVERGES_WITHIN_S) -> Result:
+    """Run what a script says."""
+    plan = calmed(plan_of(script.seed, faulty_s=script.seconds), script.calm)
+    if script.ends_s is not None:
+        plan = plan._replace(faulty_s=script.ends_s)
+    return simulate_plan(plan, script, converges_within_s=converges_within_s)
+
+
+def simulate_plan(
+    plan: Plan, script: Script | None = None, *, converges_within_s: float = CONVERGES_WITHIN_S
+) -> Result:
+    """Run a plan, with the deeds of a script if there is one."""
+    began_s = time.process_time()
+    result = run_simulated(_run(plan, Director(plan.seed, script), converges_within_s))
+    result.cpu_s = time.process_time() - began_s
+    return result
+
+
+async def _run(plan: Plan, director: Director, converges_within_s: float) -> Result:
+    loop = current_loop()
+    if plan.shuffled:
+        loop.scheduler = random.Random(f"{plan.seed}/order")
+    world, result = World(plan, director), Result(plan.seed)
     await world.go_wrong()
     await world.heal()
-    healed_at = now()
+    healed_at = loop.time()
     await _release(world)
     look_s = LOOK_FIRST_S
     while True:
         await asyncio.sleep(look_s)
-        look_s *= 1.6
+        look_s *= LOOKS
+        result.converged_s = loop.time() - healed_at
+        is_late = result.converged_s > converges_within_s + world.ahead_ms / 1000
+        if not is_late and not await world.is_still():
+            continue
         result.faults = await judge(world)
-        result.converged_s = now() - healed_at
-        if not result.faults or result.converged_s > converges_within_s + world.ahead_ms / 1000:
+        if not result.faults or is_late:
             break
     records = await read_everything(world)
     result.digest = xxh3_128(repr((sorted(records.items()), world.history.digest())).encode()).hexdigest()
     result.counts = world.counts(records)
-    result.virtual_s = now()
+    result.virtual_s = loop.time()
     await world.end()
     result.faults += list(world.faults())
+    result.deeds = director.done if result.faults else []
     return result
 
 

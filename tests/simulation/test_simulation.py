@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from tests.simulation.__main__ import MUST_HAPPEN
+from tests.simulation.figures import MUST_HAPPEN
 from tests.simulation.plan import plan_of
 from tests.simulation.run import Result, simulate
 
 FAULTY_S = 40.0
-SEEDS = (1, 4, 6, 12, 23, 204)
+SEEDS = (2, 4, 6, 12, 31, 204)
 FRESH = random.SystemRandom().sample(range(10_000, 10**9), 3)
 SAME_SEEDS = (9, 12)
 RUNS = f"from tests.simulation.run import simulate; print([simulate(s, faulty_s=20.0).digest for s in {SAME_SEEDS}])"

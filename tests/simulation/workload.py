@@ -35,6 +35,30 @@ IMAGES = ["bf-1.0", "bf-2.0"]
 CAPACITY = (1, 2, 3, 5)
 
 
+KINDS = {
+    "join": 24,
+    "leave": 10,
+    "change": 8,
+    "infer": 4,
+    "claim": 16,
+    "release": 8,
+    "ready": 3,
+    "session": 3,
+    "resize": 2,
+    "policy": 6,
+    "unpolicy": 3,
+    "describe": 4,
+    "budget": 1,
+    "approve": 6,
+    "reject": 1,
+    "freeze": 1,
+    "thaw": 3,
+    "lifecycle": 12,
+    "register": 1,
+}
+"""Kinds of requests, by the methods of `Workload`, and how often one is drawn among the others."""
+
+
 class Request(NamedTuple):
     """A command and where it belongs."""
 
@@ -46,37 +70,17 @@ class Request(NamedTuple):
 class Workload:
     """Draws the requests of one client."""
 
-    def __init__(self, name: str, zones: Sequence[str], rng: random.Random, now_ms: Callable[[], int]) -> None:
+    def __init__(self, name: str, zones: Sequence[str], now_ms: Callable[[], int]) -> None:
         self.name = name
         self._zones = zones
-        self._rng = rng
+        self._rng = random.Random(0)
         self._now_ms = now_ms
-        self._draws: dict[Callable[[Replica], Request | None], int] = {
-            self._join: 24,
-            self._leave: 10,
-            self._change: 8,
-            self._infer: 4,
-            self._claim: 16,
-            self._release: 8,
-            self._ready: 3,
-            self._session: 3,
-            self._resize: 2,
-            self._policy: 6,
-            self._unpolicy: 3,
-            self._describe: 4,
-            self._budget: 1,
-            self._approve: 6,
-            self._reject: 1,
-            self._freeze: 1,
-            self._thaw: 3,
-            self._lifecycle: 12,
-            self._register: 1,
-        }
 
-    def request(self, replica: Replica) -> Request | None:
-        """The next request; None if what was drawn has nothing to be about."""
-        draw = self._rng.choices(list(self._draws), list(self._draws.values()))[0]
-        return draw(replica)
+    def request(self, kind: str, rng: random.Random, replica: Replica) -> Request | None:
+        """A request of a kind; None if there is nothing that it could be about."""
+        self._rng = rng
+        found: Request | None = getattr(self, f"_{kind}")(replica)
+        return found
 
     # --- nodes
 

@@ -18,20 +18,20 @@ from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.links import Link
 from drivers.simulator import NAMING, Simulator
 from eventstore.errors import TransientError
-from eventstore.hostile import HostileLog
 from eventstore.ids import envelope, uuid7
-from eventstore.log import TOPICS, ZONES, Partition, Record, partition_of
+from eventstore.log import FOLDED_TOPICS, TOPICS, ZONES, Partition, Record, partition_of
 from eventstore.replica import Answer
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
-from tests.simulation.broker import Broker
+from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.clients import Client
 from tests.simulation.devices import Directory, WatchedFleet
 from tests.simulation.history import History
 from tests.simulation.loop import current_loop
 from tests.simulation.nemesis import Nemesis
-from tests.simulation.plan import PARTITIONS, SOUND_LOG, Plan
+from tests.simulation.plan import PARTITIONS, Plan
 from tests.simulation.process import Process
+from tests.simulation.script import Director
 from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 
@@ -41,8 +41,9 @@ BASE_MS = 1_700_000_000_000
 class World:
     """Everything there is in a run."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, director: Director) -> None:
         self.plan = plan
+        self.director = director
         self.history = History()
         self.skews_ms: dict[str, int] = {}
         self.broker_skews_ms: dict[Partition, int] = {}
@@ -50,7 +51,9 @@ class World:
         """How far a broker's clock ever was ahead."""
         self.broker = Broker(PARTITIONS, self._stamp_ms)
         self.broker_partitions = [p for topic in TOPICS for p in self.broker.partitions(topic)]
-        self.log = HostileLog(self.broker, self.rng("log"), plan.log, seed=plan.seed)
+        self._folded = [p for p in self.broker_partitions if p.topic in FOLDED_TOPICS]
+        self._ends: dict[Partition, int] = {}
+        self.log = DirectedLog(self.broker, self.rng("log"), plan.log, director, seed=plan.seed)
         self.bmcs = SimulatedBmcs(
             now_s=current_loop().time,
             rng=self.rng("bmcs"),
@@ -65,6 +68,7 @@ class World:
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
+        self._operator = self._client("operator")
         relays = [process.name for process in self.processes if "relay" in process.roles]
         self.agents = [
             AgentHost(
@@ -117,8 +121,11 @@ class World:
             self._watching = current_loop().in_world(watch(self.processes, self.history), "watch")
             for host in self.agents:
                 tasks.create_task(self._introduce(host))
-            working = [tasks.create_task(client.run(), name=client.name) for client in self.clients]
-            nemesis = Nemesis(self, self.rng("nemesis"), self.plan.trouble_s)
+            working = [
+                tasks.create_task(client.run(self.director, self.plan.seed), name=client.name)
+                for client in self.clients
+            ]
+            nemesis = Nemesis(self, self.plan.trouble_s)
             working.append(tasks.create_task(nemesis.run(), name="nemesis"))
             await asyncio.sleep(self.plan.faulty_s)
             for task in working:
@@ -127,7 +134,7 @@ class World:
     async def heal(self) -> None:
         """Nothing goes wrong from here on, and everybody is up."""
         self.history.note(current_loop().time(), "healed")
-        self.log.faults = SOUND_LOG
+        self.log.is_sound = True
         self.fleet.faults = NO_FAULTS
         for host in self.agents:
             host.device.heal(NO_FAULTS)
@@ -143,6 +150,11 @@ class World:
                 process.life.wire.is_isolated = process.life.wire.answers_lost = False
                 process.life.wire.slow_s = 0.0
         await self.log.settle()
+
+    async def is_still(self) -> bool:
+        """Whether nothing was written since the last look that anybody folds: only then is a verdict of use."""
+        before, self._ends = self._ends, {partition: await self.log.end(partition) for partition in self._folded}
+        return self._ends == before
 
     async def end(self) -> None:
         """Stop everything."""
@@ -176,7 +188,7 @@ class World:
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             bmcs=self.bmcs,
             roles=roles,
-            wire_slow_s=1.0,
+            wire_slow_s=self.plan.wire_slow_s,
         )
 
     def _client(self, name: str) -> Client:
@@ -222,7 +234,7 @@ class World:
     ) -> Answer | None:
         """A command of an operator whose clock is right, until its outcome is known."""
         said = envelope("operated", "operator", uuid7(self.true_ms(), self._operator_rng))
-        return await self.clients[0].ask(Request(partition, key, command(said)), process)
+        return await self._operator.ask(Request(partition, key, command(said)), process)
 
     def counts(self, records: Mapping[Partition, Sequence[Record]]) -> Counter[str]:
         """What really happened, by kind."""

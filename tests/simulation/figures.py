@@ -1,0 +1,82 @@
+"""What a batch of runs amounted to, in words: what was simulated, what went wrong, and how fast it went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.simulation.run import Result
+
+MUST_HAPPEN = (
+    "crash",
+    "agent crash",
+    "unknown",
+    "refused",
+    "waiting",
+    "held",
+    "older state",
+    "lost state",
+    "isolation",
+    "clock jump",
+    "broker clock jump",
+    "full disk",
+    "device reboots",
+    "steps begun on devices",
+    "duplicated records",
+    "records that landed late",
+    "restamped records",
+)
+"""What a batch of runs must have met, or it tried too little to say anything."""
+
+FAULTS = (
+    "crash",
+    "agent crash",
+    "older state",
+    "lost state",
+    "full disk",
+    "isolation",
+    "lost answers",
+    "broken link",
+    "dark link",
+    "clock jump",
+    "broker clock jump",
+    "device reboots",
+    "duplicated records",
+    "lost answers to appends",
+    "records that landed late",
+    "appends that never landed",
+    "restamped records",
+)
+"""Kinds of faults among what is counted."""
+
+
+def summary(results: Sequence[Result], real_s: float) -> str:
+    """All runs together."""
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    hours, cpu_s = sum(result.virtual_s for result in results) / 3600, sum(result.cpu_s for result in results)
+    faults = [f"{counts[what]} {what}" for what in FAULTS]
+    others = [f"{count} {what}" for what, count in counts.most_common() if what not in FAULTS and what != "invoke"]
+    commands = counts["invoke"]
+    failed = [str(result.seed) for result in results if result.faults]
+    return "\n".join(
+        (
+            f"{len(results)} seeds, {len(failed)} failed{': ' if failed else ''}{' '.join(failed)}",
+            f"{commands} simulated commands, {commands / cpu_s:.0f} per second and core",
+            f"{hours:.2f} simulated hours, {hours / real_s * 60:.2f} per minute, "
+            f"{hours * 3600 / cpu_s:.0f} times real time per core",
+            f"faults: {', '.join(faults)}",
+            f"besides: {', '.join(others)}",
+        )
+    )
+
+
+def figures(result: Result) -> str:
+    """How fast the standard fleet is simulated, and under which load: with none, any speed could be claimed."""
+    commands, virtual_s, cpu_s = result.counts["invoke"], result.virtual_s, result.cpu_s
+    return (
+        f"standard fleet of 10 zones, 3 processes, {commands / virtual_s:.2f} commands per simulated second, verdict "
+        f"included: {virtual_s / cpu_s:.0f} times real time, {commands / cpu_s:.0f} commands per second and core"
+        f"{', FAILED' if result.faults else ''}"
+    )
