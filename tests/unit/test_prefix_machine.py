@@ -1,0 +1,184 @@
+"""The prefixes of a zone's table under every kind of change, against ipaddress and devices that take the deltas.
+
+Blocks of nodes join and leave, few at a time and hundreds at once, as a set is walked in or computed whole accordingly;
+it is read or not; replicas restart; devices fall behind, reboot empty, and catch up. Each device takes frames by its
+own code, which knows nothing of how they are made.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from projections.device_table import EMPTY, DeviceTable, apply, unpack
+from projections.rules import Delta
+from projections.rulesets import FEW
+from projections.tables import delta, snapshot, table
+from tests.support.fleet import Fleet, Item, covered, digest_from_scratch
+from tests.support.sometimes import Sometimes, sized
+
+ZONE = "z0"
+ALIGNED = 40
+"""The node whose addresses begin a large block."""
+
+BASE4, BASE6 = int(IPv4Address("10.0.0.0")) - ALIGNED, int(IPv6Address("2001:db8::")) - ALIGNED
+MOST = 1_000
+"""Nodes, each of which has the address of its number."""
+
+STARTS = st.one_of(
+    st.integers(0, 80), st.sampled_from([ALIGNED, ALIGNED + 64, ALIGNED + 256]), st.integers(0, MOST - 1)
+)
+FEW_NODES = st.sampled_from([1, 1, 1, 2, 3, 16, 64])
+
+SOMETIMES = Sometimes(
+    "few addresses came",
+    "hundreds came between two reads",
+    "addresses went",
+    "some were IPv6",
+    "blocks of 64 merged into one prefix",
+    "a device took a delta over several versions",
+    "history did not say, and a device took a snapshot",
+    "a device rebooted empty",
+    "a replica restarted",
+    "the table was empty again",
+)
+
+
+def item(number: int, zone: str, six: bool, state: int = 0) -> Item:
+    four, of_six = str(IPv4Address(BASE4 + number)), str(IPv6Address(BASE6 + number))
+    return Item(f"n{number}", zone, "" if six else four, of_six if six else "", state=state)
+
+
+class PrefixMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet = Fleet()
+        for kind in ("inferred", "stated"):
+            self.fleet.budget(kind, 0, 1_000_000_000)
+        self.present: dict[int, bool] = {}
+        self.unread = 0
+        self.devices = [EMPTY, EMPTY]
+
+    def change(self, wanted: range, six: bool, state: int) -> None:
+        """Those of these nodes whom it changes, in records of at most as many as one may hold."""
+        numbers = [n for n in wanted if n < MOST and (n in self.present) == bool(state)]
+        for start in range(0, len(numbers), 500):
+            part = numbers[start : start + 500]
+            self.fleet.change(*(item(n, ZONE, self.present.get(n, six) if state else six, state) for n in part))
+        for number in numbers:
+            if state:
+                del self.present[number]
+            else:
+                self.present[number] = six
+        self.unread += len(numbers)
+        SOMETIMES.saw("addresses went" if state else "few addresses came", bool(numbers))
+        SOMETIMES.saw("hundreds came between two reads", not state and self.unread > FEW)
+        SOMETIMES.saw("some were IPv6", six and not state and bool(numbers))
+
+    @rule(start=STARTS, count=FEW_NODES, six=st.booleans(), leaves=st.booleans())
+    def some_change(self, start: int, count: int, six: bool, leaves: bool) -> None:
+        self.change(range(start, start + count), six, int(leaves))
+
+    @rule(start=st.integers(0, 200), count=st.integers(FEW, 700), six=st.booleans(), leaves=st.booleans())
+    def hundreds_change(self, start: int, count: int, six: bool, leaves: bool) -> None:
+        self.change(range(start, start + count), six, int(leaves))
+
+    @rule(block=st.integers(0, 3), six=st.booleans(), hole=st.integers(0, 63))
+    def a_block_fills_up(self, block: int, six: bool, hole: int) -> None:
+        """All of it but one, and then that one: prefixes merge all the way, and split again."""
+        numbers = range(ALIGNED + 64 * block, ALIGNED + 64 * block + 64)
+        self.change(range(numbers[hole], numbers[hole] + 1), six, 1)
+        self.change(numbers[:hole], six, 0)
+        self.change(numbers[hole + 1 :], six, 0)
+        self.read()
+        self.change(numbers[hole : hole + 1], six, 0)
+        self.read()
+
+    @precondition(lambda self: self.present)
+    @rule(sure=st.integers(0, 3))
+    def all_leave(self, sure: int) -> None:
+        if sure:
+            return
+        self.change(range(MOST), False, 1)
+        self.read()
+        SOMETIMES.saw("the table was empty again")
+
+    @rule()
+    def read(self) -> None:
+        """What anybody is told now is the least that holds these addresses, and no others."""
+        found = table(self.fleet.state, ZONE)
+        four = [IPv4Address(BASE4 + n) for n, six in self.present.items() if not six]
+        expected = covered([*four, *(IPv6Address(BASE6 + n) for n, six in self.present.items() if six)])
+        held = self.taken(EMPTY, snapshot(self.fleet.state, ZONE))
+        packed = {net.network_address.packed + bytes((net.prefixlen,)) for net in expected}
+        assert {prefix for prefixes in held.rules.values() for prefix in prefixes} == packed
+        assert found.digest == held.digest
+        if held.rules:
+            (rule_,) = held.rules
+            assert found.digest == digest_from_scratch({rule_: expected})
+        self.unread = 0
+        SOMETIMES.saw(
+            "blocks of 64 merged into one prefix",
+            any(net.prefixlen <= (26 if net.version == 4 else 122) for net in expected),
+        )
+
+    @rule(which=st.integers(0, 1))
+    def catch_up(self, which: int) -> None:
+        """A device takes the delta from what it has, or a snapshot where there is none."""
+        had = self.devices[which]
+        version = table(self.fleet.state, ZONE).version
+        found = delta(self.fleet.state, ZONE, had.version) if had.version else None
+        if found is None:
+            SOMETIMES.saw("history did not say, and a device took a snapshot", had.version > 0)
+            self.devices[which] = self.taken(had, snapshot(self.fleet.state, ZONE))
+        else:
+            assert (found.from_version, found.to_version) == (had.version, version)
+            SOMETIMES.saw("a device took a delta over several versions", version > had.version + 1)
+            self.devices[which] = self.taken(had, found) if version > had.version else had
+        assert self.devices[which].rules == self.taken(EMPTY, snapshot(self.fleet.state, ZONE)).rules
+
+    @precondition(lambda self: self.present)
+    @rule(data=st.data(), comes=st.integers(0, MOST - 1))
+    def somebody_is_asked_about(self, data: st.DataObject, comes: int) -> None:
+        """The prefix that holds an address is the one of the table that does."""
+        number = data.draw(st.one_of(st.just(comes), st.sampled_from(sorted(self.present))))
+        (found,) = table(self.fleet.state, ZONE).sets or (None,)
+        if found is None:
+            return
+        six = self.present.get(number, False)
+        wanted = (BASE6 + number).to_bytes(16, "big") if six else BASE4 + number
+        key = found.prefixes.prefix_of(wanted)
+        assert (key is not None) == (number in self.present)
+        if key is not None:
+            content = found.prefixes.content()
+            size = 17 if six else 5
+            assert key.to_bytes(size, "big") in unpack(content.add4, content.add6)
+
+    @rule(which=st.integers(0, 1))
+    def reboot(self, which: int) -> None:
+        SOMETIMES.saw("a device rebooted empty", self.devices[which].version > 0)
+        self.devices[which] = EMPTY
+
+    @rule()
+    def restart(self) -> None:
+        before = table(self.fleet.state, ZONE)
+        self.fleet.state = self.fleet.reload()
+        after = table(self.fleet.state, ZONE)
+        assert (after.version, after.digest) == (before.version, before.digest)
+        SOMETIMES.saw("a replica restarted", bool(self.present))
+        self.unread = 0
+
+    def teardown(self) -> None:
+        self.read()
+        for which in range(len(self.devices)):
+            self.catch_up(which)
+
+    def taken(self, had: DeviceTable, frame: Delta) -> DeviceTable:
+        after = apply(had, 1, frame, capacity=2 * MOST)
+        assert isinstance(after, DeviceTable), after
+        return after
+
+
+TestPrefixes = sized(PrefixMachine, 60, 40, SOMETIMES)
