@@ -18,10 +18,12 @@ from commands.reader import Reader
 from commands.remembering import Remembering
 from commands.shapes import require, require_count, require_one_of
 from commands.status import DeviceSource, StatusBoard
+from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
 from projections import clique_files, clique_views, dpu_views, fleet_views, names, node_views, tables, zone_views
 from projections.pages import page
 from projections.phases import PHASES
+from projections.rules import Holdings
 from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500
@@ -199,8 +201,7 @@ class QueriesService(ProgressQueries):
     async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.DeviceList]:
         for zone in request.zones:
             require(names.check_zone("zones", zone))
-        async with asyncio.timeout(call.timeout_s):
-            held = await self._devices(frozenset(request.zones))
+        held = await self._held(frozenset(request.zones), call)
         devices = (
             pb.Device(zone=zone, dpu=dpu, epoch=epoch, version=version, digest=digest.hex())
             for zone, dpus in sorted(held.items())
@@ -231,8 +232,7 @@ class QueriesService(ProgressQueries):
         require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
         await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
         zone = explaining.zone_of_dpu(self._reader, request.dpu, request.zone)
-        async with asyncio.timeout(call.timeout_s):
-            held = (await self._devices(frozenset({zone}))).get(zone, {}).get(request.dpu)
+        held = (await self._held(frozenset({zone}), call)).get(zone, {}).get(request.dpu)
         return explaining.explanation(self._reader, request.node, request.dpu, zone, held)
 
     # --- commands and status ------------------------------------------------------------------------------------------
@@ -249,6 +249,14 @@ class QueriesService(ProgressQueries):
         status.frozen.extend(fleet_views.frozen(fleet))
         status.position = self._everywhere()
         return status
+
+    async def _held(self, zones: frozenset[str], call: Call) -> Holdings:
+        """What DPUs hold. Raises LogUnavailable if not every relay says so in time."""
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return await self._devices(zones)
+        except TimeoutError:
+            raise LogUnavailable(f"devices: not every relay answered in {call.timeout_s:.3g} s") from None
 
     def _zone(self, zone: str) -> int:
         """The partition of a zone that is known. Raises NotFound."""

@@ -127,7 +127,8 @@ class Replica(Folds):
             async with asyncio.timeout(timeout_s):
                 await self._positions.reached(partition, position)
         except TimeoutError:
-            raise LogUnavailable(f"position: {partition} was not folded up to {position} in {timeout_s:g} s") from None
+            late = f"position: {partition} was not folded up to {position} in {timeout_s:.3g} s"
+            raise LogUnavailable(late) from None
 
     async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
         """Append a command, fold up to it, and give its outcome.

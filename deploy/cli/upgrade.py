@@ -17,6 +17,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED
 from deploy.cli.options import commands
 from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.log import FOLDED_TOPICS
@@ -92,7 +93,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
 
 def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dict[str, int], output: str) -> None:
     where = place or place_of_status(status, client.server)
-    with failing():
+    with failing(), logging_here("CRITICAL"):  # what halts is in the table
         changes = asyncio.run(_dry_run(where, wanted)) if wanted else []
     unready = _unready(status, wanted)
     if output == "table":

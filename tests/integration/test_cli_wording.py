@@ -12,10 +12,17 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from commands.limits import Limits
 from deploy.cli import cli
+from deploy.opening import LOG_FOLDER
+from eventstore.codec import encode
+from eventstore.embedded import EmbeddedLog
+from eventstore.ids import statement
+from projections.rules import Holdings
 from schemas.api import dpuplane_pb2 as pb
+from schemas.events import FoldVersionRaised
 from tests.support.served import Served, served
-from tests.support.stated_log import stated
+from tests.support.stated_log import ZONES_0, stated
 
 
 @pytest.fixture
@@ -24,15 +31,22 @@ async def plane(tmp_path: Path) -> AsyncIterator[Served]:
         yield found
 
 
+@pytest.fixture
+async def impatient(tmp_path: Path) -> AsyncIterator[Served]:
+    """A server that gives up long before its callers."""
+    async with served(tmp_path / "plane", limits=Limits(deadline_s_max=0.3)) as found:
+        yield found
+
+
 async def run(plane: Served, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--server", plane.address])
 
 
 async def test_one_rule_is_counted_as_one(plane: Served) -> None:
-    await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"]))
-    assert (await run(plane, "rules", "show", "z1")).stdout.splitlines()[0].endswith(", 1 rule")
-    await plane.join("z1", pb.NodeSpec(name="n2", addresses=["10.0.0.9"]))
-    assert (await run(plane, "rules", "show", "z1")).stdout.splitlines()[0].endswith(", 2 rules")
+    for name, address, said in (("n1", "10.0.0.1", ", 1 rule"), ("n2", "10.0.0.9", ", 2 rules")):
+        joined = await plane.join("z1", pb.NodeSpec(name=name, addresses=[address]))
+        ran = await run(plane, "rules", "show", "z1", "--min-position", joined.position)
+        assert ran.stdout.splitlines()[0].endswith(said)
 
 
 @pytest.mark.parametrize(
@@ -47,11 +61,12 @@ async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_i
     assert said in ran.stderr
 
 
-async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(plane: Served) -> None:
+async def test_a_position_that_is_not_reached_is_no_server_that_is_not_there(impatient: Served) -> None:
+    plane = impatient
     token = f"{plane.replica.log_id}:zones/0=999"
     elsewhere = f"127.0.0.1:1,{plane.address},127.0.0.1:2"
     for server in (plane.address, elsewhere):
-        list_nodes = ["nodes", "list", "--min-position", token, "--timeout", "0.5", "--server", server]
+        list_nodes = ["nodes", "list", "--min-position", token, "--server", server]
         ran = await asyncio.to_thread(CliRunner().invoke, cli, list_nodes)
         assert (ran.exit_code, ran.stdout) == (3, "")
         assert "position: zones/0 was not folded up to 999 in " in ran.stderr
@@ -110,9 +125,34 @@ async def test_an_export_in_json_or_yaml_is_one_value(output: str, load: Callabl
     assert load(ran.stdout) == []
 
 
-async def test_a_command_that_folds_says_in_log_lines_what_it_met(plane: Served, tmp_path: Path) -> None:
+async def test_what_a_raise_would_halt_is_said_once(plane: Served, tmp_path: Path) -> None:
     await stated(tmp_path / "log of its own", records=4)
     ran = await run(plane, "upgrade", "--version", "99", "--dry-run", "--data", str(tmp_path / "log of its own"))
-    assert ran.exit_code == 1, ran.output
-    halted = [line for line in ran.stderr.splitlines() if "halted" in line]
-    assert halted and all(line.startswith("time=") and "partition=" in line for line in halted)
+    assert (ran.exit_code, "and this binary supports [1]" in ran.stdout) == (1, True), ran.output
+    assert {line.partition(":")[0] for line in ran.stderr.splitlines()} == {"not ready"}
+
+
+async def test_relays_that_do_not_answer_in_time_are_no_bug_of_the_server(
+    impatient: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = impatient
+
+    async def never(_zones: frozenset[str]) -> Holdings:
+        await asyncio.Event().wait()
+        return {}
+
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    monkeypatch.setattr(plane, "devices", never)
+    for arguments in (("explain", "n1", "d1"), ("verify",)):
+        ran = await run(plane, *arguments)
+        assert (ran.exit_code, "devices: not every relay answered in" in ran.stderr) == (3, True), ran.output
+
+
+async def test_a_command_that_folds_says_in_log_lines_what_it_met(tmp_path: Path) -> None:
+    clock = await stated(tmp_path, records=4)
+    async with EmbeddedLog.open(tmp_path / LOG_FOLDER, now_ms=clock) as log:
+        await log.append(ZONES_0, b"log", encode(FoldVersionRaised(statement("log", "ops", clock.ms), 99)))
+    history = ["history", "node-0-0", "--data", str(tmp_path)]
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, history)
+    (halted,) = [line for line in ran.stderr.splitlines() if "halted" in line]
+    assert halted.startswith("time=") and "partition=zones/0" in halted

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from deploy.logs import JsonFormatter, KeyValueFormatter, configure_logs, is_ours
+from deploy.logs import JsonFormatter, KeyValueFormatter, configure_logs, is_ours, logging_here
 from eventstore.log import Partition
 from tests.unit.test_tidy import dotted, sources
 
@@ -30,6 +30,16 @@ def test_a_line_names_what_it_is_about() -> None:
         "time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replica "
         'event="caught up" partition=zones/3 position=17'
     )
+
+
+def test_a_command_logs_for_as_long_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:]
+    with logging_here("WARNING"):
+        logging.getLogger("eventstore.partition").error("halted", extra={"partition": "zones/3"})
+        logging.getLogger("eventstore.partition").info("folding")
+    said = capsys.readouterr().err
+    assert said.endswith("level=error logger=eventstore.partition event=halted partition=zones/3\n")
+    assert (said.count("\n"), logging.getLogger().handlers) == (1, before)
 
 
 def test_values_cannot_forge_lines_or_fields() -> None:
