@@ -16,7 +16,7 @@ import grpc
 
 from eventstore.fold import Code, ItemOutcome, Outcome
 from eventstore.ids import uuid7
-from eventstore.log import CLIQUES, Partition
+from eventstore.log import CLIQUES, ZONES
 from eventstore.position import from_token
 from eventstore.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
@@ -140,7 +140,10 @@ def answer_of(answer: pb.Answer) -> Answer:
     """An answer as the folds would say it."""
     log_id = answer.position.partition(":")[0]
     ((partition, position),) = from_token(answer.position, log_id).offsets.items()
-    return Answer(outcome_of(answer), Partition(*partition), position - 1)
+    outcome = outcome_of(answer)
+    if partition.topic == ZONES and outcome.code == "held":  # a zone says done; that it is held, fleet adds
+        outcome = Outcome("done", items=tuple(item for item in outcome.items if item.code != "done"))
+    return Answer(outcome, partition, position - 1)
 
 
 def outcome_of(answer: pb.Answer) -> Outcome:

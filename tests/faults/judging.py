@@ -51,14 +51,14 @@ async def judge(world: World) -> Verdict:
 
 
 async def _faults(world: World) -> tuple[list[Fault], list[str]]:
-    """What the checkers find, and what else there is."""
-    others = [*await _differences(world), *_bugs(world)]
-    if others:
-        return [], others
-    history = world.history.copy()
+    """What the checkers find, and what else there is; `verify` has the last word."""
+    history, others = world.history.copy(), list(_bugs(world))
     async for happening in _at_rest(world):
         history.add(happening)
+    if (connected := len(history.of(Dumped))) != world.devices:
+        others.append(f"{connected} of {world.devices} devices have a link")
     records, again = await read_everything(world), await read_everything(world)
+    others += _unread(world, records)
     with ExitStack() as stack:
         found = judge_history(
             history,
@@ -68,7 +68,7 @@ async def _faults(world: World) -> tuple[list[Fault], list[str]]:
             saved=_saved(world, stack),
             end_s=time.monotonic(),
         )
-    return found, list(_unread(world, records))
+    return found, others or ([] if found else await _differences(world))
 
 
 async def read_everything(world: World) -> dict[Partition, list[Record]]:

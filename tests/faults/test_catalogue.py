@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.catalogue import Known, known, printed
 from tests.faults.table import FAULTS
-from tests.simulation.__main__ import MUST_HAPPEN
+from tests.simulation.figures import MUST_HAPPEN
 
 TREE = Path(__file__).parents[2]
 

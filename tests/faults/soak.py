@@ -1,0 +1,143 @@
+"""Everything that looks for faults, over and over, for hours: `python -m tests.faults.soak --hours N`.
+
+Fresh seeds of the simulator, random pairs of faults on both engines, and the fuzzers take turns. What fails is kept in
+a folder, with all that it printed and the command that tries it again; a summary comes at the end, also after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SEED_MAX = 10**9
+SAID_LAST = 3
+END_S = 30.0
+
+
+class Turn(NamedTuple):
+    """One command, whose exit status says whether it found something."""
+
+    part: str
+    module: str
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", self.module, *self.arguments]
+
+
+class Part:
+    """What all turns of one kind came to."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.failed = 0
+        self.seconds = 0.0
+
+
+class Soak:
+    """Turns until the time is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.parts: dict[str, Part] = {}
+        self.kept: list[Path] = []
+        self._folder = folder
+
+    def take(self, turn: Turn, within_s: float) -> None:
+        """Run it, or as much of it as the time allows."""
+        began = time.monotonic()
+        path = self._folder / f"{turn.part.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+        print(f"{time.strftime('%H:%M:%S')} {turn.part}: {shlex.join(turn.command[1:])}", flush=True)
+        with path.open("w") as output:
+            status = _ran(turn.command, output.fileno(), within_s)
+        said = path.read_text(errors="replace").splitlines()
+        part = self.parts.setdefault(turn.part, Part())
+        part.turns += 1
+        part.seconds += time.monotonic() - began
+        if status:
+            part.failed += 1
+            self.kept.append(path)
+            with path.open("a") as output:
+                output.write(f"\ntry again: {shlex.join(turn.command[1:])}\n")
+        else:
+            path.unlink()
+        for line in said[-SAID_LAST:]:
+            print(f"    {line[:200]}")
+
+    def summarise(self) -> None:
+        """What came of it."""
+        for name, part in self.parts.items():
+            print(f"{name}: {part.turns} turns in {part.seconds / 3600:.2f} hours, {part.failed} failed")
+        for path in self.kept:
+            print(f"kept: {path}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 if anything failed."""
+    options = _parse(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    soak = Soak(options.folder)
+    until_s = time.monotonic() + options.hours * 3600
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        for turn in _turns(random.SystemRandom(), options.folder):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                break
+            soak.take(turn, left_s)
+    except KeyboardInterrupt:
+        print("ended early")
+    soak.summarise()
+    return int(bool(soak.kept))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description="Look for faults, for hours.")
+    parser.add_argument("--hours", type=float, default=1.0, help="how long")
+    parser.add_argument("--folder", type=Path, default=Path("soak"), help="where what fails is kept")
+    return parser.parse_args(arguments)
+
+
+def _turns(chance: random.Random, folder: Path) -> Iterator[Turn]:
+    """For ever, each kind in turn."""
+    while True:
+        seed = str(chance.randrange(SEED_MAX))
+        yield Turn("simulation", "tests.simulation", ("--seeds", "40", "--seed", seed))
+        for engine in ("embedded", "kafka"):
+            seed = str(chance.randrange(SEED_MAX))
+            pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--keep", str(folder))
+            yield Turn(f"faults on {engine}", "tests.faults", pairs)
+        seed = str(chance.randrange(1, 2**31))
+        yield Turn("fuzzing", "tests.fuzz", ("--seconds", "30", "--seed", seed))
+
+
+def _ran(command: Sequence[str], output: int, within_s: float) -> int:
+    """The exit status; 0 of one that was ended because its time was over."""
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as child:
+        try:
+            return child.wait(within_s)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
+            child.terminate()
+            try:
+                child.wait(END_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            if isinstance(reason, KeyboardInterrupt):
+                raise
+            return 0
+
+
+def _end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
