@@ -50,6 +50,7 @@ async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
 async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: Served) -> None:
     command_id = plane.command_id()
     first = await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id)
+    await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=first.position))  # fleet has taken it
     ends = await plane.ends()
     assert await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id) == first
     assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)) == first
