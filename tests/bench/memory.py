@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from pathlib import Path
@@ -11,8 +10,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """Of this process, without what the collector would free."""
-    gc.collect()
+    """Of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
