@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate fuzz docs wheels image clean
+.PHONY: help install demo test bench lint check simulate fuzz mutate faults soak docs wheels image clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,15 @@ simulate: $(INSTALLED)  ## The plane on a virtual clock, under faults; SEEDS=N
 
 fuzz: $(INSTALLED)  ## Fuzz every decoder; SECONDS=N of each, ARGS="--only NAME"
 	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),30) $(ARGS)
+
+mutate: $(INSTALLED)  ## Changes that no test notices; SAMPLE=N mutants drawn, or ARGS="PATH ..." for modules
+	@$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
+
+faults: $(INSTALLED)  ## Hurt a plane of real processes; ARGS="--engine kafka --pairs 10", ARGS=--list
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+soak: $(INSTALLED)  ## Simulate, hurt and fuzz for HOURS=N; what fails is kept in soak/
+	@$(BIN)/python -m tests.faults.soak --hours $(or $(HOURS),1) $(ARGS)
 
 wheels: $(INSTALLED)  ## The plane and all it needs as wheels in dist/wheels, pinned
 	@rm -rf build dist/wheels

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.pages import BadPage, page
+from projections.pages import DEFAULT_PAGE, MAX_PAGE, BadPage, page
 
 keys = st.dictionaries(st.integers(0, 5), st.sets(st.text(max_size=4).filter(bool), max_size=12), max_size=5)
 
@@ -39,3 +39,15 @@ def test_what_stays_is_seen_once_while_others_come_and_go() -> None:
 def test_bad_pages_are_refused(size: int, token: str) -> None:
     with pytest.raises(BadPage, match=r"^page_(size|token): "):
         page([0], lambda _: ["a"], size, token)
+
+
+def test_a_page_holds_what_was_asked_from_the_default_to_the_most() -> None:
+    many = {0: {f"{number:05}" for number in range(MAX_PAGE)}, 1: {"a", "b"}}
+    for size, held in ((0, DEFAULT_PAGE), (1, 1), (MAX_PAGE, MAX_PAGE)):
+        assert len(page([0, 1], many.__getitem__, size, "").keys) == held
+
+
+def test_a_token_that_is_none_is_quoted_as_far_as_fits() -> None:
+    with pytest.raises(BadPage) as refused:
+        page([0], lambda _: ["a"], 1, "x" * 50)
+    assert str(refused.value) == f"page_token: '{'x' * 40}' must be the next_page_token of the page before"

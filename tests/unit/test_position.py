@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.log import FOLDED_TOPICS, Partition
-from eventstore.position import BadPosition, Position, from_token, to_token
+from eventstore.position import BadPosition, Position, check_token, from_token, to_token
 
 LOG = "0198c5a2"
 
@@ -50,3 +50,43 @@ def test_any_text_is_a_position_or_refused(text: str) -> None:
 def test_what_is_not_ours_is_refused_with_the_reason(token: str, reason: str) -> None:
     with pytest.raises(BadPosition, match=reason):
         from_token(token, LOG)
+
+
+def test_a_token_of_any_log_passes_where_no_log_is_open() -> None:
+    check_token(f"{LOG}:zones/3=15")
+    check_token("another-log:")
+
+
+_SHAPE = "is not of the form LOGID:TOPIC/PARTITION=OFFSET,..."
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("", f"position: '' {_SHAPE}"),
+        ("zones/3=15", f"position: 'zones/3=15' {_SHAPE}"),
+        (":zones/3=15", f"position: ':zones/3=15' {_SHAPE}"),
+        ("x" * 50, f"position: '{'x' * 40}' {_SHAPE}"),
+        ("a:b:zones/3=15", "position: 'b:zones/3=15' is not of the form TOPIC/PARTITION=OFFSET"),
+        ("a:" + "z" * 50, f"position: '{'z' * 40}' is not of the form TOPIC/PARTITION=OFFSET"),
+    ],
+)
+def test_what_is_no_token_of_any_log_is_refused_and_quoted_as_far_as_fits(token: str, reason: str) -> None:
+    with pytest.raises(BadPosition) as refused:
+        check_token(token)
+    assert str(refused.value) == reason
+
+
+def test_a_token_of_a_log_with_a_long_name_is_refused_in_one_line() -> None:
+    with pytest.raises(BadPosition) as refused:
+        from_token(f"{'y' * 50}:zones/3=15", LOG)
+    assert str(refused.value) == f"position: '{'y' * 40}' is not this log, which is '{LOG}'"
+
+
+def test_the_longest_token_is_read_and_one_character_more_is_not() -> None:
+    parts = "zones/1=1," * 6_551
+    longest = f"{LOG}:{parts}zones/2={'7' * 9}"
+    assert len(longest) == 65_536
+    assert from_token(longest, LOG).offsets[Partition("zones", 2)] == 777_777_777
+    with pytest.raises(BadPosition, match="65537 characters are more than the 65536 allowed"):
+        from_token(f"{longest}7", LOG)

@@ -1,0 +1,15 @@
+"""How hypothesis runs under mutation: the same examples each time, few, and no time spent on shrinking what fails."""
+
+from hypothesis import HealthCheck, Phase, settings
+
+settings.register_profile(
+    "mutation",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=50,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=(HealthCheck.too_slow,),
+    report_multiple_bugs=False,
+)
+settings.load_profile("mutation")

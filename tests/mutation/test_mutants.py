@@ -1,0 +1,47 @@
+"""That no change of a few modules goes unnoticed, and that a change which no test looks for is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.mutation.explained import outlived, reasons
+from tests.mutation.mutants import ROOT, mutants_of
+from tests.mutation.report import interval
+
+NUMBERING, POSITION, PAGES = "drivers/numbering.py", "eventstore/position.py", "projections/pages.py"
+
+
+def mutate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.mutation", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
+
+
+def test_every_change_of_these_is_noticed() -> None:
+    tests = [f"tests/unit/test_{name}.py" for name in ("numbering", "position", "pages")]
+    ended = mutate("--at-least", "1", NUMBERING, POSITION, PAGES, "--tests", *tests)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{NUMBERING:<22}" in ended.stdout
+
+
+def test_a_change_that_no_test_looks_for_is_printed_and_fails() -> None:
+    ended = mutate(NUMBERING, "--tests", "tests/unit/test_numbering.py::test_who_is_named_again_keeps_the_number")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "if ordinal != _NONE or ordinal_of(name) != ordinal" in ended.stdout
+    assert "the score is below 95%" in ended.stdout
+
+
+def test_every_explanation_is_of_a_mutant() -> None:
+    known = reasons()
+    mutants = [mutant for path in sorted({key[0] for key in known}) for mutant in mutants_of(path)]
+    assert outlived(known, mutants) == []
+
+
+@pytest.mark.parametrize(
+    ("noticed", "drawn", "low", "high"), [(95, 100, 0.888, 0.978), (0, 10, 0.0, 0.278), (0, 0, 0, 1)]
+)
+def test_a_sample_says_how_sure_it_is(noticed: int, drawn: int, low: float, high: float) -> None:
+    """The bounds of Wilson's interval as textbooks have them."""
+    assert interval(noticed, drawn) == pytest.approx((low, high), abs=0.001)

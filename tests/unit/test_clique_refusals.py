@@ -1,0 +1,194 @@
+"""What the clique fold says, sentence by sentence, and what it remembers so as to tell a late copy from news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eventstore.fold import Outcome
+from projections.names import MAX_AHEAD_MS
+from schemas.events import Envelope, NotHeard, SessionOpened
+from tests.support.cliques import START_MS, CliqueLog, reloaded, rows_of
+
+_ALPHABET = "must be 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
+
+
+@pytest.fixture
+def log() -> CliqueLog:
+    return CliqueLog()
+
+
+_ABOUT: dict[str, Callable[[CliqueLog], Outcome]] = {
+    "claim": lambda log: log.claim("n", "u"),
+    "resize": lambda log: log.resize(3),
+    "ready": lambda log: log.ready("n"),
+    "session": lambda log: log.hear("n", "s"),
+    "not heard": lambda log: log.lose("n", "s"),
+}
+
+
+@pytest.mark.parametrize("about", _ABOUT)
+def test_each_names_the_field_of_a_malformed_key(about: str) -> None:
+    assert _ABOUT[about](CliqueLog("a b", "c")) == Outcome("refused", f"domain: 'a b' {_ALPHABET}")
+    assert _ABOUT[about](CliqueLog("d", "a b")) == Outcome("refused", f"clique: 'a b' {_ALPHABET}")
+
+
+def test_a_release_of_a_malformed_key_says_so(log: CliqueLog) -> None:
+    """Nobody holds anything there, so it is done; the caller is told why it did nothing."""
+    assert log.release("n", clique="a b") == Outcome("done", f"clique: 'a b' {_ALPHABET}")
+
+
+def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
+    log.claim("n", "u")
+    text = "must be at most 253 printable characters on one line"
+    assert log.hear("n", "s\n") == Outcome("refused", f"session: 's\\n' {text}")
+    assert log.hear("n", "") == Outcome("refused", "session: '' must not be empty")
+    opened = SessionOpened(Envelope("", "", "test", 0), "d", "c", "n", "u", "s", "edge\n")
+    assert log.append(opened) == Outcome("refused", f"edge: 'edge\\n' {text}")
+    assert not log.view().members[0].heard
+
+
+def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
+    log.now_ms = START_MS + 100
+    log.claim("n", "u", said_ms=START_MS + 50)
+    late = log.release("n", "u", said_ms=START_MS + 40, statement=True)
+    assert late == Outcome("done", "uid: 'u' claimed after this was said, and stays")
+    assert log.release("n", "v") == Outcome("done", "uid: 'v' is not 'u', which node 'n' runs now")
+    log.hear("n", "s")
+    assert log.hear("n", "s") == Outcome("done", "session: 's' is newer, or this one")
+    assert log.lose("n", "t") == Outcome("done", "session: 't' is not the one that is heard")
+    assert log.indices() == {"n": 0}
+
+
+def test_a_session_is_at_an_edge_and_who_is_not_heard_cannot_be_ready(log: CliqueLog) -> None:
+    log.claim("n", "u")
+    log.hear("n", "s")
+    assert log.state.members.rows["d/c/n"].edge == "edge-1"
+    log.lose("n", "s")
+    assert log.ready("n").reason == "session: 's' is not heard, so its daemon cannot be ready"
+    assert log.ready("n", False).code == "done"
+    log.hear("n", "s2")
+    assert log.ready("n").code == "done"
+
+
+@pytest.mark.parametrize("statement", [True, False])
+def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, statement: bool) -> None:
+    """A clock has whole milliseconds: what is said in the same one is news, not a late copy."""
+    log.now_ms = START_MS + 100
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", statement=statement)
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2", statement=statement)
+    assert log.view().members[0].address == "10.0.0.2"
+    log.ready("n", True, said_ms=START_MS + 20)
+    assert log.ready("n", False, said_ms=START_MS + 20).code == "done"
+    log.hear("n", "s", said_ms=START_MS + 30)
+    log.hear("n", "t", said_ms=START_MS + 30)
+    log.lose("n", "t")
+    assert not log.view().members[0].heard
+
+
+def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliqueLog) -> None:
+    log.now_ms = START_MS + 100
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.1", statement=True)
+    assert log.view().members[0].address == "10.0.0.2"
+    assert log.ready("n", said_ms=START_MS + 29).reason == f"issued_at_ms: {START_MS + 29} is before what was said last"
+    assert log.ready("n", said_ms=START_MS + 30).code == "done"
+
+
+def test_an_address_by_command_does_not_make_older_statements_news(log: CliqueLog) -> None:
+    """A command may be old and counts; the newest statement is still the newest."""
+    log.now_ms = START_MS + 100
+    log.claim("n", "u", said_ms=START_MS + 40, address="10.0.0.1", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2")
+    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.3", statement=True)
+    assert log.view().members[0].address == "10.0.0.2"
+
+
+def test_readiness_that_was_said_already_writes_nothing(log: CliqueLog) -> None:
+    log.claim("n", "u")
+    log.ready("n", said_ms=START_MS + 1)
+    before = rows_of(log.state)
+    assert log.ready("n", said_ms=START_MS + 1).code == "done"
+    assert rows_of(log.state) == before
+
+
+def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
+    """What a node's peers know of it stays true where it can: its index is in the names that they look up."""
+    log.fill(4)
+    for node in ("n0", "n1", "n3"):
+        log.release(node)
+    log.release("n2")
+    log.resize(1)
+    for node in ("x", "n3", "n0", "n2", "y"):
+        log.claim(node, f"again-{node}")
+    assert log.line() == ["n3", "n0", "n2", "y"]
+    log.resize(4)
+    assert log.indices() == {"x": 0, "n0": 1, "n2": 2, "n3": 3}
+    assert log.line() == ["y"]
+
+
+def test_the_index_last_held_is_not_given_beyond_the_capacity(log: CliqueLog) -> None:
+    log.fill(4)
+    for node in ("n0", "n1", "n2", "n3"):
+        log.release(node)
+    log.resize(1)
+    log.claim("x", "u")
+    log.claim("n3", "again")
+    log.resize(3)
+    assert log.indices() == {"x": 0, "n3": 1}
+
+
+def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
+    log.fill(2)
+    log.release("n0")
+    log.release("n1")
+    log.resize(1)
+    log.claim("n1", "again")
+    log.claim("n0", "again")
+    log.claim("n1", "again")
+    log.resize(2)
+    assert log.indices() == {"n1": 0, "n0": 1}
+    reason = "wish: 1 cannot replace 0, which node 'n1' holds for as long as it runs"
+    log.release("n0")
+    assert log.claim("n1", "again", wish=1).reason == reason
+    assert log.claim("n1", "again", wish=0).index == 0
+
+
+def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
+    log.resize(4)
+    assert log.claim("n", "u", wish=4).reason == "wish: 4 must be from 0 to 3, the clique's capacity less 1"
+    assert log.claim("n", "u", wish=-2).reason == "wish: -2 must be an index, or -1 for none"
+    assert log.claim("n", "u", wish=3).index == 3
+    held = "wish: 3 is held by node 'n', and a claim cannot take it away"
+    assert log.claim("m", "v", wish=3).reason == held
+
+
+def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> None:
+    assert log.claim("n", "u", created_ms=log.now_ms + 1 + MAX_AHEAD_MS).code == "done"
+    late = log.now_ms + 2 + MAX_AHEAD_MS
+    reason = f"created_ms: {late} must not be more than a minute after the log's time, {log.now_ms + 1}"
+    assert log.claim("n", "v", created_ms=late).reason == reason
+
+
+def test_a_clique_is_forgotten_when_the_last_thing_known_of_it_is() -> None:
+    """A capacity that was set, a place in line, a seat, who left: each keeps it, also through a restart."""
+    log = CliqueLog()
+    log.resize(1)
+    log.claim("n", "u")
+    log.claim("m", "v")
+    log.release("m")
+    log.release("n")
+    assert log.view().capacity == 1
+    assert reloaded(log.state).cliques.keys() == {"d/c"}
+    assert log.claim("n", "w").index == 0
+
+
+def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -> None:
+    log.claim("n", "u")
+    log.hear("n", "s")
+    log.ready("n")
+    assert log.append(NotHeard(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
+    member = log.view().members[0]
+    assert (member.heard, member.ready, log.indices()) == (False, False, {"n": 0})
