@@ -144,4 +144,4 @@ async def test_an_authority_is_made_once_and_its_keys_are_for_their_owner(tmp_pa
     nowhere = await run("certs", "issue", "operator", "x", "--dir", str(tmp_path / "none"))
     assert (nowhere.status, "certs init" in nowhere.stderr) == (1, True)
     key = await run("certs", "show", cert.replace(".pem", ".key"))
-    assert (key.status, "is no certificate" in key.stderr) == (1, True)
+    assert (key.status, "must be a certificate" in key.stderr) == (1, True)
