@@ -1,0 +1,128 @@
+"""Commands that are admitted together: only if each alone would be, and then what is remembered is the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventstore.fold import DONE, At
+from eventstore.ids import envelope, uuid7
+from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
+from eventstore.log import FLEET_0
+from schemas.events import Envelope
+from tests.support.toy_log import T0
+
+CONTENT = bytes(16)
+MINUTE_MS = 60_000
+START = T0 // MINUTE_MS * MINUTE_MS
+
+
+class Batch(NamedTuple):
+    ids: Sequence[str]
+    issued_ms: Sequence[int]
+
+
+def said_at(*times_ms: int, seed: int = 1) -> list[Envelope]:
+    rng = random.Random(seed)
+    return [envelope("s", "a", uuid7(time_ms, rng)) for time_ms in times_ms]
+
+
+def together(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], time_ms: int) -> bool:
+    """Whether they were admitted as one, and remembered."""
+    batch = Batch([each.command_id for each in said], [each.issued_at_ms for each in said])
+    if not ledger.admits_all(batch, append_ms, time_ms):
+        return False
+    ledger.remember_all(batch.ids, [Entry(CONTENT, DONE, offset) for offset in range(len(said))], time_ms)
+    return True
+
+
+def alone(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], time_ms: int) -> bool:
+    """Whether each was admitted when it came by itself."""
+    found = []
+    for offset, each in enumerate(said):
+        where = At(FLEET_0, offset, append_ms[offset], time_ms)
+        found.append(ledger.admit(each, CONTENT, where) is None)
+        if found[-1]:
+            ledger.remember(each, Entry(CONTENT, DONE, offset), time_ms)
+    return all(found)
+
+
+def kept(ledger: Ledger) -> tuple[object, ...]:
+    return [*ledger.entries.items()], ledger.floor, ledger.unsaved()
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, LATE_MS, LATE_MS + 1, -AHEAD_MS, -AHEAD_MS - 1, 500]), min_size=1, max_size=4),
+    st.lists(st.sampled_from([0, 1, 2]), max_size=4),
+    st.sampled_from([0, 1, MINUTE_MS, KEEP_MS, KEEP_MS + MINUTE_MS]),
+    st.integers(0, 3),
+)
+def test_what_is_admitted_together_would_be_one_by_one(
+    late_ms: list[int], before: list[int], since_ms: int, copies: int
+) -> None:
+    now = START + 5 * MINUTE_MS + since_ms
+    earlier = said_at(*(START + 5 * MINUTE_MS + each for each in before), seed=7)
+    said = said_at(*(now - each for each in late_ms)) + earlier[:copies]
+    one, other = Ledger(ids_max=6), Ledger(ids_max=6)
+    for ledger in (one, other):
+        alone(ledger, earlier, [each.issued_at_ms for each in earlier], START + 5 * MINUTE_MS)
+    if together(one, said, [now] * len(said), now):
+        assert alone(other, said, [now] * len(said), now)
+        assert kept(one) == kept(other)
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "taken"), [(LATE_MS, True), (LATE_MS + 1, False), (-AHEAD_MS, True), (-AHEAD_MS - 1, False)]
+)
+def test_a_batch_at_the_edge_of_its_window_is_taken_as_one(late_ms: int, taken: bool) -> None:
+    """The window is about append times; the fold's may have gone on, as after a clock that jumped back."""
+    assert together(Ledger(), said_at(START - late_ms), [START], START + 2 * MINUTE_MS) == taken
+
+
+def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(ids_max=4)
+    assert together(ledger, said_at(START, START), [START] * 2, START)
+    assert together(ledger, said_at(START, START, seed=2), [START] * 2, START)
+    assert not together(ledger, said_at(START, seed=3), [START], START)
+    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 3)
+    small = Ledger()
+    assert not together(small, said_at(START, START, START, START), [START] * 4, START)
+    assert together(small, said_at(START, START), [START] * 2, START)
+    assert together(small, said_at(START, seed=2), [START], START)
+    assert not together(small, said_at(START, seed=3), [START], START)
+
+
+def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
+    ledger = Ledger()
+    first = said_at(START)
+    assert together(ledger, first, [START], START)
+    now = START + KEEP_MS + MINUTE_MS
+    assert together(ledger, said_at(now, seed=2), [now], now)
+    assert ledger.floor == first[0].command_id
+    assert not together(ledger, first, [START], now)
+    assert together(ledger, said_at(START + 1, seed=3), [START + 1], now)
+
+
+def test_what_lies_in_a_later_minute_is_left_to_be_taken_alone() -> None:
+    """It is remembered by its own minute, not by that of the batch."""
+    ahead = START + MINUTE_MS
+    assert not together(Ledger(), said_at(ahead), [START + 1], START + 1)
+    assert together(Ledger(), said_at(ahead - 1), [START], START)
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "reason"),
+    [
+        (LATE_MS + 1, "command id: expired, as it was appended 120001 ms after its time, and 120000 ms is the most"),
+        (-AHEAD_MS - 1, "command id: its time is 60001 ms ahead of its append, and 60000 ms is the most"),
+    ],
+)
+def test_the_window_is_told_in_milliseconds(late_ms: int, reason: str) -> None:
+    entry = Ledger().admit(said_at(START)[0], CONTENT, At(FLEET_0, 9, START + late_ms, START))
+    assert entry is not None
+    assert (entry.content, entry.outcome.reason, entry.offset) == (CONTENT, reason, 9)
