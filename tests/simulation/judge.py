@@ -28,8 +28,9 @@ async def read_everything(world: World) -> dict[Partition, list[Record]]:
     return await read_to_end(world.log, {partition: 0 for topic in topics for partition in world.log.partitions(topic)})
 
 
-async def judge(world: World) -> list[str]:
-    """What was wrong with a run that has ended; its processes are still up."""
+async def judge(world: World, *, at_rest: bool = True) -> list[str]:
+    """What was wrong with a run that has ended; its processes are still up. What time may mend is left out unless it
+    should be `at_rest`."""
     history = world.history.copy()
     for happening in _at_rest(world):
         history.add(happening)
@@ -41,6 +42,7 @@ async def judge(world: World) -> list[str]:
         appended_s=world.appended_s,
         saved=saved,
         end_s=current_loop().time(),
+        at_rest=at_rest,
     )
     return [*world.faults(), *_divergences(world), *map(str, found)][:FAULTS_SHOWN]
 

@@ -86,7 +86,7 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
         if not is_late and not await world.is_still():
             continue
         result.faults = await judge(world)
-        if not result.faults or is_late:
+        if not result.faults or is_late or await judge(world, at_rest=False):
             break
     records = await read_everything(world)
     result.digest = xxh3_128(repr((sorted(records.items()), world.history.digest())).encode()).hexdigest()

@@ -1,0 +1,77 @@
+"""A run that fails is cut down to a script that a person can read, and the script is the same run for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eventstore.errors import PermanentError
+from eventstore.fold import At
+from eventstore.ledger import Entry, Ledger
+from schemas.events import Envelope
+from tests.simulation.__main__ import main
+from tests.simulation.run import follow, simulate
+from tests.simulation.script import Deed, Script, read_script
+from tests.simulation.shrink import Shrinker, kind_of, minimal
+
+SEED, SECONDS = 6, 15.0
+
+
+@contextmanager
+def without_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A plane that decides commands again which it has decided before."""
+    admit = Ledger.admit
+
+    def forgetful(self: Ledger, envelope: Envelope, content: bytes, at: At) -> Entry | None:
+        found = admit(self, envelope, content, at)
+        return None if envelope.command_id in self.entries else found
+
+    with monkeypatch.context() as patching:
+        patching.setattr(Ledger, "admit", forgetful)
+        yield
+
+
+def test_a_failing_seed_becomes_a_short_script_that_fails_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "script.json"
+    with without_memory(monkeypatch):
+        result = simulate(SEED, faulty_s=SECONDS)
+        assert result.faults and len(result.deeds) > 100
+        script = Shrinker(runs_max=100).shrink(result, SECONDS)
+        assert script is not None
+        assert len(script.deeds) < 15
+        script.write(path)
+        assert main(["--script", str(path)]) == 1
+        said = capsys.readouterr().out
+        assert kind_of(script.fault) in said
+        assert all(deed.what in said for deed in script.deeds)
+    assert {deed.who.partition("-")[0] for deed in script.deeds} == {"client", "log"}, "a command, and its copy"
+    assert main(["--script", str(path)]) == 0, "it is the bug that fails, not the script"
+    again = [follow(read_script(path)).digest for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_a_script_is_read_as_it_was_written(tmp_path: Path) -> None:
+    deeds = [Deed(1.5, "nemesis", "crash", 3, says="p0"), Deed(2.0, "log", "late", 7, key="zones/1 a", after_s=0.25)]
+    script = Script(seed=5, seconds=None, ends_s=9.0, calm=("devices",), fault="I2: it happened", deeds=deeds)
+    script.write(tmp_path / "a")
+    assert read_script(tmp_path / "a") == script
+    (tmp_path / "b").write_text("{")
+    with pytest.raises(PermanentError, match="b: it cannot be read"):
+        read_script(tmp_path / "b")
+
+
+@pytest.mark.parametrize("needed", [set(), {0}, {99}, {3, 50}, {1, 2, 3, 97}])
+def test_what_is_left_is_what_was_needed(needed: set[int]) -> None:
+    assert minimal(range(100), lambda kept: needed <= set(kept)) == sorted(needed)
+
+
+def test_faults_are_alike_if_their_invariant_or_their_words_are() -> None:
+    assert kind_of("I2: 018bcfe5-6b7b took effect 2 times") == kind_of("I2: 018bcfe6 took effect 3 times")
+    assert kind_of("I2: a") != kind_of("I3: a")
+    assert kind_of("p0#3 died of LogMismatch: x") == kind_of("p1#7 died of LogMismatch: x")
+    assert kind_of("p0#3 died of LogMismatch: x") != kind_of("p0#3 left tasks behind: []")
