@@ -1,6 +1,9 @@
 """From a join to 2,000 agents that are real: each its own WebSocket and table, all in one process, against one relay.
 
-Then 1,000 more come at once with nothing, and are sent the whole table each.
+First without TLS, then with a certificate on either side. Then 1,000 more connect to a zone that is frozen, so that
+they have nothing; as it thaws, all are sent the whole table at once, at 200,000 nodes: with addresses in a row, which
+few prefixes cover, and with every twentieth address missing, where it takes some ten thousand. Relay and agents share
+two cores here, so that half of what a resync takes is the work of a thousand devices.
 """
 
 from __future__ import annotations
@@ -9,73 +12,148 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 
 from deploy.plane import Plane
+from deploy.tls.certificates import Certificates
+from deploy.tls.security import Security
 from drivers.agent import Agent, Identity
 from drivers.agent_store import MemoryStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.latency import Histogram
+from drivers.protocol_down import encode_frame
 from drivers.relay import Relay, RelaySettings
 from drivers.replica_rules import ReplicaRules
 from drivers.reports import Level
 from drivers.simulator import NAMING
 from drivers.websocket import AgentListener, Dialer
+from eventstore.ids import envelope
+from eventstore.log import FLEET_0
+from projections.tables import snapshot
+from schemas.events import Frozen, Thawed
 from tests.bench.apart import apart, beside
 from tests.bench.figures import Figure
-from tests.bench.planes import all_up_to_date, fill, serving_plane, submit, until
-from tests.bench.workload import joins, now_ms, zone_name
+from tests.bench.papers import Files, issue
+from tests.bench.planes import PATIENCE_S, all_up_to_date, fill, serving_plane, submit, until
+from tests.bench.workload import joins, new_id, now_ms, zone_name
 
 NODES = 20_000
+RESYNC_NODES = 200_000
 AGENTS_PER_ZONE = 1_000
-FIRST, RETURNING = (0, 1), (2,)
-AGENTS = AGENTS_PER_ZONE * len(FIRST)
+CHANGED = (0, 1)
+AGENTS = AGENTS_PER_ZONE * len(CHANGED)
 CHANGES = 50
 SETTINGS = RelaySettings(handshakes_per_second=2_000, handshakes_at_once=4_000)
 """All may come at once: here the work counts, and not how it is spread."""
 
 
+class Resync(NamedTuple):
+    """How a thousand agents that had nothing got everything."""
+
+    connected_s: float
+    resynced_s: float
+    frame_bytes: int
+
+
 def figures() -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "plane"
-        apart(fill, data, len(FIRST + RETURNING), NODES, AGENTS_PER_ZONE)
-        return uvloop.run(_measure(data))
-
-
-async def _measure(data: Path) -> list[Figure]:
-    async with serving_plane(data) as plane, asyncio.TaskGroup() as tasks:
-        rng = random.Random(5)
-        rules = ReplicaRules(plane.replica)
-        relay = plane.relay = Relay(rules, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
-        running = tasks.create_task(relay.run())
-        async with AgentListener(relay.serve, relay.admit, host="127.0.0.1", port=0) as listener:
-            with beside(_run_agents, listener.port, FIRST):
-                await until(lambda: _connected(relay) == AGENTS)
-                await all_up_to_date(plane, len(FIRST), NODES, AGENTS)
-                latency = await _change(plane, relay)
-                with beside(_run_agents, listener.port, RETURNING):
-                    await until(lambda: _connected(relay) > AGENTS)
-                    began = time.perf_counter()
-                    returned = AGENTS + AGENTS_PER_ZONE * len(RETURNING)
-                    await until(lambda: _connected(relay) == returned)
-                    await all_up_to_date(plane, len(FIRST + RETURNING), NODES + CHANGES, returned)
-                    resync_s = time.perf_counter() - began
-        running.cancel()
-    name = f"one join to {AGENTS:,} agents over sockets"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        papers = issue(folder / "certs")
+        apart(fill, folder / "changes", len(CHANGED), NODES, AGENTS_PER_ZONE)
+        bare, safe = uvloop.run(_changes(folder / "changes", papers))
+        row, gaps = (_resynced(folder / str(missing), missing) for missing in (0, 20))
+    name, tls, peer = f"one join to {AGENTS:,} agents over sockets", "mutual TLS", "without TLS"
     return [
-        Figure(f"{name}, p50", latency.quantile(0.5), "ms", better="lower"),
-        Figure(f"{name}, p99", latency.quantile(0.99), "ms", better="lower"),
-        Figure("1,000 agents come back with nothing", resync_s, "s", better="lower"),
+        Figure(f"{name}, p50", bare.quantile(0.5), "ms", better="lower"),
+        Figure(f"{name}, p99", bare.quantile(0.99), "ms", aim=120.0, better="lower"),
+        Figure(f"{name}, {tls}, p50", safe.quantile(0.5), "ms", bare.quantile(0.5), peer, better="lower"),
+        Figure(
+            f"{name}, mutual TLS, p99", safe.quantile(0.99), "ms", bare.quantile(0.99), "without TLS", 180.0, "lower"
+        ),
+        *_resync_figures("addresses in a row", row),
+        *_resync_figures("every 20th address missing", gaps),
     ]
 
 
-async def _change(plane: Plane, relay: Relay) -> Histogram:
+def _resync_figures(kind: str, resync: Resync) -> list[Figure]:
+    name = f"full resync of {AGENTS_PER_ZONE:,} agents at {RESYNC_NODES:,} nodes, {kind}"
+    megabytes = resync.frame_bytes * AGENTS_PER_ZONE / 1e6
+    return [
+        Figure(name, resync.resynced_s, "s", aim=1.0, better="lower"),
+        Figure(f"{name}: sent", megabytes, "MB", better="lower"),
+        Figure(f"{AGENTS_PER_ZONE:,} agents connect, {kind}", resync.connected_s, "s", better="lower"),
+    ]
+
+
+def _resynced(data: Path, missing_each: int) -> Resync:
+    apart(fill, data, 1, RESYNC_NODES, AGENTS_PER_ZONE, missing_each)
+    return uvloop.run(_resync(data))
+
+
+async def _changes(data: Path, papers: dict[str, Files]) -> tuple[Histogram, Histogram]:
+    async with serving_plane(data) as plane:
+        found = []
+        for number, (ours, theirs) in enumerate(((None, None), (papers["plane"], papers["simulator"]))):
+            known = NODES + number * CHANGES
+            async with _relay(plane, ours) as (relay, port):
+                with beside(_run_agents, port, CHANGED, theirs):
+                    await until(lambda relay=relay: _connected(relay) == AGENTS)  # type: ignore[misc]
+                    await all_up_to_date(plane, len(CHANGED), known, AGENTS)
+                    found.append(await _change(plane, relay, known))
+    bare, safe = found
+    return bare, safe
+
+
+async def _resync(data: Path) -> Resync:
+    async with serving_plane(data) as plane:
+        zone = zone_name(0)
+        await _say(plane, Frozen(envelope("freeze", "bench", new_id()), zone))
+        async with _relay(plane, None) as (relay, port):
+            with beside(_run_agents, port, (0,), None):
+                await until(lambda: _connected(relay) > 0)
+                began = time.perf_counter()
+                await until(lambda: _connected(relay) == AGENTS_PER_ZONE)
+                connected_s = time.perf_counter() - began
+                began = time.perf_counter()
+                await _say(plane, Thawed(envelope("thaw", "bench", new_id()), zone))
+                await all_up_to_date(plane, 1, RESYNC_NODES, AGENTS_PER_ZONE)
+                resynced_s = time.perf_counter() - began
+        frame = encode_frame(plane.replica.generation, snapshot(plane.states.fleet, zone))
+    return Resync(connected_s, resynced_s, len(frame))
+
+
+async def _say(plane: Plane, event: Frozen | Thawed) -> None:
+    answer = await plane.replica.submit(FLEET_0, b"", event, timeout_s=PATIENCE_S)
+    assert answer.outcome.code == "done", answer
+
+
+@asynccontextmanager
+async def _relay(plane: Plane, papers: Files | None) -> AsyncIterator[tuple[Relay, int]]:
+    """A relay of the plane's, and the port where agents reach it."""
+    source, rng = ReplicaRules(plane.replica), random.Random(5)
+    relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
+    security = None if papers is None else Security(Certificates(*papers), now_ms)
+    ssl, door = (None, None) if security is None else security.agents("/devices")
+    running = asyncio.create_task(relay.run())
+    guards = [door] if door else []
+    try:
+        async with AgentListener(
+            relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, middlewares=guards
+        ) as listener:
+            yield relay, listener.port
+    finally:
+        running.cancel()
+
+
+async def _change(plane: Plane, relay: Relay, known: int) -> Histogram:
     """Joins one by one, each when the one before is everywhere; the time to each agent."""
     latency = relay.latency[Level.APPLIED] = Histogram()
-    for number, event in enumerate(joins(CHANGES, len(FIRST), per_record=1, first=NODES), start=1):
+    for number, event in enumerate(joins(CHANGES, len(CHANGED), per_record=1, first=known), start=1):
         await submit(plane, event)
         await until(lambda number=number: latency.count >= number * AGENTS)  # type: ignore[misc]
     return latency
@@ -85,13 +163,14 @@ def _connected(relay: Relay) -> int:
     return sum(len(zone.speakers) for zone in relay.zones.values())
 
 
-def _run_agents(port: int, zones: Sequence[int]) -> None:
-    uvloop.run(_agents(f"127.0.0.1:{port}", zones))
+def _run_agents(port: int, zones: Sequence[int], papers: Files | None) -> None:
+    uvloop.run(_agents(f"127.0.0.1:{port}", zones, papers))
 
 
-async def _agents(relay: str, zones: Sequence[int]) -> None:
+async def _agents(relay: str, zones: Sequence[int], papers: Files | None) -> None:
     rng = random.Random(6)
-    async with Dialer() as dialer, asyncio.TaskGroup() as tasks:
+    dialing = Dialer(None if papers is None else Certificates(*papers).client_context)
+    async with dialing as dialer, asyncio.TaskGroup() as tasks:
         for zone in map(zone_name, zones):
             for number in range(AGENTS_PER_ZONE):
                 identity = Identity(zone, NAMING.dpu.format(zone=zone, number=number), "boot-1")

@@ -33,15 +33,17 @@ Place = Path | tuple[str, str]
 """The data folder of an embedded log, or the brokers and the topic prefix of one on Kafka."""
 
 
-def fill(place: Place, zones: int, nodes: int, dpus_per_zone: int) -> None:
+def fill(place: Place, zones: int, nodes: int, dpus_per_zone: int, missing_each: int = 0) -> None:
     """Make the log of a plane with so many nodes and DPUs in all, as the simulator would register them."""
-    uvloop.run(_fill(place, zones, nodes, dpus_per_zone))
+    uvloop.run(_fill(place, zones, nodes, dpus_per_zone, missing_each))
 
 
-async def _fill(place: Place, zones: int, nodes: int, dpus_per_zone: int) -> None:
+async def _fill(place: Place, zones: int, nodes: int, dpus_per_zone: int, missing_each: int) -> None:
     async with serving_plane(place) as plane:
         per_record = min(1_000, max(1, nodes // zones))
-        for events in in_batches(joins(nodes, zones, per_record), APPENDS_AT_ONCE // per_record or 1):
+        for events in in_batches(
+            joins(nodes, zones, per_record, missing_each=missing_each), APPENDS_AT_ONCE // per_record or 1
+        ):
             await asyncio.gather(*(append(plane, event) for event in events))
         for registrations in in_batches(_registrations(zones, dpus_per_zone), APPENDS_AT_ONCE):
             await asyncio.gather(*(append(plane, event) for event in registrations))

@@ -45,13 +45,20 @@ def zone_name(number: int) -> str:
     return f"zone-{number:04}"
 
 
-def joins(nodes: int, zones: int, per_record: int, *, first: int = 0, seed: int = 7) -> Iterator[NodesJoined]:
-    """Commands issued now that join nodes `first` to before `first + nodes`, spread over the zones in turn."""
+def joins(
+    nodes: int, zones: int, per_record: int, *, first: int = 0, seed: int = 7, missing_each: int = 0
+) -> Iterator[NodesJoined]:
+    """Commands issued now that join nodes `first` to before `first + nodes`, spread over the zones in turn.
+
+    Their addresses are in a row, but for each so many-th, if given.
+    """
     rng = random.Random(seed)
     for count, start in enumerate(range(first, first + nodes, per_record)):
         numbers = range(start, min(start + per_record, first + nodes))
         zone = zone_name(count % zones)
-        addresses = b"".join((FIRST_ADDRESS + number).to_bytes(4, "big") for number in numbers)
+        skipped = [number // (missing_each - 1) if missing_each else 0 for number in numbers]
+        places = map(int.__add__, numbers, skipped)
+        addresses = b"".join((FIRST_ADDRESS + place).to_bytes(4, "big") for place in places)
         labels = [number % len(LABELS) for number in numbers]
         kinds = list(LABELS) if len(numbers) > 1 else [LABELS[labels[0]]]
         said = envelope(f"zone/{zone}", "bench", uuid7(now_ms(), rng))
