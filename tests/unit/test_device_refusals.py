@@ -1,0 +1,140 @@
+"""What a device says of a frame that it does not take, and that no malformed prefix hides among sound ones."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.device_table import EMPTY, FEW, Code, DeviceTable, FrameRefused, Prefixes, apply, digest_of
+from projections.rules import Delta, Rule, SetStep
+from tests.support.rule_source import ALLOW, packed
+
+TEN = packed("10.0.0.0/8")
+NET = bytes((10, 0, 0, 0, 8))
+SHOWN = f"the {ALLOW.action} rule of priority {ALLOW.priority} ({ALLOW.protocol})"
+
+
+def table(version: int, prefixes: Prefixes = frozenset(), epoch: int = 1) -> DeviceTable:
+    rules = {ALLOW: prefixes} if prefixes else {}
+    return DeviceTable(epoch, version, digest_of(rules), rules)
+
+
+def step(add4: bytes = b"", remove4: bytes = b"", add6: bytes = b"", remove6: bytes = b"") -> SetStep:
+    return SetStep(ALLOW, add4, add6, remove4, remove6)
+
+
+HELD = table(7, TEN)
+WHOLE = f"digest: {HELD.digest.hex()} after these steps is not {'00' * 16}"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "reason"),
+    [
+        (Delta(7, 6, b"", ()), Code.OLDER, "version: (1, 6) is older than (1, 7), which this device holds"),
+        (Delta(6, 9, b"", ()), Code.BASE, "from_version: (1, 6) is not (1, 7), which this device holds"),
+        (Delta(7, 9, bytes(16), ()), Code.DIGEST, WHOLE),
+        (Delta(7, 9, b"", (step(NET),)), Code.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"),
+        (
+            Delta(7, 9, b"", (step(remove4=bytes((11, 0, 0, 0, 8))),)),
+            Code.MALFORMED,
+            f"steps: {SHOWN} removes prefixes that are not there",
+        ),
+        (
+            Delta(7, 9, b"", (step(bytes((11, 0, 0, 0, 8)) + bytes((12, 0, 0, 0, 8))),)),
+            Code.FULL,
+            "steps: 3 prefixes are more than the 2 that fit",
+        ),
+        (
+            Delta(7, 9, b"", (step(NET[:4]),)),
+            Code.MALFORMED,
+            "steps: 4 bytes are no whole number of prefixes of 5 bytes",
+        ),
+        (
+            Delta(7, 9, b"", (step(remove6=NET),)),
+            Code.MALFORMED,
+            "steps: 5 bytes are no whole number of prefixes of 17 bytes",
+        ),
+        (
+            Delta(7, 9, b"", (step(bytes((10, 0, 0, 1, 8))),)),
+            Code.MALFORMED,
+            f"steps: {SHOWN} has a prefix that is too long, or has bits set after its length",
+        ),
+        (
+            Delta(7, 9, b"", (step(NET)._replace(rule=ALLOW._replace(ports=(1, 2, 3))),)),
+            Code.MALFORMED,
+            "steps.ports: (1, 2, 3) must be pairs of first and last, up to 65535",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_the_frame(frame: Delta, code: Code, reason: str) -> None:
+    assert apply(HELD, 1, frame, capacity=2) == FrameRefused(code, reason)
+
+
+def test_the_same_prefix_twice_in_a_step_is_refused() -> None:
+    twice = Delta(0, 9, digest_of({ALLOW: TEN}), (step(NET + NET),))
+    assert apply(HELD, 1, twice, capacity=9) == FrameRefused(
+        Code.MALFORMED, f"steps: {SHOWN} adds prefixes that are there already"
+    )
+
+
+def test_a_set_that_comes_in_many_steps_and_a_rule_that_goes_are_counted_right() -> None:
+    """What the device counts is what it holds, so that it takes as much as fits, and no empty set stays."""
+    swap = (step(bytes((11, 0, 0, 0, 8))), step(remove4=NET), step(bytes((12, 0, 0, 0, 8))))
+    wanted = table(8, packed("11.0.0.0/8", "12.0.0.0/8"))
+    assert apply(HELD, 1, Delta(7, 8, wanted.digest, swap), capacity=2) == wanted
+    assert wanted.size == 2
+    empty = Delta(8, 9, EMPTY.digest, (step(remove4=bytes((11, 0, 0, 0, 8, 12, 0, 0, 0, 8))),))
+    assert apply(wanted, 1, empty, capacity=2) == table(9)
+
+
+def test_ports_reach_as_far_as_there_are_ports() -> None:
+    rule: Rule = ALLOW._replace(ports=(0, 65_535))
+    wanted = DeviceTable(1, 8, digest_of({rule: TEN}), {rule: TEN})
+    assert apply(EMPTY, 1, Delta(0, 8, wanted.digest, (step(NET)._replace(rule=rule),)), capacity=1) == wanted
+
+
+@st.composite
+def sound(draw: st.DrawFn) -> tuple[int, list[bytes]]:
+    """A family's bits, and different prefixes of it, few or many."""
+    bits = draw(st.sampled_from((32, 128)))
+    count = draw(st.integers(1, 3 * FEW))
+    networks = [(10 << bits - 8) + (number << bits - 24) for number in range(count)]
+    length = draw(st.integers(24, bits))
+    return bits, [network.to_bytes(bits // 8, "big") + bytes((length,)) for network in networks]
+
+
+@given(sound(), st.data())
+def test_no_malformed_prefix_hides_among_sound_ones(drawn: tuple[int, list[bytes]], data: st.DataObject) -> None:
+    bits, prefixes = drawn
+    frame = table(1, frozenset(prefixes))
+    held = b"".join(prefixes)
+    adds = step(add4=held) if bits == 32 else step(add6=held)
+    assert apply(EMPTY, 1, Delta(0, 1, frame.digest, (adds,)), capacity=99) == frame
+    at = data.draw(st.integers(0, len(prefixes) - 1))
+    length = prefixes[at][-1]
+    bit = data.draw(st.integers(0, bits))
+    if bit == bits:
+        spoilt = prefixes[at][:-1] + bytes((data.draw(st.integers(bits + 1, 255)),))
+    else:
+        address = int.from_bytes(prefixes[at][:-1]) | 1 << bit
+        spoilt = address.to_bytes(bits // 8, "big") + bytes((length,))
+    held = b"".join([*prefixes[:at], spoilt, *prefixes[at + 1 :]])
+    adds = step(add4=held) if bits == 32 else step(add6=held)
+    digest = digest_of({ALLOW: frozenset([*prefixes[:at], spoilt, *prefixes[at + 1 :]])})
+    after = apply(EMPTY, 1, Delta(0, 1, digest, (adds,)), capacity=99)
+    if is_sound(spoilt):
+        assert isinstance(after, DeviceTable) or spoilt in prefixes
+    else:
+        assert isinstance(after, FrameRefused) and after.code is Code.MALFORMED
+
+
+def is_sound(prefix: bytes) -> bool:
+    """As Python's own ipaddress has it."""
+    try:
+        ip_network((prefix[:-1], prefix[-1]))
+    except ValueError:
+        return False
+    return True
