@@ -8,8 +8,8 @@ import pytest
 
 from eventstore.fold import Outcome
 from projections.names import MAX_AHEAD_MS
-from schemas.events import Envelope, NotHeard, SessionOpened
-from tests.support.cliques import START_MS, CliqueLog, reloaded, rows_of
+from schemas.events import Envelope, Forwarded, NotHeard, SessionOpened
+from tests.support.cliques import START_MS, CliqueLog, reloaded
 
 _ALPHABET = "must be 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
 
@@ -106,12 +106,19 @@ def test_an_address_by_command_does_not_make_older_statements_news(log: CliqueLo
     assert log.view().members[0].address == "10.0.0.2"
 
 
-def test_readiness_that_was_said_already_writes_nothing(log: CliqueLog) -> None:
+def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
+    """Daemons repeat themselves every few seconds; a row that is written is saved, forwarded and shown again."""
+    log.resize(3)
     log.claim("n", "u")
     log.ready("n", said_ms=START_MS + 1)
-    before = rows_of(log.state)
-    assert log.ready("n", said_ms=START_MS + 1).code == "done"
-    assert rows_of(log.state) == before
+    for event in (log.events[0][0], log.events[2][0]):
+        decision = log.fold.decide(log.state, event, log.events[2][1])
+        assert (decision.change, decision.outcome.code) == (None, "done")
+
+
+def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> None:
+    refused = log.append(Forwarded(Envelope("", "", "", 0), 1))
+    assert refused.reason == "event: Forwarded is not one that decides about cliques"
 
 
 def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.clique_state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
-from schemas.events import Envelope, Forwarded
 from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
 
 
@@ -194,10 +193,6 @@ def test_a_slash_cannot_reach_into_another_domain() -> None:
     assert log.ready("n").code == "refused"
     log.domain, log.clique = "d", "c"
     assert log.indices() == {"source/n": 0}
-
-
-def test_an_event_of_another_topic_is_refused(log: CliqueLog) -> None:
-    assert log.append(Forwarded(Envelope("", "", "", 0), 1)).code == "refused"
 
 
 def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
