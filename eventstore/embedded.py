@@ -241,8 +241,8 @@ class EmbeddedLog(RocksReader):
         return batch
 
     async def _commit(self, batch: Sequence[_Pending]) -> None:
-        self._check_directory()
         try:
+            self._check_directory()
             async with self._writing:
                 self._raise_if_ended()
                 self._raise_if_failing()
@@ -308,7 +308,8 @@ class EmbeddedLog(RocksReader):
         checks = 0
         while True:
             await asyncio.sleep(_CHECK_S)
-            self._check_directory()
+            with suppress(LogUnavailable):  # it cannot be looked at now
+                self._check_directory()
             self._raise_if_ended()
             checks += 1
             if self._write_error:

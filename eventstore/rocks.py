@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import msgspec
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
 
-from eventstore.errors import FatalError, LogMismatch
+from eventstore.errors import FatalError, LogMismatch, LogUnavailable
 from eventstore.log import TOPICS, Headers, Partition, Record, partitions_of
 
 _HEADER_KEY = b"\x00header"
@@ -187,11 +187,16 @@ def _with_headers(offset: int, row: bytes) -> Record:
 
 
 def directory_identity(path: Path) -> str:
-    """What RocksDB drew when it made the directory, so that one put in its place is told apart from it."""
+    """What RocksDB drew when it made the directory, so that one put in its place is told apart from it.
+
+    Empty if there is no such directory; LogUnavailable if nobody can tell, as when this process may open no more files.
+    """
     try:
         return (path / "IDENTITY").read_text()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
+    except OSError as error:
+        raise LogUnavailable(f"log directory {path} cannot be looked at: {error.strerror}") from error
 
 
 def open_rocks(path: Path, access: AccessType) -> Rocks:

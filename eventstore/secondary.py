@@ -82,7 +82,7 @@ class SecondaryLog(RocksReader):
                 failures = 0
             except LogMismatch as error:
                 self._end(error)
-            except RocksError as error:
+            except (RocksError, LogUnavailable) as error:
                 failures += 1
                 logger.debug("log directory %s: catch-up failed: %s", self._path, error)
                 if failures == _FAILURES_MAX:

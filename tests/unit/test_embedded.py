@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import shutil
 import threading
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
 
 from eventstore.embedded import KEPT_MS, EmbeddedLog
-from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch
+from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
 from eventstore.rocks import Rocks
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
@@ -81,6 +83,30 @@ async def test_appends_to_a_removed_directory_are_not_acknowledged(log: Embedded
     shutil.rmtree(tmp_path / "log")
     with pytest.raises(LogMismatch, match="removed or re-created"):
         await log.append(ZONES_0, b"zone", b"lost")
+
+
+async def test_no_more_files_end_no_log_and_acknowledge_nothing(log: EmbeddedLog) -> None:
+    """The directory cannot be looked at then, which says nothing about whether it is there."""
+    await put(log, ZONES_0, b"before")
+    with _no_more_files():
+        with pytest.raises(LogUnavailable, match="cannot be looked at: Too many open files"):
+            await log.append(ZONES_0, b"zone", b"meanwhile")
+        await asyncio.sleep(1.2)  # it is looked after once a second
+    await put(log, ZONES_0, b"after")
+    assert [record.value for record in await read_all(log, ZONES_0)] == [b"before", b"after"]
+
+
+@contextmanager
+def _no_more_files() -> Iterator[None]:
+    """Every file that this process may have is open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # -- appends
