@@ -9,22 +9,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import random
 import shutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from tests.faults.arena import Arena
 from tests.faults.catalogue import printed
-from tests.faults.confined import INSIDE, command, in_memory, why_not
+from tests.faults.confined import INSIDE, in_memory, run, why_not
 from tests.faults.fault import Fault
 from tests.faults.report import Report
 from tests.faults.run import attempt
-from tests.faults.table import FAULTS, faults_on, pairs
+from tests.faults.table import FAULTS, pairs
 from tests.faults.world import Engine, world_of
 
 ENGINES: tuple[Engine, ...] = ("embedded", "kafka")
@@ -41,15 +42,19 @@ def main(arguments: Sequence[str]) -> int:
             print(f"cannot be tried here: {reason}")
             return 2
         seed = [] if options.seed is not None else ["--seed", str(random.SystemRandom().randrange(10**9))]
-        inside = command("tests.faults", [*arguments, *seed])
-        os.execvp(inside[0], inside)
+        return run("tests.faults", [*arguments, *seed])
     print(f"seed {options.seed}", flush=True)
     logging.basicConfig(level=logging.CRITICAL)  # what is cut, dead or frozen need not be said again by our own clients
-    report = Report(options.seed)
+    report = Report()
     signal.signal(signal.SIGTERM, _end)
     folder = in_memory()
     try:
         asyncio.run(_run(options, folder, report))
+    except KeyboardInterrupt:
+        print("ended early")
+    except Exception:
+        report.broke()
+        traceback.print_exc()
     finally:
         report.summarise()
         if options.keep and (report.failed or not report.is_whole):
@@ -64,9 +69,11 @@ def _end(*_: object) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Hurt a plane of real processes.")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="where the log is; both if not given")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults; each of them if not given")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="these faults, 'A + B' at once; each of them if not given"
+    )
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="and so many random pairs of faults")
-    parser.add_argument("--minutes", type=float, help="begin nothing more after this; random faults until then")
+    parser.add_argument("--minutes", type=float, help="begin nothing more after this; random pairs until then")
     parser.add_argument("--seed", type=int, help="of every random choice; a fresh one if not given")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy what a failed run left into this folder")
     parser.add_argument("--list", action="store_true", help="print the catalogue of all faults")
@@ -75,27 +82,32 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def _run(options: argparse.Namespace, folder: Path, report: Report) -> None:
-    until_s = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
+    engines = options.engine or ENGINES
+    within_s = options.minutes * 60 / len(engines) if options.minutes else float("inf")
     async with Arena.open() as arena:
-        for engine in options.engine or ENGINES:
+        for engine in engines:
+            until_s = time.monotonic() + within_s
             rng = random.Random(f"{options.seed}/{engine}")
             async with world_of(engine, arena, folder / engine, rng) as world:
                 report.began(engine)
                 for faults in _plan(options, engine, rng):
                     if time.monotonic() > until_s:
                         break
+                    report.tries(faults)
                     report.tried(await attempt(world, faults, rng))
                 report.ended(world)
     report.is_whole = True
 
 
 def _plan(options: argparse.Namespace, engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, ...]]:
-    """Each fault by itself, then pairs."""
-    wanted = options.only or ([] if options.pairs else list(FAULTS))
-    yield from ((fault,) for fault in faults_on(engine) if fault.name in wanted)
+    """Those that are named, or each by itself; then pairs: so many, or for as long as there is time."""
+    drawing = options.pairs or options.minutes
+    for name in options.only or ([] if drawing else FAULTS):
+        faults = tuple(FAULTS[part] for part in name.split(" + "))
+        if all(engine in fault.engines for fault in faults):
+            yield faults
     drawn = pairs(engine, rng)
-    for _ in range(options.pairs):
-        yield next(drawn)
+    yield from islice(drawn, options.pairs) if options.pairs or options.only else drawn if drawing else ()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from tests.support.certs import Papers
 TIMEOUT_S = 3.0
 ATTEMPTS = 60
 REPEATED = 0.05
+_CERTAIN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""What a server says that has appended nothing."""
 READ = 0.1
 _OPTIONS = (
     ("grpc.enable_retries", 0),
@@ -98,9 +100,10 @@ class Client:
             answer: pb.Answer = await call(asked.request, timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             self.counts[error.code().name.lower()] += 1
-            if error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                self._history.add(NotTaken(time.monotonic(), command_id))
-            return False
+            if error.code() not in _CERTAIN:
+                return False
+            self._history.add(NotTaken(time.monotonic(), command_id))
+            return error.code() is grpc.StatusCode.INVALID_ARGUMENT and not _is_about_clocks(error)
         self.counts[pb.Answer.Outcome.Name(answer.outcome)] += 1
         if answer.outcome == pb.Answer.unknown:
             return False
@@ -134,6 +137,11 @@ class Client:
             return str((await queries.ListCliques(cliques, timeout=TIMEOUT_S)).position)
         nodes = pb.ListNodesRequest(min_position=token, page_size=1)
         return str((await queries.ListNodes(nodes, timeout=TIMEOUT_S)).position)
+
+
+def _is_about_clocks(error: grpc.aio.AioRpcError) -> bool:
+    """Whether another server, with another clock, would take it."""
+    return (error.details() or "").startswith("command_id:")
 
 
 def answer_of(answer: pb.Answer) -> Answer:

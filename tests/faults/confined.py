@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 INSIDE = "--inside"
@@ -40,3 +42,12 @@ def in_memory() -> Path:
 def command(module: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs a module of ours in such a place."""
     return [*_unshare(), sys.executable, "-m", module, INSIDE, *arguments]
+
+
+def run(module: str, arguments: Sequence[str]) -> int:
+    """Run it there, to its exit status. SIGTERM ends all of it at once; a Ctrl-C it gets itself, and sums up."""
+    with subprocess.Popen(command(module, arguments)) as child:
+        signal.signal(signal.SIGTERM, lambda *_: child.kill())
+        while True:
+            with suppress(KeyboardInterrupt):
+                return child.wait()

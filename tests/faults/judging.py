@@ -19,7 +19,7 @@ from tests.faults.workload import ZONE_NAMES, Asked
 from tests.faults.world import World
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.fresh import event_of
-from tests.simulation.history import Dumped, Happening, Stood
+from tests.simulation.history import Dumped, Happening, History, Stood
 from tests.support.planes import Ran, run
 
 REST_S = 180.0
@@ -43,16 +43,20 @@ async def judge(world: World) -> Verdict:
     while True:
         found, more = await _faults(world)
         took_s = time.monotonic() - began_s
-        if not (found or more) or took_s > REST_S:
+        bugs = list(_bugs(world))
+        if bugs or not (found or more) or took_s > REST_S:
+            for role in (*world.roles, world.simulator):
+                role.read_bytes = role.log.stat().st_size
             lost = sum(fault.invariant == "I1" for fault in found)
             doubled = sum(fault.invariant == "I2" for fault in found)
-            return Verdict([*map(str, found), *more], lost, doubled, took_s)
+            return Verdict([*map(str, found), *more, *bugs], lost, doubled, took_s)
         await asyncio.sleep(PAUSE_S)
 
 
 async def _faults(world: World) -> tuple[list[Fault], list[str]]:
     """What the checkers find, and what else there is; `verify` has the last word."""
-    history, others = world.history.copy(), list(_bugs(world))
+    history: History = world.history.copy()
+    others: list[str] = []
     async for happening in _at_rest(world):
         history.add(happening)
     if (connected := len(history.of(Dumped))) != world.devices:
@@ -94,9 +98,9 @@ async def _differences(world: World) -> list[str]:
 def _bugs(world: World) -> Iterator[str]:
     """What no fault excuses, in the words of the roles' own logs."""
     for role in (*world.roles, world.simulator):
-        for line in role.log.read_text(errors="replace").splitlines():
+        for line in role.log.read_bytes()[role.read_bytes :].decode(errors="replace").splitlines():
             if "stopped by a bug" in line or "Traceback" in line:
-                yield f"{role.name}: {line}, in {role.log.name}"
+                yield f"{role.name} said: {line}"
 
 
 async def _at_rest(world: World) -> AsyncIterator[Happening]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from tests.faults.fault import Fault
 from tests.faults.run import Tried
 from tests.faults.world import World
 
@@ -13,18 +15,28 @@ UNKNOWN = ("unknown", "deadline_exceeded", "unavailable", "cancelled", "internal
 class Report:
     """Of one run over one or both engines."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self) -> None:
         self.failed = 0
         self.is_whole = False
         """Whether it came to its end."""
-        self._seed = seed
         self._engine = ""
+        self._next = ""
         self._all: dict[str, list[Tried]] = {}
         self._kills: Counter[str] = Counter()
 
     def began(self, engine: str) -> None:
         self._engine = engine
         print(f"{engine}: everybody is up", flush=True)
+
+    def tries(self, faults: Sequence[Fault]) -> None:
+        """These are next."""
+        self._next = " + ".join(fault.name for fault in faults)
+
+    def broke(self) -> None:
+        """What is tried did not come to a verdict at all."""
+        self.failed += 1
+        print(f"FAILED {self._next:40} came to no end")
+        self._advise(self._next)
 
     def tried(self, tried: Tried) -> None:
         """One line, and one for each problem."""
@@ -42,8 +54,10 @@ class Report:
         for problem in problems:
             print(f"       {problem}")
         if problems:
-            names = " ".join(f"'{name}'" for name in tried.names)
-            print(f"       try again: python -m tests.faults --engine {self._engine} --only {names}")
+            self._advise(" + ".join(tried.names))
+
+    def _advise(self, names: str) -> None:
+        print(f"       try again: python -m tests.faults --engine {self._engine} --only '{names}'", flush=True)
 
     def ended(self, world: World) -> None:
         """An engine is through."""

@@ -34,6 +34,8 @@ class Role:
         self.kills = 0
         self.deaths = 0
         """How often it ended by itself."""
+        self.read_bytes = 0
+        """How much of its log has been looked at."""
         self._arguments = arguments
         self._viewer = viewer
         self._child: asyncio.subprocess.Process | None = None

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 SEED_MAX = 10**9
 SAID_LAST = 3
-END_S = 30.0
+END_S = 300.0
 
 
 class Turn(NamedTuple):
@@ -88,11 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     until_s = time.monotonic() + options.hours * 3600
     signal.signal(signal.SIGTERM, _end)
     try:
-        for turn in _turns(random.SystemRandom(), options.folder):
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
+        for turn in _turns(random.SystemRandom(), options.folder, until_s):
+            if time.monotonic() > until_s:
                 break
-            soak.take(turn, left_s)
+            soak.take(turn, until_s - time.monotonic() + END_S)
     except KeyboardInterrupt:
         print("ended early")
     soak.summarise()
@@ -106,14 +105,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _turns(chance: random.Random, folder: Path) -> Iterator[Turn]:
+def _turns(chance: random.Random, folder: Path, until_s: float) -> Iterator[Turn]:
     """For ever, each kind in turn."""
     while True:
         seed = str(chance.randrange(SEED_MAX))
         yield Turn("simulation", "tests.simulation", ("--seeds", "40", "--seed", seed))
         for engine in ("embedded", "kafka"):
             seed = str(chance.randrange(SEED_MAX))
-            pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--keep", str(folder))
+            minutes = f"{max(0.1, (until_s - time.monotonic()) / 60):.1f}"
+            pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--minutes", minutes, "--keep", str(folder))
             yield Turn(f"faults on {engine}", "tests.faults", pairs)
         seed = str(chance.randrange(1, 2**31))
         yield Turn("fuzzing", "tests.fuzz", ("--seconds", "30", "--seed", seed))
@@ -124,15 +124,10 @@ def _ran(command: Sequence[str], output: int, within_s: float) -> int:
     with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as child:
         try:
             return child.wait(within_s)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
-            child.terminate()
-            try:
-                child.wait(END_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-            if isinstance(reason, KeyboardInterrupt):
-                raise
+        except subprocess.TimeoutExpired:
             return 0
+        finally:
+            child.terminate()
 
 
 def _end(*_: object) -> None:

@@ -70,11 +70,6 @@ FIELDS: Mapping[str, Sequence[Fault]] = {
 FAULTS: Mapping[str, Fault] = {fault.name: fault for found in FIELDS.values() for fault in found}
 
 
-def faults_on(engine: Engine) -> list[Fault]:
-    """Those that can happen to a plane on this engine."""
-    return [fault for fault in FAULTS.values() if engine in fault.engines]
-
-
 def pairs(engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, Fault]]:
     """Two at once, for ever."""
     fields = [[fault for fault in found if engine in fault.engines] for found in FIELDS.values()]

@@ -50,12 +50,14 @@ class Workload:
 
     def _join(self) -> Asked:
         zone, rng = self._rng.choice(ZONE_NAMES), self._rng
-        nodes = [self._node(name) for name in rng.sample(NODES, rng.choice((1, 1, 2, 4)))]
+        names = rng.sample(NODES, rng.choice((1, 1, 2, 4)))
+        hosts = rng.sample(range(1, 80), len(names))
+        nodes = [self._node(name, host) for name, host in zip(names, hosts, strict=True)]
         return self._zoned("JoinNodes", zone, pb.JoinNodesRequest(zone=zone, nodes=nodes))
 
     def _change(self) -> Asked:
         zone = self._rng.choice(ZONE_NAMES)
-        nodes = [self._node(self._rng.choice(NODES))]
+        nodes = [self._node(self._rng.choice(NODES), self._rng.randrange(1, 80))]
         return self._zoned("ChangeNodes", zone, pb.ChangeNodesRequest(zone=zone, nodes=nodes))
 
     def _leave(self) -> Asked:
@@ -63,10 +65,10 @@ class Workload:
         names = self._rng.sample(NODES, self._rng.choice((1, 1, 3)))
         return self._zoned("LeaveNodes", zone, pb.LeaveNodesRequest(zone=zone, names=names))
 
-    def _node(self, name: str) -> pb.NodeSpec:
-        addresses = [f"10.0.0.{self._rng.randrange(1, 80)}"]
+    def _node(self, name: str, host: int) -> pb.NodeSpec:
+        addresses = [f"10.0.0.{host}"]
         if self._rng.random() < 0.3:
-            addresses.append(f"fd00::{self._rng.randrange(1, 80):x}")
+            addresses.append(f"fd00::{host:x}")
         return pb.NodeSpec(name=name, addresses=addresses, labels=self._rng.choice(LABELS))
 
     def _claim(self) -> Asked:
