@@ -1,0 +1,142 @@
+"""What the lifecycle says when it does not do what it was asked, and what it leaves alone meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore.fold import At
+from projections.lifecycle import MAX_TRIES, Trigger, follow
+from projections.phases import DELETING, ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, READY
+from projections.zone_rows import Dpu
+from tests.support.zones import PARTITION, START_MS, ZoneLog
+
+AT = At(PARTITION, 9, START_MS, START_MS)
+
+
+def provisioned() -> ZoneLog:
+    log = ZoneLog()
+    log.register("d", node="n", serial="s")
+    log.request("d", "provision", "image-1")
+    return log
+
+
+def row_in(phase: str, **fields: object) -> Dpu:
+    row = provisioned().row("d")
+    values = {name: getattr(row, name) for name in row.__struct_fields__} | {"phase": phase} | fields
+    return Dpu(**values)
+
+
+@pytest.mark.parametrize(
+    ("row", "trigger", "reason"),
+    [
+        (
+            row_in(INITIALIZING, image=""),
+            Trigger("provision", AT),
+            "image: '' must name the image to provision dpu 'd' with, which has had none",
+        ),
+        (
+            row_in(NODE_EFFECT, standing="running", attempt=3, provisioner="p1"),
+            Trigger("started", AT, attempt=4),
+            "attempt: 4 of dpu 'd' must wait for 3, by 'p1'",
+        ),
+        (
+            row_in(NODE_EFFECT, standing="open", attempt=3),
+            Trigger("started", AT, attempt=5),
+            "attempt: 5 of dpu 'd' must be 4",
+        ),
+        (
+            row_in(NODE_EFFECT, standing="open", attempt=3, not_before_ms=START_MS + 1),
+            Trigger("started", AT, attempt=4),
+            f"attempt: 4 of dpu 'd' must not start before {START_MS + 1}",
+        ),
+        (
+            row_in(NODE_EFFECT, standing="running", attempt=3),
+            Trigger("progressed", AT, attempt=2),
+            "attempt: 2 of dpu 'd' is over",
+        ),
+        (
+            row_in(NODE_EFFECT, standing="open", attempt=3),
+            Trigger("lost", AT, attempt=3),
+            "attempt: 3 of dpu 'd' is over",
+        ),
+    ],
+)
+def test_a_statement_that_comes_at_the_wrong_time_is_told_why(row: Dpu, trigger: Trigger, reason: str) -> None:
+    assert follow("d", row, trigger) == reason
+
+
+def test_an_attempt_may_start_in_the_very_moment_its_wait_ends() -> None:
+    row = row_in(NODE_EFFECT, standing="open", attempt=3, not_before_ms=START_MS)
+    started = follow("d", row, Trigger("started", AT, attempt=4, provisioner="p"))
+    assert isinstance(started, Dpu)
+    assert (started.standing, started.attempt, started.provisioner, started.not_before_ms) == ("running", 4, "p", 0)
+
+
+def test_a_new_attempt_shows_no_progress_of_the_one_before() -> None:
+    log = provisioned()
+    log.start("d")
+    log.progress("d", "task-9", 40)
+    assert (log.row("d").task, log.row("d").percent) == ("task-9", 40)
+    log.fail("d", "lost")
+    log.start("d", "p2")
+    assert log.row("d").percent == 0
+
+
+def test_a_provision_in_line_changes_the_image_and_begins_anew() -> None:
+    row = row_in(PENDING, image="old", resume=OS_INSTALLING)
+    changed = follow("d", row, Trigger("provision", AT, image="new"))
+    assert isinstance(changed, Dpu)
+    assert (changed.phase, changed.image, changed.resume) == (PENDING, "new", NODE_EFFECT)
+
+
+def test_a_provision_without_an_image_takes_the_last_one() -> None:
+    changed = follow("d", row_in(READY, image="last"), Trigger("provision", AT))
+    assert isinstance(changed, Dpu)
+    assert (changed.phase, changed.image) == (PENDING, "last")
+
+
+@pytest.mark.parametrize("name", ["failed", "lost"])
+def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> None:
+    for tries, phase in ((MAX_TRIES - 1, NODE_EFFECT), (MAX_TRIES, ERROR)):
+        row = row_in(NODE_EFFECT, standing="running", attempt=99, entered=99 - tries)
+        after = follow("d", row, Trigger(name, AT, attempt=99, kind="transient", message="m"))
+        assert isinstance(after, Dpu)
+        assert (after.phase, after.message) == (phase, "m")
+
+
+def test_a_swap_voids_what_was_known_of_the_card_and_says_so() -> None:
+    facts = {"boot_id": "1"}
+    row = row_in(OS_INSTALLING, installed="image-1", facts=facts)
+    after = follow("d", row, Trigger("swapped", AT, serial="t"))
+    assert isinstance(after, Dpu)
+    assert (after.phase, after.resume, after.installed, after.facts, after.swapped) == (
+        ERROR,
+        NODE_EFFECT,
+        "",
+        {},
+        True,
+    )
+    assert after.message == "serial: 't' is another card than was provisioned; retry provisions it"
+    unknown = follow("d", row_in(OS_INSTALLING, facts={}, swapped=False), Trigger("swapped", AT, serial="t"))
+    assert isinstance(unknown, Dpu)
+    assert not unknown.swapped
+
+
+def test_a_swap_in_line_begins_from_the_start() -> None:
+    after = follow("d", row_in(PENDING, resume=OS_INSTALLING, facts={"a": "b"}), Trigger("swapped", AT, serial="t"))
+    assert isinstance(after, Dpu)
+    assert (after.phase, after.resume, after.serial, after.swapped) == (PENDING, NODE_EFFECT, "t", True)
+
+
+def test_a_swap_does_not_bring_back_a_dpu_that_is_deleted() -> None:
+    for row in (row_in(DELETING), row_in(ERROR, resume=DELETING)):
+        after = follow("d", row, Trigger("swapped", AT, serial="t"))
+        assert isinstance(after, Dpu)
+        assert (after.phase, after.resume, after.serial) == (row.phase, row.resume, "t")
+
+
+def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
+    """A retry of a step for which there is a line goes through the line, not past it."""
+    after = follow("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
+    assert isinstance(after, Dpu)
+    assert (after.phase, after.resume, after.standing) == (PENDING, OS_INSTALLING, "idle")
