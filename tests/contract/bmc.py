@@ -1,0 +1,75 @@
+"""What a provisioner may count on of a device's controller; run unchanged over a call and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from drivers.backends.bmc import Bmc, NeedsOperator, SessionEnded, Unreachable
+from drivers.backends.simulated_bmc import BmcFaults
+
+PLAIN = BmcFaults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
+PATIENCE_S = 10.0
+Scenario = Callable[[Bmc], Awaitable[None]]
+
+
+class BmcContract(ABC):
+    """A scenario gets a device called `d`, with the image `missing` nowhere to be had."""
+
+    @abstractmethod
+    def connected(self, scenario: Scenario) -> None:
+        """Run a scenario with a device."""
+
+    def test_a_task_runs_on_by_itself_and_its_image_is_there_when_it_is_done(self) -> None:
+        async def scenario(bmc: Bmc) -> None:
+            assert (await bmc.open(1)).serial == "SN-d"
+            task = await bmc.start(1, "install", "image-1")
+            assert (task.action, task.image, task.token, task.state) == ("install", "image-1", 1, "running")
+            while (found := await bmc.read(1)).tasks[-1].state == "running":
+                assert found.image == ""
+                await asyncio.sleep(0.01)
+            assert (found.tasks[-1].id, found.tasks[-1].state, found.image) == (task.id, "done", "image-1")
+
+        self.connected(scenario)
+
+    def test_a_later_session_ends_those_before_and_adopts_their_task(self) -> None:
+        async def scenario(bmc: Bmc) -> None:
+            await bmc.open(3)
+            task = await bmc.start(3, "reboot", "")
+            assert [found.id for found in (await bmc.open(5)).tasks] == [task.id]
+            for late in (bmc.open(3), bmc.read(3), bmc.start(4, "reboot", ""), bmc.cancel(3, task.id)):
+                with pytest.raises(SessionEnded, match=r"attempt \d"):
+                    await late
+            assert (await bmc.open(5)).tasks[-1].token == 3
+
+        self.connected(scenario)
+
+    def test_one_task_at_a_time(self) -> None:
+        async def scenario(bmc: Bmc) -> None:
+            await bmc.open(1)
+            task = await bmc.start(1, "install", "image-1")
+            with pytest.raises(Unreachable, match="in progress"):
+                await bmc.start(1, "reboot", "")
+            await bmc.cancel(1, task.id)
+            await bmc.cancel(1, task.id)
+            await bmc.start(1, "reboot", "")
+            assert [found.state for found in (await bmc.read(1)).tasks] == ["cancelled", "running"]
+
+        self.connected(scenario)
+
+    def test_what_only_a_person_can_mend_says_so(self) -> None:
+        async def scenario(bmc: Bmc) -> None:
+            await bmc.open(1)
+            with pytest.raises(NeedsOperator, match="'missing' is not there"):
+                await bmc.start(1, "install", "missing")
+
+        self.connected(scenario)
+
+
+async def in_time(scenario: Awaitable[None]) -> None:
+    """A scenario that hangs fails."""
+    async with asyncio.timeout(PATIENCE_S):
+        await scenario

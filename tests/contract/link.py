@@ -1,0 +1,125 @@
+"""What both ends of an agent link may count on; run unchanged against every engine of links."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from drivers.links import Link, LinkClosed
+
+MESSAGES = [b"message %d" % number for number in range(300)]
+Scenario = Callable[[Link, Link], Awaitable[None]]
+PATIENCE_S = 10.0
+
+
+class LinkContract(ABC):
+    """A scenario gets the relay's and the agent's end of an open link."""
+
+    @abstractmethod
+    def connected(self, scenario: Scenario) -> None:
+        """Run a scenario with an open link."""
+
+    def test_messages_arrive_whole_and_in_order_both_ways(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            for message in MESSAGES:
+                relay.send(message)
+                agent.send(message[::-1])
+            assert [await agent.receive() for _ in MESSAGES] == MESSAGES
+            assert [await relay.receive() for _ in MESSAGES] == [message[::-1] for message in MESSAGES]
+            assert (relay.backlog, agent.backlog) == (0, 0)
+
+        self.connected(scenario)
+
+    def test_an_empty_and_a_large_message_are_messages(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            for message in (b"", bytes(3_000_000), b"end"):
+                relay.send(message)
+            assert [len(await agent.receive()) for _ in range(3)] == [0, 3_000_000, 3]
+
+        self.connected(scenario)
+
+    def test_what_was_sent_before_a_close_arrives_and_then_it_is_closed(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            relay.send(b"one")
+            relay.send(b"goodbye")
+            closing = asyncio.create_task(_close(relay))
+            assert [await agent.receive(), await agent.receive()] == [b"one", b"goodbye"]
+            for _ in range(2):
+                with pytest.raises(LinkClosed):
+                    await agent.receive()
+            await closing
+
+        self.connected(scenario)
+
+    @pytest.mark.parametrize("breaks", ["relay", "agent"])
+    def test_breaking_a_link_off_ends_both_who_wait(self, breaks: str) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            waiting = [asyncio.create_task(end.receive()) for end in (relay, agent)]
+            await asyncio.sleep(0.01)
+            (relay if breaks == "relay" else agent).abort()
+            for found in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(found, LinkClosed)
+
+        self.connected(scenario)
+
+    def test_nothing_can_be_sent_over_a_link_that_was_closed_here(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            for end in (relay, agent):
+                end.abort()
+                end.abort()
+                await asyncio.sleep(0.05)
+                with pytest.raises(LinkClosed, match="closed"):
+                    end.send(b"too late")
+
+        self.connected(scenario)
+
+    def test_who_sends_learns_in_time_that_nobody_is_there(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            hearing = asyncio.create_task(relay.receive())
+            agent.abort()
+            with pytest.raises(LinkClosed):
+                while True:
+                    relay.send(b"anybody there?")
+                    await asyncio.sleep(0.01)
+            with pytest.raises(LinkClosed):
+                await hearing
+
+        self.connected(scenario)
+
+    def test_a_break_loses_the_last_messages_and_none_between(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            for message in MESSAGES:
+                relay.send(message)
+            found = [await agent.receive()]
+            relay.abort()
+            with suppress(LinkClosed):
+                while True:
+                    found.append(await agent.receive())
+            assert found == MESSAGES[: len(found)]
+
+        self.connected(scenario)
+
+    def test_a_receive_that_was_cancelled_takes_no_message_with_it(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            waiting = asyncio.create_task(agent.receive())
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            relay.send(b"for whoever asks next")
+            assert await agent.receive() == b"for whoever asks next"
+
+        self.connected(scenario)
+
+
+async def _close(link: Link) -> None:
+    await link.close()
+
+
+async def in_time(scenario: Awaitable[None]) -> None:
+    """A scenario that hangs fails."""
+    async with asyncio.timeout(PATIENCE_S):
+        await scenario

@@ -1,0 +1,44 @@
+"""Devices' controllers, held to one contract: called as in the simulation, and over HTTP as in production."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import aiohttp
+from aiohttp import web
+
+from drivers.backends.http_bmc import application, http_connect
+from drivers.backends.simulated_bmc import SimulatedBmcs
+from tests.contract.bmc import PLAIN, BmcContract, Scenario, in_time
+from tests.simulation.loop import run_simulated
+from tests.simulation.network import WiredBmc
+
+
+def simulated() -> SimulatedBmcs:
+    clock = asyncio.get_running_loop().time
+    return SimulatedBmcs(now_s=clock, rng=Random(1), faults=PLAIN, serial_of=lambda name: f"SN-{name}")
+
+
+class TestSimulatedBmc(BmcContract):
+    def connected(self, scenario: Scenario) -> None:
+        async def run() -> None:
+            await in_time(scenario(WiredBmc(simulated().connect("simulated:d"))))
+
+        run_simulated(run())
+
+
+class TestHttpBmc(BmcContract):
+    def connected(self, scenario: Scenario) -> None:
+        asyncio.run(in_time(self._over_http(scenario)))
+
+    async def _over_http(self, scenario: Scenario) -> None:
+        runner = web.AppRunner(application(simulated().device))
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            host, port = runner.addresses[0][:2]
+            async with aiohttp.ClientSession() as session:
+                await scenario(http_connect(session)(f"http://{host}:{port}/d"))
+        finally:
+            await runner.cleanup()

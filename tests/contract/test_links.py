@@ -1,0 +1,49 @@
+"""The links of agents to relays, held to one contract: within a process, simulated, and over WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from drivers.links import Link, pair
+from drivers.websocket import AgentListener, Dialer
+from tests.contract.link import LinkContract, Scenario, in_time
+from tests.simulation.loop import run_simulated
+from tests.simulation.network import link_pair
+
+
+class TestLinkWithinAProcess(LinkContract):
+    def connected(self, scenario: Scenario) -> None:
+        async def run() -> None:
+            await in_time(scenario(*pair("relay", "agent")))
+
+        asyncio.run(run())
+
+
+class TestSimulatedLink(LinkContract):
+    def connected(self, scenario: Scenario) -> None:
+        async def run() -> None:
+            await in_time(scenario(*link_pair("relay", "agent", random.Random(1))))
+
+        run_simulated(run())
+
+
+class TestWebSocketLink(LinkContract):
+    def connected(self, scenario: Scenario) -> None:
+        asyncio.run(in_time(self._over_a_socket(scenario)))
+
+    async def _over_a_socket(self, scenario: Scenario) -> None:
+        accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        over = asyncio.Event()
+
+        async def serve(link: Link, _dpu: str) -> None:
+            accepted.set_result(link)
+            await over.wait()
+
+        async with AgentListener(serve, lambda: 0.0, host="127.0.0.1", port=0) as listener, Dialer() as dialer:
+            agent = await dialer.dial(f"127.0.0.1:{listener.port}")
+            try:
+                await scenario(await accepted, agent)
+            finally:
+                over.set()
+                await agent.close()

@@ -1,0 +1,90 @@
+"""Saved state, held to one contract: RocksDB in a folder, and the disk of the simulation."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventstore.rocks_store import RocksStore
+from eventstore.snapshots import Store
+from tests.contract.store import StoreContract, StoreUnderTest
+from tests.simulation.durable import Disk, DiskStore
+
+
+class RocksUnderTest(StoreUnderTest):
+    """A process that dies leaves what the system has of its files, which is what a copy of them has; without power,
+    the end of what was written to the write-ahead log is not on the disk yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._deaths = 0
+        self._store: RocksStore | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self._path / str(self._deaths)
+
+    def open(self) -> Store:
+        self._store = RocksStore(self.folder)
+        return self._store
+
+    def kill(self) -> None:
+        assert self._store is not None
+        left = self.folder
+        self._deaths += 1
+        shutil.copytree(left, self.folder)
+        (self.folder / "current" / "LOCK").unlink()
+        self._store.close()
+
+    def cut_power(self, rng: random.Random) -> None:
+        self.kill()
+        newest = max((self.folder / "current").glob("*.log"), key=lambda path: path.name)
+        written = newest.read_bytes()
+        newest.write_bytes(written[: rng.randint(0, len(written))])
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+class DiskUnderTest(StoreUnderTest):
+    """The disk of the simulation."""
+
+    def __init__(self) -> None:
+        self._disk = Disk()
+        self._copies = [self._disk.copy()]
+        self._store: DiskStore | None = None
+
+    def open(self) -> Store:
+        self._store = DiskStore(self._disk, random.Random(1), lambda partition, head: self._keep())
+        return self._store
+
+    def kill(self) -> None:
+        assert self._store is not None
+        self._store.cut()
+
+    def cut_power(self, rng: random.Random) -> None:
+        self.kill()
+        self._disk.partitions = rng.choice(self._copies)
+        self._copies = [self._disk.copy()]
+
+    def _keep(self) -> None:
+        self._copies.append(self._disk.copy())
+
+
+class TestRocksStore(StoreContract):
+    @pytest.fixture
+    def disk(self, tmp_path: Path) -> Iterator[StoreUnderTest]:
+        disk = RocksUnderTest(tmp_path)
+        yield disk
+        disk.close()
+
+
+class TestSimulatedDisk(StoreContract):
+    @pytest.fixture
+    def disk(self) -> Iterator[StoreUnderTest]:
+        yield DiskUnderTest()
