@@ -1,0 +1,126 @@
+"""The windows that budgets count in, against a plain list of withdrawals; and what a hold says of itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.withdrawals import (
+    BUCKET_MS,
+    EMPTY,
+    MAX_SHOWN_ZONES,
+    WINDOW_MS,
+    Budget,
+    Window,
+    add_hashes,
+    hash_of,
+    merged,
+)
+from tests.support.fleet import Fleet, Item
+
+MANY = 150
+
+steps = st.sampled_from([0, 1, BUCKET_MS - 1, BUCKET_MS, BUCKET_MS + 1, WINDOW_MS - 1, WINDOW_MS])
+withdrawals = st.lists(st.tuples(steps, st.integers(0, 9)), max_size=12)
+
+
+def charged(spends: list[tuple[int, int]]) -> tuple[Window, list[tuple[int, int]]]:
+    """The window after these (milliseconds later, how many), and each with its time."""
+    window, now_ms, plain = EMPTY, 1_700_000_000_123, []
+    for step_ms, count in spends:
+        now_ms += step_ms
+        window = window.charged(now_ms, count)
+        plain.append((now_ms, count))
+    return window, plain
+
+
+@given(withdrawals, steps)
+def test_a_window_forgets_up_to_one_step_late_and_never_early(spends: list[tuple[int, int]], since_ms: int) -> None:
+    window, plain = charged(spends)
+    now_ms = (plain[-1][0] if plain else 0) + since_ms
+    within = sum(count for time_ms, count in plain if time_ms > now_ms - WINDOW_MS)
+    lately = sum(count for time_ms, count in plain if time_ms > now_ms - WINDOW_MS - BUCKET_MS)
+    assert within <= window.spent(now_ms) <= lately
+    assert len(window.buckets) <= WINDOW_MS // BUCKET_MS + 2, "a window is bounded"
+    assert [*window.buckets] == sorted(window.buckets)
+
+
+@given(withdrawals, withdrawals)
+def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    """A list that two join keeps what each spent, and moving to it refills nothing."""
+    (first, plain), (second, also) = charged(one), charged(other)
+    now_ms = max([time_ms for time_ms, _ in (*plain, *also)], default=0)
+    both = merged([first, second], now_ms)
+    assert both == merged([second, first], now_ms)
+    alone = (first.spent(now_ms), second.spent(now_ms))
+    assert max(alone) <= both.spent(now_ms) <= sum(alone)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=6), st.integers())
+def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int], left: int) -> None:
+    total = backwards = bytes(16)
+    for part in parts:
+        total = add_hashes(total, added=hash_of(part))
+    for part in reversed(parts):
+        backwards = add_hashes(backwards, added=hash_of(part))
+    assert total == backwards
+    assert len(total) == 16
+    assert add_hashes(add_hashes(total, added=hash_of(left, "x")), removed=hash_of(left, "x")) == total
+    assert add_hashes(total, added=hash_of(left, "x")) != total
+
+
+def test_a_budget_may_be_nothing_or_everything() -> None:
+    fleet = Fleet()
+    assert fleet.budget("inferred", 0, 0).code == "done"
+    assert fleet.budget("inferred", 1_000, 0).code == "done"
+    assert Budget("stated", 1_000, 5).limit(30) == 30
+    assert Budget("stated", 999, 0).limit(1_000) == 999
+
+
+def full(zones: int = 1) -> Fleet:
+    fleet = Fleet()
+    for number in range(1, zones):
+        fleet.describe(f"y{number:03}", {"tier": "t"})
+    fleet.change(*(Item(f"n{i}", "z0", f"10.0.{i // 250}.{i % 250 + 1}", labels={"a": "b"}) for i in range(2 * MANY)))
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        (
+            lambda fleet: fleet.leave(*(f"n{i}" for i in range(MANY)), state=2),
+            "nodes: 150 addresses would be withdrawn at once, over the inferred budget; what was allowed stays",
+        ),
+        (
+            lambda fleet: fleet.policy("no", action="drop", sources={"a": "b"}),
+            "policy: 'no' would withdraw 300 addresses at once, over the inferred budget; it waits",
+        ),
+    ],
+)
+def test_a_hold_says_what_would_go_and_over_which_budget(held: object, reason: str) -> None:
+    fleet = full()
+    assert callable(held)
+    outcome = held(fleet)
+    assert outcome.code == "held"
+    hold = fleet.state.holds.rows[str(outcome.hold)]
+    assert (hold.reason, hold.since_ms, hold.requested_by != "") == (reason, fleet.now_ms, True)
+
+
+def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
+    fleet = full()
+    fleet.policy("no", action="drop", zones={"tier": "none"})
+    outcome = fleet.describe("z0", {"tier": "none"})
+    reason = "zone: the labels of 'z0' would withdraw 300 addresses at once, over the inferred budget; it waits"
+    assert outcome.reason == reason
+
+
+def test_a_hold_names_so_many_zones_and_no_more() -> None:
+    fleet = full(zones=MAX_SHOWN_ZONES + 5)
+    outcome = fleet.leave(*(f"n{i}" for i in range(MANY)), state=2)
+    zones = fleet.state.holds.rows[str(outcome.hold)].zones
+    assert len(zones) == MAX_SHOWN_ZONES
+    assert [*zones] == sorted(zones)
