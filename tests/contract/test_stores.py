@@ -38,7 +38,7 @@ class RocksUnderTest(StoreUnderTest):
         self._deaths += 1
         shutil.copytree(left, self.folder)
         (self.folder / "current" / "LOCK").unlink()
-        self._store.close()
+        self.close()
 
     def cut_power(self, rng: random.Random) -> None:
         self.kill()
@@ -49,6 +49,7 @@ class RocksUnderTest(StoreUnderTest):
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+            self._store = None
 
 
 class DiskUnderTest(StoreUnderTest):
