@@ -1,0 +1,145 @@
+"""Every event of the log, as folds see it. One Struct per Avro schema that lies beside it.
+
+Field order here is field order there: a decoded Avro record turns into its Struct by position, which a test holds.
+Events that carry many items are columnar: one list (or one packed bytes) per field, and **a column of length 1 stands
+for every item**, an empty one for "not given". Times are milliseconds since the epoch, offsets are log offsets.
+
+An event states what was asked or observed; whether it takes effect is decided by the fold that reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from schemas.envelope import Envelope
+from schemas.events.cliques import CapacitySet, DaemonReady, IndexClaimed, IndexReleased, NotHeard, SessionOpened
+from schemas.events.decided import Decided
+from schemas.events.dpus import (
+    DeadlinePassed,
+    DpuRegistered,
+    LifecycleRequested,
+    StepFailed,
+    StepProgressed,
+    StepStarted,
+    StepSucceeded,
+)
+from schemas.events.fleet import (
+    INFERRED,
+    LEFT,
+    PRESENT,
+    SUPERSEDED,
+    BudgetSet,
+    Frozen,
+    HoldApproved,
+    HoldRejected,
+    MembershipChanged,
+    PolicyDeleted,
+    PolicySet,
+    Thawed,
+    ZoneDescribed,
+)
+from schemas.events.installs import RulesInstalled
+from schemas.events.log import FoldVersionRaised, LogCreated
+from schemas.events.zones import (
+    Forwarded,
+    ListCompleted,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+    ZoneLimited,
+)
+
+__all__ = [
+    "INFERRED",
+    "LEFT",
+    "MAX_FORWARD_BYTES",
+    "MAX_FORWARD_ITEMS",
+    "MAX_ITEMS",
+    "MAX_STATED_BYTES",
+    "PRESENT",
+    "SUPERSEDED",
+    "BudgetSet",
+    "CapacitySet",
+    "DaemonReady",
+    "DeadlinePassed",
+    "Decided",
+    "DpuRegistered",
+    "Envelope",
+    "Event",
+    "FoldVersionRaised",
+    "Forwarded",
+    "Frozen",
+    "HoldApproved",
+    "HoldRejected",
+    "IndexClaimed",
+    "IndexReleased",
+    "LifecycleRequested",
+    "ListCompleted",
+    "LogCreated",
+    "MembershipChanged",
+    "NodesChanged",
+    "NodesJoined",
+    "NodesLeft",
+    "NodesSuperseded",
+    "NotHeard",
+    "PolicyDeleted",
+    "PolicySet",
+    "RulesInstalled",
+    "SessionOpened",
+    "StepFailed",
+    "StepProgressed",
+    "StepStarted",
+    "StepSucceeded",
+    "Thawed",
+    "ZoneDescribed",
+    "ZoneLimited",
+]
+
+Event: TypeAlias = (
+    LogCreated
+    | FoldVersionRaised
+    | NodesJoined
+    | NodesChanged
+    | NodesLeft
+    | ListCompleted
+    | NodesSuperseded
+    | ZoneLimited
+    | Forwarded
+    | DpuRegistered
+    | LifecycleRequested
+    | StepStarted
+    | StepProgressed
+    | StepSucceeded
+    | StepFailed
+    | DeadlinePassed
+    | IndexClaimed
+    | IndexReleased
+    | CapacitySet
+    | DaemonReady
+    | SessionOpened
+    | NotHeard
+    | MembershipChanged
+    | PolicySet
+    | PolicyDeleted
+    | BudgetSet
+    | HoldApproved
+    | HoldRejected
+    | ZoneDescribed
+    | Frozen
+    | Thawed
+    | RulesInstalled
+    | Decided
+)
+
+MAX_ITEMS = 1_000
+"""Items of one record at most."""
+
+MAX_STATED_BYTES = 256 * 1024
+"""Encoded size of a stated record at most; what one record changes must fit one forward."""
+
+MAX_FORWARD_ITEMS = 2_000
+"""Items of a MembershipChanged at most: two full records, some milliseconds for whoever makes or folds it."""
+
+MAX_FORWARD_BYTES = 512 * 1024
+"""Encoded size of a MembershipChanged at most."""

@@ -1,0 +1,77 @@
+"""Cliques: who claims which index, and whose daemon speaks and is ready."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.envelope import Envelope
+
+
+class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
+    """A node wants an index of a clique.
+
+    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id). `wish` is
+    the index that a foreign row already shows for it, or -1.
+    """
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    node: str
+    address: str
+    created_ms: int
+    uid: str
+    wish: int
+
+
+class IndexReleased(msgspec.Struct, frozen=True, gc=False):
+    """A node gives its index (or its place in line) back. Empty uid: whichever incarnation holds it."""
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    node: str
+    created_ms: int
+    uid: str
+
+
+class CapacitySet(msgspec.Struct, frozen=True, gc=False):
+    """How many indices a clique has."""
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    capacity: int
+
+
+class DaemonReady(msgspec.Struct, frozen=True, gc=False):
+    """The daemon of a member says whether it is ready; about one incarnation."""
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    node: str
+    uid: str
+    ready: bool
+
+
+class SessionOpened(msgspec.Struct, frozen=True, gc=False):
+    """A member's daemon speaks through this edge now; a newer session replaces an older one."""
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    node: str
+    uid: str
+    session: str
+    edge: str
+
+
+class NotHeard(msgspec.Struct, frozen=True, gc=False):
+    """An edge has not heard from this session for a full grace. Ignored if a newer session exists."""
+
+    envelope: Envelope
+    domain: str
+    clique: str
+    node: str
+    session: str

@@ -1,0 +1,110 @@
+"""What all must agree on in one order: members, policies, budgets, holds, freezes, and what zones are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.envelope import Envelope
+
+PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
+"""What became of a node: it is there, somebody stated that it left, its silence did, or it is newer in another zone."""
+
+
+class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
+    """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
+
+    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT and the three ways to
+    leave. Columns as in NodesJoined, and a zone per item. `earliest_ms` is the append time of the earliest change.
+    """
+
+    envelope: Envelope
+    cause_partition: int
+    from_offset: int
+    to_offset: int
+    earliest_ms: int
+    zones: list[str]
+    names: list[str]
+    states: list[int]
+    created_ms: list[int]
+    uids: list[str]
+    addresses4: bytes
+    addresses6: bytes
+    label_sets: list[dict[str, str]]
+    label_index: list[int]
+
+
+class PolicySet(msgspec.Struct, frozen=True, gc=False):
+    """A rule policy: which sources (by node labels) may, or may not, reach the DPUs of which zones (by zone labels).
+
+    Both selectors are conjunctions of `key=value`; an empty one matches everything. `action` is allow or drop. Higher
+    `priority` goes first; at one priority drop goes before allow. `protocol` is any, tcp, udp or icmp; `ports` are
+    inclusive `first`-`last` pairs, flat, and empty for all.
+    """
+
+    envelope: Envelope
+    name: str
+    priority: int
+    action: str
+    protocol: str
+    ports: list[int]
+    sources: dict[str, str]
+    zones: dict[str, str]
+
+
+class PolicyDeleted(msgspec.Struct, frozen=True, gc=False):
+    """The policy is gone. Deleting `default` brings the built-in default back."""
+
+    envelope: Envelope
+    name: str
+
+
+class BudgetSet(msgspec.Struct, frozen=True, gc=False):
+    """How much may be withdrawn from a table per 10 minutes before it is held: a share, and at least a count.
+
+    `kind` is `inferred` (absence, policy edits, new drops) or `stated` (leaves that somebody asked for).
+    """
+
+    envelope: Envelope
+    kind: str
+    permille: int
+    at_least: int
+
+
+class HoldApproved(msgspec.Struct, frozen=True, gc=False):
+    """A principal lets a held withdrawal go; it takes two different ones. `hold_hash` is the hash of what they saw."""
+
+    envelope: Envelope
+    hold: int
+    hold_hash: bytes
+
+
+class HoldRejected(msgspec.Struct, frozen=True, gc=False):
+    """A principal refuses a held withdrawal: what it would have taken away stays."""
+
+    envelope: Envelope
+    hold: int
+
+
+class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
+    """Labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, one of -1 leaves it as it is."""
+
+    envelope: Envelope
+    zone: str
+    set_labels: bool
+    labels: dict[str, str]
+    parallel_installs: int
+    unavailable_nodes: int
+
+
+class Frozen(msgspec.Struct, frozen=True, gc=False):
+    """Stops every write to devices of a zone, or of all zones if empty."""
+
+    envelope: Envelope
+    zone: str
+
+
+class Thawed(msgspec.Struct, frozen=True, gc=False):
+    """Ends a freeze of a zone, or the freeze of all if empty."""
+
+    envelope: Envelope
+    zone: str

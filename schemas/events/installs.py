@@ -1,0 +1,30 @@
+"""What relays saw of the DPUs of their zones, gathered; folded for display only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.envelope import Envelope
+
+
+class RulesInstalled(msgspec.Struct, frozen=True, gc=False):
+    """What a relay saw of one zone's DPUs since its last report.
+
+    Per entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
+    whose ordinals are in the roaring bitmap `ordinals[i]`. The version's earliest change was appended at
+    `appended_ms[i]`; the last of these DPUs said so at `reached_ms[i]` by the relay's clock. `went_back` names DPUs
+    that now hold an older version than they had reported; `refused` maps DPUs to why they refused their last table.
+    """
+
+    envelope: Envelope
+    zone: str
+    relay: str
+    epoch: int
+    dpu_count: int
+    versions: list[int]
+    levels: list[int]
+    ordinals: list[bytes]
+    appended_ms: list[int]
+    reached_ms: list[int]
+    went_back: dict[str, int]
+    refused: dict[str, str]

@@ -1,0 +1,106 @@
+"""Nodes of zones, and what fleet says to the partitions that keep them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schemas.envelope import Envelope
+
+
+class NodesJoined(msgspec.Struct, frozen=True, gc=False):
+    """Nodes of one zone, stated absolutely. A name is `name` or `source/name`.
+
+    `created_ms` and `uids` are the incarnation; empty means (issued_at_ms, command_id) for all. `addresses4` is 4 bytes
+    per node (0.0.0.0: none), `addresses6` 16 bytes per node (:: : none); either may be empty for none at all.
+    `label_index[i]` picks node i's labels from `label_sets`.
+    """
+
+    envelope: Envelope
+    zone: str
+    names: list[str]
+    created_ms: list[int]
+    uids: list[str]
+    addresses4: bytes
+    addresses6: bytes
+    label_sets: list[dict[str, str]]
+    label_index: list[int]
+
+
+class NodesChanged(msgspec.Struct, frozen=True, gc=False):
+    """New addresses and labels of nodes that are there, same columns as NodesJoined.
+
+    Refused, item by item, for a node that is not there or whose incarnation is newer. Empty incarnation columns mean
+    whichever incarnation is there.
+    """
+
+    envelope: Envelope
+    zone: str
+    names: list[str]
+    created_ms: list[int]
+    uids: list[str]
+    addresses4: bytes
+    addresses6: bytes
+    label_sets: list[dict[str, str]]
+    label_index: list[int]
+
+
+class NodesLeft(msgspec.Struct, frozen=True, gc=False):
+    """Nodes of one zone that left. `inferred` says that nobody asked: a source's complete list lacks them.
+
+    An inferred leave quotes the hash of the list that lacks the node and is refused unless that is the last complete
+    list (`ListCompleted`) of its source in this zone. Empty incarnation columns mean whichever incarnation is there.
+    """
+
+    envelope: Envelope
+    zone: str
+    names: list[str]
+    created_ms: list[int]
+    uids: list[str]
+    inferred: bool
+    list_hash: bytes
+
+
+class ListCompleted(msgspec.Struct, frozen=True, gc=False):
+    """A source has listed all its nodes of this zone: so many, with this hash. The gate of every inferred leave."""
+
+    envelope: Envelope
+    zone: str
+    source: str
+    count: int
+    list_hash: bytes
+
+
+class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
+    """Caused by fleet: these nodes have a newer incarnation in another zone, and leave this one.
+
+    Accepted only if `from_offset` is this partition's mark for fleet.
+    """
+
+    envelope: Envelope
+    from_offset: int
+    to_offset: int
+    zones: list[str]
+    names: list[str]
+    created_ms: list[int]
+    uids: list[str]
+
+
+class ZoneLimited(msgspec.Struct, frozen=True, gc=False):
+    """Caused by fleet: the limits of one zone (see ZoneDescribed), handed down to the partition that keeps them.
+
+    Accepted only if `from_offset` is this partition's mark for fleet.
+    """
+
+    envelope: Envelope
+    from_offset: int
+    to_offset: int
+    zone: str
+    parallel_installs: int
+    unavailable_nodes: int
+
+
+class Forwarded(msgspec.Struct, frozen=True, gc=False):
+    """Caused by fleet: it has folded this partition's changes up to (excluding) `to_offset`; the outbox may forget."""
+
+    envelope: Envelope
+    to_offset: int
