@@ -50,6 +50,9 @@ _QUEUED_RECORD_BYTES = 256
 _GATHER_MAX_S = 0.02
 _LOOK_S = 0.001
 _CHECK_S = 1.0
+_STEP_BACK_MS = 60_000
+"""A clock that steps back by less is waited for. By more, it was wrong before: to go on from there would make every
+command too late until it has caught up (`ledger.LATE_MS`). Brokers do the same at any step; folds take either."""
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
 _LAST_SYNC_S = 10.0
@@ -270,7 +273,7 @@ class EmbeddedLog(RocksReader):
         rows: list[Row] = []
         for partition, key, value, _, _, headers in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
-            append_ms = max(last_ms, now_ms)
+            append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
             rows.append(Row(partition, offset, append_ms, key, value, headers))
             bounds[partition] = Bounds(begin, offset + 1, append_ms)
         return rows, bounds

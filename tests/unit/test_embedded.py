@@ -126,7 +126,18 @@ async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: Embedded
     assert log.queued_bytes == 0
 
 
-async def test_append_time_never_goes_back(tmp_path: Path, clock: Clock) -> None:
+async def test_a_clock_that_was_hours_ahead_is_not_followed_when_it_is_right_again(
+    log: EmbeddedLog, clock: Clock
+) -> None:
+    right_ms = 10 * HOUR_MS
+    for ms in (right_ms, right_ms + 2 * HOUR_MS, right_ms + 1_000, right_ms + 500):
+        clock.ms = ms
+        await put(log, ZONES_0, b"v")
+    stamps = [record.timestamp_ms - right_ms for record in await read_all(log, ZONES_0)]
+    assert stamps == [0, 2 * HOUR_MS, 1_000, 1_000]
+
+
+async def test_append_time_never_goes_back_a_little(tmp_path: Path, clock: Clock) -> None:
     times = (5_000, 4_000, 6_000, 1_000)
     for ms in times:
         clock.ms = ms
