@@ -29,6 +29,8 @@ _SHOWN = 60
 def sentence(mistake: Mapping[str, Any]) -> str:
     """`field: value rule`, as names.check_* say it; without the value where there is none."""
     field = ".".join(map(str, mistake["loc"]))
+    if len(field) > _SHOWN or not field.isprintable():  # a file may name a field anything
+        field = repr(field[:_SHOWN])
     rule = _RULES.get(str(mistake["type"]), str(mistake["msg"])).format(**mistake.get("ctx", {}))
     if not field:
         return rule

@@ -47,6 +47,7 @@ FINDINGS = (
     Finding("settings", "YAML nested too deeply was a RecursionError", b"\n\n" + b"[" * 1_000),
     Finding("settings", "a tag that does not fit its value was an AttributeError", b"\n\ndata: !!timestamp x\n"),
     Finding("settings", "a tag that does not fit its value was a KeyError", b"\n\ninsecure: !!bool x\n"),
+    Finding("policies", "a field's name was printed as it was", b'[{"name": "a", "action": "drop", "por\\ts": 1}]'),
     Finding(
         "policies",
         "a port in digits that are no ASCII was refused in Python's words",
