@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pytest
+
 from tests.bench.figures import Figure, percentile
+from tests.bench.folds_compared import Rate, Row, Stopwatch
+from tests.bench.workload import FIRST_ADDRESS, joins
 
 
 def test_higher_is_better() -> None:
@@ -27,3 +33,30 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile([3.0, 1.0, 2.0], 1.0) == 3.0
     assert percentile([], 0.99) == 0.0
+
+
+def test_the_same_nodes_in_another_order_are_the_same_state() -> None:
+    rows: list[Row] = [("n1", "z1", 1, {"a": "1", "b": "2"}), ("n2", "z1", 2, {})]
+    other: list[Row] = [("n2", "z1", 2, {}), ("n1", "z1", 1, {"b": "2", "a": "1"})]
+    _rate(rows).check(_rate(other))
+
+
+@pytest.mark.parametrize(
+    "row", [("n2", "z2", 2, {}), ("n2", "z1", 3, {}), ("n2", "z1", 2, {"a": "1"}), ("n3", "z1", 2, {})]
+)
+def test_a_peer_that_ended_in_other_nodes_is_no_peer(row: Row) -> None:
+    first: Row = ("n1", "z1", 1, {})
+    with pytest.raises(AssertionError):
+        _rate([first, row]).check(_rate([first, ("n2", "z1", 2, {})]))
+
+
+def test_addresses_in_a_row_but_for_every_fourth() -> None:
+    events = joins(9, 1, 3, missing_each=4)
+    addresses = [int.from_bytes(event.addresses4[at : at + 4], "big") for event in events for at in (0, 4, 8)]
+    assert [address - FIRST_ADDRESS for address in addresses] == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+
+
+def _rate(rows: Iterable[Row]) -> Rate:
+    stopwatch = Stopwatch()
+    stopwatch.stop()
+    return stopwatch.rate(2, rows)
