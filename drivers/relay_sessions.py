@@ -1,4 +1,4 @@
-"""One link as a relay sees it: which DPUs it speaks for, how they stand, and what to send them next.
+"""One link as a relay sees it: what its DPUs say (`attendance` knows which they are), and what to send them next.
 
 Everything here runs to its end without waiting: a message comes in, standings change, frames go out. Sending never
 waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged delta.
@@ -6,31 +6,25 @@ waits either; a link that has not taken what it was sent gets nothing more until
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from drivers import protocol_down, standing
+from drivers.attendance import Attendance
 from drivers.frames import Frames
 from drivers.links import Link
-from drivers.numbering import Numbering
-from drivers.protocol import Holding, ProtocolError, numbers_of, union
+from drivers.protocol import Holding, ProtocolError, numbers_of
 from drivers.protocol_down import Heard, Unwelcome, Welcome
-from drivers.protocol_up import NO_DIGEST, Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
-from drivers.standing import Standing, Standings, Transition
+from drivers.standing import Standing, Transition
 from projections.rules import Held
-
-logger = logging.getLogger(__name__)
 
 BACKLOG_BYTES = 1024 * 1024
 """What a link may leave untaken before it gets no more frames."""
-
-RETRY_UNKNOWN_MS = 2_000
-"""When a DPU that is not registered should ask again."""
 
 
 class Surroundings(NamedTuple):
@@ -63,8 +57,9 @@ class Session:
         self.sent = 0
         self._around = around
         self._only = only
-        self._numbering = Numbering()
-        self._standings = Standings()
+        self._attendance = Attendance(zone, around.source, around.rng, link.abort)
+        self._numbering = self._attendance.numbering
+        self._standings = self._attendance.standings
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
@@ -81,7 +76,8 @@ class Session:
             case Heartbeat():
                 for holding in message.holdings:
                     self._beat(holding)
-                self._drop_unregistered()
+                if moved := self._attendance.renumbered():
+                    self._answer(self._attendance.take_up(moved))
                 target = self.zone.target
                 self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
         self.advance()
@@ -91,10 +87,7 @@ class Session:
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
-        named = self._numbering.take_in(hello.dpus)
-        unwelcome = self._take_up(hello.dpus)
-        unwelcome += self._place(named & ~union(part.dpus for part in unwelcome), hello.holdings)
-        self._answer(unwelcome)
+        self._answer(self._attendance.come(hello, self._around.now_ms()))
 
     def advance(self) -> None:
         """Sends what is due to whom it is due."""
@@ -124,26 +117,12 @@ class Session:
 
     def holdings(self) -> dict[str, Held]:
         """What each DPU of the link has."""
-        return {
-            name: Held(state.epoch, state.applied, state.digest)
-            for state, dpus in self._standings.dpus.items()
-            for name in self._numbering.names_of(dpus)
-        }
-
-    def forget(self, number: int) -> None:
-        """Another link speaks for this DPU now; this one ends if it has no other."""
-        self._standings.drop(1 << number)
-        self._numbering.place(number, None)
-        if not self._standings.dpus:
-            self.link.abort()
+        return self._attendance.holdings()
 
     def leave(self) -> None:
         """The link has ended."""
         self.zone.sessions.pop(self, None)
-        for name, held in self.holdings().items():
-            if self.zone.speakers.get(name, (None, 0))[0] is self:
-                del self.zone.speakers[name]
-                self.zone.last_held[name] = (held.epoch, held.version)
+        self._attendance.leave()
 
     # --- what DPUs say ------------------------------------------------------------------------------------------------
 
@@ -184,85 +163,6 @@ class Session:
             return not self._around.source.knows(before.epoch, before.applied)
         return (after.epoch, after.applied) < (before.epoch, before.applied)
 
-    # --- who may be served --------------------------------------------------------------------------------------------
-
-    def _take_up(self, dpus: Sequence[str]) -> list[Unwelcome]:
-        """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
-        unknown = []
-        for dpu in dpus:
-            number = self._numbering.number_of(dpu)
-            ordinal = self._around.source.ordinal(self.zone.name, dpu)
-            self._numbering.place(number, ordinal)
-            session, elsewhere = self.zone.speakers.pop(dpu, (self, number))
-            if session is not self:
-                session.forget(elsewhere)
-            if ordinal is None:
-                unknown.append(dpu)
-            else:
-                self.zone.speakers[dpu] = (self, number)
-        if not unknown:
-            return []
-        mask = self._numbering.mask_of(unknown)
-        self._standings.drop(mask)
-        others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        reason = f"dpu: {unknown[0]!r}{others} is not registered in zone {self.zone.name!r}, as far as this relay knows"
-        return [Unwelcome(mask, reason, self._retry_ms())]
-
-    def _place(self, dpus: int, holdings: Sequence[Holding]) -> list[Unwelcome]:
-        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unwelcome."""
-        target, unwelcome, left = self.zone.target, [], dpus
-        nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
-        for holding in (*holdings, nothing):
-            members = holding.dpus & left
-            if not members:
-                continue
-            left &= ~members
-            self._see_newer(members, holding)
-            if holding.epoch > target.epoch:
-                reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
-                self._standings.drop(members)
-                unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
-                continue
-            self._compare(members, (holding.epoch, holding.applied))
-            known = self.zone.digest(holding.applied)
-            self._standings.put(members, standing.arrived(holding, target, known))
-            if holding.epoch == target.epoch and holding.digest == known:
-                levels = (holding.received, holding.applied, holding.in_hardware)
-                self.zone.present(levels, self._numbering.bitmap_of(members), self._around.now_ms())
-        return unwelcome
-
-    def _compare(self, dpus: int, has: tuple[int, int]) -> None:
-        """Notes which of these DPUs come back with less than they had."""
-        had = {
-            number: (state.epoch, state.applied)
-            for state, members in self._standings.dpus.items()
-            for number in numbers_of(members & dpus)
-        }
-        for number in numbers_of(dpus):
-            name = self._numbering.name_of(number)
-            before = self.zone.last_held.pop(name, (0, 0))
-            if has < max(before, had.get(number, (0, 0))):
-                self.zone.pending.went_back[name] = has[1]
-
-    def _see_newer(self, dpus: int, holding: Holding) -> None:
-        """Notes which DPUs hold what the log does not know, and which do not any more."""
-        newer, has = self.zone.newer, (holding.epoch, holding.applied)
-        if self._around.source.knows(*has):
-            for name in self._numbering.names_of(dpus) if newer else ():
-                newer.pop(name, None)
-            return
-        for name in self._numbering.names_of(dpus):
-            newer[name] = has
-        logger.warning(
-            "DPUs hold more than this log, which was restored, knows",
-            extra={"zone": self.zone.name, "dpus": dpus.bit_count(), "epoch": has[0], "version": has[1]},
-        )
-
-    def _drop_unregistered(self) -> None:
-        """DPUs that were deleted from the log meanwhile get nothing more."""
-        if gone := self._numbering.renumbered(partial(self._around.source.ordinal, self.zone.name)):
-            self._answer(self._take_up(gone))
-
     def _within_budget(self, dpus: int, now: float) -> int:
         """Those who may have a snapshot now; the others wait for theirs."""
         numbers = numbers_of(dpus)
@@ -277,6 +177,3 @@ class Session:
         target, beat_ms = self.zone.target, round(self._around.heartbeat_s * 1000)
         welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unwelcome)
         self.link.send(protocol_down.encode(welcome))
-
-    def _retry_ms(self) -> int:
-        return round(RETRY_UNKNOWN_MS * self._around.rng.uniform(0.5, 1.5))

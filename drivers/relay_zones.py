@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +63,15 @@ class SnapshotBudget:
             self._at_s = np.append(self._at_s, np.zeros(missing))
 
 
+class Speaker(Protocol):
+    """Speaks for DPUs on one link, each of which has a number there."""
+
+    def forget(self, number: int) -> None:
+        """Another speaks for this DPU now."""
+
+
 class Zone(Generic[S]):
-    """One served zone. Who speaks for its DPUs (S) is kept in order here, and known to `relay_sessions` alone."""
+    """One served zone. Its sessions (S) are kept in order here, and known to `relay_sessions` alone."""
 
     def __init__(
         self, name: str, source: RuleSource, latency: dict[Level, Histogram], delivery: Delivery | None = None
@@ -75,8 +82,8 @@ class Zone(Generic[S]):
         self.snapshots = SnapshotBudget()
         self.sessions: dict[S, None] = {}
         """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
-        self.speakers: dict[str, tuple[S, int]] = {}
-        """Per connected DPU the session that speaks for it, and its number there."""
+        self.speakers: dict[str, tuple[Speaker, int]] = {}
+        """Per connected DPU who speaks for it, and its number there."""
         self.last_held: dict[str, tuple[int, int]] = {}
         """Per DPU that has gone: the (epoch, version) it had."""
         self.newer: dict[str, tuple[int, int]] = {}
