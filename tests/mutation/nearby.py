@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.mutation.mutants import ROOT
 
 PACKAGES = ("schemas", "eventstore", "projections", "commands", "drivers")
-JUDGES = ("tests/simulation/checkers.py", "tests/simulation/model.py")
+JUDGES = ("tests/simulation/checkers/*.py", "tests/simulation/model.py")
 _REACH_OUT = {
     *("aiohttp", "aiokafka", "asyncio", "contextlib", "cryptography", "fastavro", "grpc", "grpc_health", "io"),
     *("grpc_reflection", "kubernetes_asyncio", "logging", "os", "pathlib", "prometheus_client", "rocksdict"),
@@ -27,9 +27,9 @@ _FAR, _FARTHEST = 2, 6
 
 def pure_modules() -> list[str]:
     """Paths of all that is mutated by default."""
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
-    found = [str(path.relative_to(ROOT)) for path in paths if not path.stem.endswith("_pb2") and _is_pure(path)]
-    return [*found, *(path for path in JUDGES if (ROOT / path).exists())]
+    folders = (*(f"{package}/**/*.py" for package in PACKAGES), *JUDGES)
+    paths = (path for folder in folders for path in sorted(ROOT.glob(folder)))
+    return [str(path.relative_to(ROOT)) for path in paths if not path.stem.endswith("_pb2") and _is_pure(path)]
 
 
 def tests_near(paths: Iterable[str]) -> list[str]:
