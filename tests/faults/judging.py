@@ -63,8 +63,13 @@ async def _faults(world: World) -> tuple[list[Fault], list[str]]:
         others.append(f"{connected} of {world.devices} devices have a link")
     records, again = await read_everything(world), await read_everything(world)
     others += _unread(world, records)
+    found = await asyncio.to_thread(_checked, world, history, records, again)  # proxies are at work meanwhile
+    return found, others or ([] if found else await _differences(world))
+
+
+def _checked(world: World, history: History, records: Records, again: Records) -> list[Fault]:
     with ExitStack() as stack:
-        found = judge_history(
+        return judge_history(
             history,
             records,
             again=again,
@@ -72,7 +77,6 @@ async def _faults(world: World) -> tuple[list[Fault], list[str]]:
             saved=_saved(world, stack),
             end_s=time.monotonic(),
         )
-    return found, others or ([] if found else await _differences(world))
 
 
 async def read_everything(world: World) -> dict[Partition, list[Record]]:
