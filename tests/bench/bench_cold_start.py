@@ -25,7 +25,13 @@ def figures() -> list[Figure]:
         apart(fill, data, ZONES, NODES, DPUS_PER_ZONE)
         saved_s = statistics.median(_ready_s(data) for _ in range(RUNS))
         whole_s = statistics.median(_ready_without_state_s(data) for _ in range(RUNS))
-    return [Figure("cold start, 200,000 nodes and DPUs", saved_s, "s", whole_s, "whole log", 5.0, "lower")]
+    name = f"cold start, {NODES:,} nodes and {ZONES * DPUS_PER_ZONE:,} DPUs"
+    stated = NODES + ZONES * DPUS_PER_ZONE
+    return [
+        Figure(f"{name}, from saved state", saved_s, "s", whole_s, "whole log", 5.0, "lower"),
+        Figure(f"{name}, from the whole log", whole_s, "s", better="lower"),
+        Figure("nodes and DPUs folded from the whole log, start of the process and all", stated / whole_s, "a second"),
+    ]
 
 
 def _ready_without_state_s(data: Path) -> float:
