@@ -81,7 +81,7 @@ class Arena:
         arena = Arena()
         await run("ip", "link", "set", "lo", "up")
         await run("ip", "address", "add", f"{HUB}/32", "dev", "lo")
-        await run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        await run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         try:
             yield arena
         finally:
