@@ -1,8 +1,11 @@
-"""The shape of the tree: lengths, module docstrings, and no clock or dice where they come as inputs."""
+"""The shape of the tree: lengths, module docstrings, a word on each in its folder's table, and no clock or dice where
+they come as inputs."""
 
 from __future__ import annotations
 
 import ast
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,13 @@ def test_every_module_says_why_it_exists(path: Path) -> None:
 def test_time_and_chance_are_inputs(path: Path) -> None:
     calls = (dotted(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     assert not FORBIDDEN_CALLS.intersection(calls)
+
+
+@pytest.mark.parametrize("package", ["schemas", "eventstore", "projections", "commands", "drivers", "deploy"])
+def test_a_folder_says_of_each_of_its_modules_what_it_is_for(package: str) -> None:
+    folder = ROOT / package
+    table = (folder / "README.md").read_text().partition("\n## ")[0]
+    named = [name for cell in re.findall(r"^\| (.+?) \| ", table, re.M) for name in re.findall(r"`([^`]+)`", cell)]
+    present = {path.name for path in folder.glob("*.py") if path.stem != "__init__"}
+    present |= {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    assert present == {one for one in present for name in named if fnmatch(one, name) or name.startswith(one)}
