@@ -72,10 +72,6 @@ class Appender:
         self.batches = 0
         self.failed_batches = 0
 
-    @property
-    def producers_made(self) -> int:
-        return self._producer.made
-
     async def connect(self) -> None:
         """Make the first producer now. LogUnavailable if the cluster does not answer."""
         await self._producer.get()

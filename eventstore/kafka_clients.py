@@ -191,13 +191,11 @@ class Kept(Generic[C]):
         self._make = make
         self._client: C | None = None
         self._starting = asyncio.Lock()
-        self.made = 0
 
     async def get(self) -> C:
         async with self._starting:
             if self._client is None:
                 self._client = await self._clients.started(self._make)
-                self.made += 1
             return self._client
 
     def discard(self, client: C) -> None:
