@@ -87,16 +87,26 @@ class Agent:
         await self._held.load()
         while True:
             link = await self._relays.connect()
+            serving = asyncio.create_task(self._serve(link))
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._follow(link, tasks))
-            except* (LinkClosed, ProtocolError, TimeoutError) as ended:
-                self._relays.lost(ended.exceptions[0])
-            finally:
-                await link.close()
+                await asyncio.wait({serving})
+            finally:  # a task of its own: a TaskGroup that fails as it is cancelled forgets that (before Python 3.13)
+                serving.cancel()
+                await asyncio.wait({serving})
+            serving.result()
+
+    async def _serve(self, link: Link) -> None:
+        """One link, until it breaks."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow(link, tasks))
+        except* (LinkClosed, ProtocolError, TimeoutError) as ended:
+            self._relays.lost(ended.exceptions[0])
+        finally:
+            await link.close()
 
     async def _follow(self, link: Link, tasks: asyncio.TaskGroup) -> None:
-        """One link, until it ends."""
+        """What the relay says over a link, and heartbeats beside it."""
         self._say_hello(link)
         async with asyncio.timeout(self._settings.welcome_s):
             first = protocol_down.decode(await link.receive())

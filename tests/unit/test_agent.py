@@ -77,6 +77,22 @@ def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None
     run_virtual(scenario())
 
 
+def test_an_agent_that_is_told_to_end_as_its_link_breaks_ends() -> None:
+    async def scenario() -> None:
+        async with house(served()) as made:
+            who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
+            agent = Agent(who, ["r0"], dial=made.dial, device=device(), store=store, rng=rng)
+            running = made.start(agent.run())
+            await asyncio.sleep(1)
+            made.kill("r0")
+            await asyncio.sleep(0)
+            running.cancel()
+            done, _ = await asyncio.wait({running}, timeout=100)
+            assert done
+
+    run_virtual(scenario())
+
+
 def test_an_agent_without_a_kept_table_leaves_the_device_alone_until_a_relay_says_more() -> None:
     async def scenario() -> None:
         tables, simulated = served(), device()
