@@ -5,8 +5,6 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from projections.device_table import EMPTY, FEW, Code, DeviceTable, FrameRefused, Prefixes, apply, digest_of
 from projections.rules import Delta, Rule, SetStep
@@ -90,44 +88,49 @@ def test_a_set_that_comes_in_many_steps_and_a_rule_that_goes_are_counted_right()
     assert apply(wanted, 1, empty, capacity=2) == table(9)
 
 
+def test_what_a_step_removed_makes_room_and_no_more_than_that() -> None:
+    held = table(7, packed("10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"))
+    steps = (step(remove4=NET), step(bytes((13, 0, 0, 0, 8)) + bytes((14, 0, 0, 0, 8))))
+    wanted = table(8, packed("11.0.0.0/8", "12.0.0.0/8", "13.0.0.0/8", "14.0.0.0/8"))
+    frame = Delta(7, 8, wanted.digest, steps)
+    assert apply(held, 1, frame, capacity=4) == wanted
+    assert apply(held, 1, frame, capacity=3) == FrameRefused(
+        Code.FULL, "steps: 4 prefixes are more than the 3 that fit"
+    )
+
+
 def test_ports_reach_as_far_as_there_are_ports() -> None:
     rule: Rule = ALLOW._replace(ports=(0, 65_535))
     wanted = DeviceTable(1, 8, digest_of({rule: TEN}), {rule: TEN})
     assert apply(EMPTY, 1, Delta(0, 8, wanted.digest, (step(NET)._replace(rule=rule),)), capacity=1) == wanted
 
 
-@st.composite
-def sound(draw: st.DrawFn) -> tuple[int, list[bytes]]:
-    """A family's bits, and different prefixes of it, few or many."""
-    bits = draw(st.sampled_from((32, 128)))
-    count = draw(st.integers(1, 3 * FEW))
-    networks = [(10 << bits - 8) + (number << bits - 24) for number in range(count)]
-    length = draw(st.integers(24, bits))
-    return bits, [network.to_bytes(bits // 8, "big") + bytes((length,)) for network in networks]
-
-
-@given(sound(), st.data())
-def test_no_malformed_prefix_hides_among_sound_ones(drawn: tuple[int, list[bytes]], data: st.DataObject) -> None:
-    bits, prefixes = drawn
-    frame = table(1, frozenset(prefixes))
+def judged(bits: int, prefixes: list[bytes]) -> DeviceTable | FrameRefused:
+    """What a device makes of a frame that adds these."""
     held = b"".join(prefixes)
     adds = step(add4=held) if bits == 32 else step(add6=held)
-    assert apply(EMPTY, 1, Delta(0, 1, frame.digest, (adds,)), capacity=99) == frame
-    at = data.draw(st.integers(0, len(prefixes) - 1))
-    length = prefixes[at][-1]
-    bit = data.draw(st.integers(0, bits))
-    if bit == bits:
-        spoilt = prefixes[at][:-1] + bytes((data.draw(st.integers(bits + 1, 255)),))
-    else:
-        address = int.from_bytes(prefixes[at][:-1]) | 1 << bit
-        spoilt = address.to_bytes(bits // 8, "big") + bytes((length,))
-    held = b"".join([*prefixes[:at], spoilt, *prefixes[at + 1 :]])
-    adds = step(add4=held) if bits == 32 else step(add6=held)
-    digest = digest_of({ALLOW: frozenset([*prefixes[:at], spoilt, *prefixes[at + 1 :]])})
-    after = apply(EMPTY, 1, Delta(0, 1, digest, (adds,)), capacity=99)
-    if is_sound(spoilt):
-        assert isinstance(after, DeviceTable) or spoilt in prefixes
-    else:
+    return apply(EMPTY, 1, Delta(0, 1, digest_of({ALLOW: frozenset(prefixes)}), (adds,)), capacity=99)
+
+
+@pytest.mark.parametrize("others", [0, FEW - 1, FEW, 2 * FEW])
+@pytest.mark.parametrize(
+    ("bits", "length"),
+    [
+        *((32, length) for length in (0, 1, 7, 8, 9, 24, 31, 32)),
+        *((128, length) for length in (0, 63, 64, 65, 127, 128)),
+    ],
+)
+def test_no_malformed_prefix_hides_among_sound_ones(bits: int, length: int, others: int) -> None:
+    """Every bit after the length, and every length that a family has not, alone and among few and many."""
+    hosts = [(number + 1).to_bytes(bits // 8, "big") + bytes((bits,)) for number in range(others)]
+    address = (1 << bits) - (1 << bits - length)
+    spelled = [address, *(address | 1 << bit for bit in range(bits - length))]
+    for each in spelled:
+        prefix = each.to_bytes(bits // 8, "big") + bytes((length,))
+        after = judged(bits, [*hosts, prefix])
+        assert isinstance(after, DeviceTable) == is_sound(prefix) == (each == address)
+    for longer in (bits + 1, 255):
+        after = judged(bits, [*hosts, address.to_bytes(bits // 8, "big") + bytes((longer,))])
         assert isinstance(after, FrameRefused) and after.code is Code.MALFORMED
 
 

@@ -1,0 +1,212 @@
+"""Why a DPU lets a node through, or not: the first step that is missing, with what it waits for, and what is known."""
+
+from __future__ import annotations
+
+import pytest
+from pyroaring import BitMap
+
+from projections.explanations import AddressView, ExplanationView, StepView, Subject, explain
+from projections.install_rows import Exceptional, InstallsState, VersionInstalls, ZoneInstalls, version_key
+from projections.rules import Held
+from projections.tables import table
+from projections.zone_rows import Dpu, Node
+from schemas.events import Frozen
+from tests.support.fleet import Fleet, Item, actual_table, envelope
+
+NODE = Node("z0", 1, "u", 0, b"", {}, 3, 77)
+DPU = Dpu("z0", 4, "", "", "", "Ready", 1, 1, 1, 1)
+EPOCH = 2
+HERE = 1
+"""The partition of the node's zone."""
+
+
+def ask(
+    fleet: Fleet, installs: InstallsState | None = None, *, node: Node | None = NODE, held: Held | None = None
+) -> ExplanationView:
+    about = Subject("n", node, HERE, "d", DPU, held, EPOCH)
+    return explain(about, fleet.state, installs or InstallsState())
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet()
+    for number in range(4):
+        made.change(Item(f"x{number}", address=f"10.9.0.{number}"), partition=HERE)
+    actual_table(made.state, "z0")
+    made.change(Item("n", address="10.0.0.1", address6="fd00::1"), partition=HERE)
+    actual_table(made.state, "z0")
+    return made
+
+
+def version_of(fleet: Fleet) -> int:
+    return table(fleet.state, "z0").version
+
+
+def told(
+    number: int, *levels: dict[int, set[int]], epoch: int = EPOCH, odd: tuple[Exceptional, ...] = ()
+) -> InstallsState:
+    """What relays said of one version: who reached each level, and when."""
+    state = InstallsState()
+    state.zones.put("z0", ZoneInstalls(epoch, 5, 10, odd))
+    packed = [tuple((at, BitMap(dpus).serialize()) for at, dpus in level.items()) for level in levels]
+    state.versions.put(version_key("z0", number), VersionInstalls(5, *packed))
+    state.rederive()
+    return state
+
+
+def test_a_node_that_nobody_knows(fleet: Fleet) -> None:
+    found = ask(fleet, node=None)
+    assert (found.missing, found.reason) == ("stated", "node: 'n' is in no zone; it never joined, or has left")
+    assert [(step.name, step.reached) for step in found.steps] == [("stated", False)]
+
+
+def test_a_change_that_fleet_has_not_heard_of(fleet: Fleet) -> None:
+    mark = fleet.state.marks[HERE]
+    found = ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark, 88))
+    assert found.steps[0] == StepView("stated", True, 88, f"zones/{HERE}/{mark}", 0, "its last change in zone z0")
+    assert found.missing == "accepted"
+    assert found.reason == f"its change at zones/{HERE}/{mark} is not forwarded to fleet yet"
+    assert ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark - 1, 88)).missing == "sent"
+    assert ask(Fleet()).missing == "accepted"
+
+
+def test_a_node_without_an_address(fleet: Fleet) -> None:
+    fleet.change(Item("n"), partition=HERE)
+    assert ask(fleet).reason == "the node has no address"
+    for address, address6 in (("10.0.0.1", ""), ("", "fd00::1")):
+        fleet.change(Item("n", address=address, address6=address6), partition=HERE)
+        assert ask(fleet).missing == "sent"
+
+
+def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
+    fleet.policy("no", action="drop", sources={"side": "evil"})
+    fleet.budget("inferred", 0, 0)
+    outcome = fleet.change(Item("n", address="10.0.0.1", address6="fd00::1", labels={"side": "evil"}), partition=HERE)
+    assert outcome.code == "held"
+    found = ask(fleet)
+    assert found.missing == "accepted"
+    assert found.reason == f"hold {outcome.hold} withholds its newest state until two principals approve it"
+
+
+def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
+    fleet.budget("inferred", 1_000, 0)
+    fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
+    found = ask(fleet)
+    assert (found.addresses, found.missing) == ((), "intended")
+    reason = "no policy for zone z0 selects the node by its labels (policies there: default)"
+    assert found.reason == reason
+    assert fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"}).code == "done"
+    assert ask(fleet).reason.endswith("(policies there: none)")
+
+
+def test_each_address_with_the_rules_that_speak_of_it(fleet: Fleet) -> None:
+    fleet.policy("ssh", priority=7, action="drop", protocol="tcp", ports=(22, 22), sources={"a": "b"})
+    fleet.budget("inferred", 1_000, 0)
+    actual_table(fleet.state, "z0")
+    fleet.now_ms += 5
+    fleet.change(Item("n", address="10.0.0.1", labels={"a": "b"}), partition=HERE)
+    found = ask(fleet)
+    version = version_of(fleet)
+    assert found.addresses[0] == AddressView("10.0.0.1", "10.0.0.1/32", "ssh", "drop", 7, "tcp", (22, 22), version)
+    assert [view.policy for view in found.addresses] == ["ssh", "default"]
+    intended = found.steps[2]
+    assert (intended.time_ms, intended.position) == (fleet.now_ms, f"fleet/0/{version - 1}")
+    assert intended.note == f"policy ssh: drop 10.0.0.1/32; the table is at version {version}"
+
+
+def test_an_address_of_the_sixth_version_is_spelled_as_one(fleet: Fleet) -> None:
+    assert [(view.address, view.prefix) for view in ask(fleet).addresses] == [
+        ("10.0.0.1", "10.0.0.1/32"),
+        ("fd00::1", "fd00::1/128"),
+    ]
+
+
+def test_a_frozen_zone_and_a_frozen_fleet(fleet: Fleet) -> None:
+    fleet.apply(Frozen(envelope("eve"), ""))
+    found = ask(fleet, held=Held(EPOCH, 1, b""))
+    assert found.missing == "sent"
+    assert found.reason == f"zone z0 is frozen by eve since {fleet.now_ms}: no device is written"
+    fleet.apply(Frozen(envelope("ann"), "z0"))
+    assert "frozen by ann" in ask(fleet).reason
+
+
+def test_a_dpu_that_no_relay_has(fleet: Fleet) -> None:
+    found = ask(fleet)
+    assert (found.missing, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
+    assert [step.reached for step in found.steps] == [True, True, True, False]
+
+
+def test_a_dpu_that_lags(fleet: Fleet) -> None:
+    wanted = version_of(fleet)
+    found = ask(fleet, held=Held(EPOCH, wanted - 1, b""))
+    assert found.missing == "received"
+    assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
+    assert found.steps[3].note == "a relay that the DPU is connected to sends what it lacks"
+    other = ask(fleet, held=Held(EPOCH - 1, wanted, b""))
+    assert other.reason == f"the DPU has version {wanted} of epoch 1, and needs {wanted} of 2"
+
+
+def test_a_dpu_that_says_what_it_has_while_nobody_saw_when(fleet: Fleet) -> None:
+    wanted = version_of(fleet)
+    found = ask(fleet, held=Held(EPOCH, wanted, b""))
+    assert [(step.name, step.reached, step.time_ms) for step in found.steps[4:]] == [
+        ("received", True, 0),
+        ("applied", True, 0),
+        ("in_hardware", False, 0),
+    ]
+    reason = f"the DPU has applied version {wanted}, and has not said that its hardware has it"
+    assert (found.missing, found.reason) == ("in_hardware", reason)
+
+
+def test_what_relays_saw_is_told_at_its_earliest(fleet: Fleet) -> None:
+    """Who has a version in hardware has received and applied it, and a later version stands for this one."""
+    wanted = version_of(fleet)
+    found = ask(fleet, told(wanted, {50: {4}}, {60: {3, 4}}, {70: {4}}))
+    assert [step.time_ms for step in found.steps[4:]] == [50, 60, 70]
+    assert (found.missing, found.reason) == ("", "")
+    implied = ask(fleet, told(wanted + 5, {50: {3}}, {}, {70: {4}}))
+    assert [step.time_ms for step in implied.steps[4:]] == [70, 70, 70]
+    earlier = ask(fleet, told(wanted, {90: {4}}, {60: {4}}, {}))
+    assert [step.time_ms for step in earlier.steps[4:]] == [60, 60, 0]
+
+
+def test_what_was_seen_of_others_older_versions_or_another_epoch_counts_for_nothing(fleet: Fleet) -> None:
+    wanted = version_of(fleet)
+    for installs in (
+        told(wanted, {50: {3}}, {}, {}),
+        told(wanted - 1, {}, {}, {50: {4}}),
+        told(wanted, {}, {}, {50: {4}}, epoch=EPOCH - 1),
+    ):
+        assert ask(fleet, installs).reason == "dpu 'd' is not connected to any relay"
+
+
+@pytest.mark.parametrize(
+    ("exception", "reason"),
+    [
+        (Exceptional(99, "d", -1, "no room"), "the DPU refused its table: no room (at 99)"),
+        (Exceptional(99, "d", 0, ""), "the DPU went back to 0 (at 99)"),
+        (Exceptional(99, "d", 5, ""), "the DPU went back to 5 (at 99)"),
+    ],
+)
+def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: Exceptional, reason: str) -> None:
+    other = Exceptional(100, "e", -1, "another's")
+    installs = told(1, {}, {}, {}, odd=(other, exception))
+    assert ask(fleet, installs, held=Held(EPOCH, 1, b"")).reason == reason
+
+
+def test_a_frozen_zone_does_not_matter_to_who_has_it_already(fleet: Fleet) -> None:
+    fleet.apply(Frozen(envelope("ann"), "z0"))
+    found = ask(fleet, told(version_of(fleet), {50: {4}}, {60: {4}}, {70: {4}}))
+    assert (found.missing, found.steps[3].reached) == ("", True)
+
+
+def test_an_address_that_was_there_before_the_history_begins() -> None:
+    fleet = Fleet()
+    for _ in range(4):
+        fleet.change(Item("n", address="10.0.0.1"), partition=HERE)
+    intended = ask(fleet).steps[2]
+    assert (intended.version, intended.time_ms, intended.position) == (0, 0, "")
+    assert intended.note == (
+        f"policy default: allow 10.0.0.1/32; the table is at version {version_of(fleet)}; "
+        "the address is in it for longer than its history tells"
+    )
