@@ -1,0 +1,104 @@
+"""What the zone fold says of nodes that it does not take as stated, whole and item by item."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore.fold import ItemOutcome, Outcome
+from schemas.events import ListCompleted, NodesLeft
+from tests.support.zones import START_MS, ZoneLog
+
+
+@pytest.fixture
+def log() -> ZoneLog:
+    made = ZoneLog()
+    made.join("a", "b", created_ms=5, uid="u", address=7)
+    return made
+
+
+def said(log: ZoneLog, event: ListCompleted | NodesLeft, issued_ms: int) -> Outcome:
+    return log.append(replace(event, envelope=replace(event.envelope, issued_at_ms=issued_ms)))
+
+
+def test_each_refused_item_has_its_reason_and_the_whole_has_the_first(log: ZoneLog) -> None:
+    newer = "has a newer incarnation here, of 5"
+    outcome = log.join("a", "b", created_ms=4, uid="t", address=9)
+    assert outcome == Outcome(
+        "refused",
+        f"node: 'a' {newer}",
+        items=(
+            ItemOutcome("a", "refused", f"node: 'a' {newer}"),
+            ItemOutcome("b", "refused", f"node: 'b' {newer}"),
+        ),
+    )
+    assert log.join("a", "c", created_ms=4, uid="t", address=9) == Outcome(
+        "done", items=(ItemOutcome("a", "refused", f"node: 'a' {newer}"),)
+    )
+    assert sorted(log.state.nodes.rows) == ["a", "b", "c"]
+
+
+def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
+    assert log.change("x", address=9).reason == "node: 'x' is not in zone 'z1'"
+    assert log.change("a", zone="z2", address=9).reason == "node: 'a' is not in zone 'z2'"
+    other = "node: 'a' has another incarnation here, of 5"
+    assert log.change("a", address=9, created_ms=5, uid="v").reason == other
+    assert log.change("a", address=9, created_ms=6, uid="u").reason == other
+    assert log.change("a", address=9, created_ms=5, uid="u").code == "done"
+    row = log.state.nodes.rows["a"]
+    assert (row.address4, row.created_ms, row.uid) == (9, 5, "u")
+
+
+def test_a_leave_that_has_nothing_to_do_says_why_and_is_done(log: ZoneLog) -> None:
+    assert log.leave("x") == Outcome("done", items=(ItemOutcome("x", "done", "node: 'x' is not in zone 'z1'"),))
+    other = ItemOutcome("a", "done", "node: 'a' has another incarnation here, of 5")
+    assert log.leave("a", created_ms=4, uid="u") == Outcome("done", items=(other,))
+    assert log.leave("a", created_ms=5, uid="t") == Outcome("done", items=(other,))
+    assert "a" in log.state.nodes.rows
+    assert log.leave("a", created_ms=6, uid="t").code == "done"
+    assert "a" not in log.state.nodes.rows
+
+
+def test_an_inferred_leave_is_told_which_list_or_change_speaks_against_it(log: ZoneLog) -> None:
+    short = "list_hash: 0 bytes must be from 1 to 64 for an inferred leave"
+    event = NodesLeft(log.envelope(), "z1", ["a"], [], [], True, b"")
+    assert log.append(event).reason == short
+    assert log.append(replace(event, list_hash=b"x" * 65)).reason == short.replace("0 bytes", "65 bytes")
+    unknown = "list_hash: '6869' is not the last complete list of source '' here"
+    assert log.leave("a", list_hash=b"hi").reason == unknown
+    log.complete(b"hi")
+    listed = log.end - 1
+    log.change("a", address=9)
+    changed = log.end - 1
+    assert log.leave("a", list_hash=b"hi").reason == (
+        f"node: 'a' changed at {changed}, after the list at {listed} that lacks it"
+    )
+    assert log.leave("b", list_hash=b"hi").code == "done"
+    assert log.leave("s/n", list_hash=b"hi").items[0].reason == "node: 's/n' is not in zone 'z1'"
+
+
+def test_a_list_must_count_something_and_have_a_hash(log: ZoneLog) -> None:
+    assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty list is never a command"
+    assert log.complete(b"").reason == "list_hash: 0 bytes must be from 1 to 64"
+    assert log.complete(b"x" * 65).reason == "list_hash: 65 bytes must be from 1 to 64"
+    assert log.complete(b"x" * 64).code == log.complete(b"x").code == "done"
+    assert log.complete(b"x", zone="no zone").reason.startswith("zone: 'no zone' must be 1 to 63 ")
+    assert log.complete(b"x", source="no source").reason.startswith("source: 'no source' must be 1 to 63 ")
+
+
+def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> None:
+    log.now_ms = START_MS + 100
+    event = ListCompleted(log.envelope(), "z1", "", 2, b"one")
+    assert said(log, event, START_MS + 50).code == "done"
+    assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
+    late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
+    assert late == Outcome("done", f"list_hash: a list of {START_MS + 50} is newer")
+    assert log.state.lists.rows["z1/"].list_hash == b"two"
+
+
+def test_a_fast_clock_does_not_outlast_its_list(log: ZoneLog) -> None:
+    """A list is as new as the log when it was taken, however far ahead its reader's clock was."""
+    event = ListCompleted(log.envelope(), "z1", "", 2, b"one")
+    said(log, event, log.now_ms + 3_600_000)
+    assert said(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
+    assert log.state.lists.rows["z1/"].list_hash == b"two"
