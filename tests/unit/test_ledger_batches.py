@@ -90,11 +90,20 @@ def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytes
     assert together(ledger, said_at(START, START, seed=2), [START] * 2, START)
     assert not together(ledger, said_at(START, seed=3), [START], START)
     monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 3)
-    small = Ledger()
-    assert not together(small, said_at(START, START, START, START), [START] * 4, START)
-    assert together(small, said_at(START, START), [START] * 2, START)
-    assert together(small, said_at(START, seed=2), [START], START)
-    assert not together(small, said_at(START, seed=3), [START], START)
+    small, now = Ledger(), START + MINUTE_MS // 2
+    assert not together(small, said_at(now, now, now, now), [now] * 4, now)
+    assert together(small, said_at(now, now), [now] * 2, now)
+    assert together(small, said_at(now, seed=2), [now], now)
+    assert not together(small, said_at(now, seed=3), [now], now)
+
+
+def test_a_bucket_is_what_is_forgotten_at_once_so_it_holds_so_many_ids_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 3)
+    ledger = Ledger()
+    assert alone(ledger, said_at(*[START] * 8), [START] * 8, START)
+    assert [len(ids) for _, ids in sorted(ledger.unsaved().added.items())] == [3, 3, 2]
 
 
 def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
