@@ -3,7 +3,8 @@
 Both on an embedded log and on Kafka with three brokers, through the gRPC API of a plane in a process of its own. The
 append is measured in turns with the commands, from this process, in a log of its own on the same disk or brokers.
 Eighteen daemons of a clique claim at the same instant, each over a connection of its own; the time is until each knows
-its index. How long eighteen calls take a server that does nothing is measured beside it.
+its index. How long eighteen calls take a server that does nothing is measured beside it, and what eighteen claims take
+inside the plane, without gRPC.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ import uvloop
 
 from eventstore.codec import encode
 from eventstore.embedded import EmbeddedLog
+from eventstore.ids import envelope
 from eventstore.kafka import KafkaLog
-from eventstore.log import ZONES, EventLog, Partition
+from eventstore.log import CLIQUES, ZONES, EventLog, Partition
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
-from tests.bench.apart import beside, pipe, serving
+from schemas.events import IndexClaimed
+from tests.bench.apart import apart, beside, pipe, serving
 from tests.bench.brokers import APPEND_S, cluster, new_prefix
 from tests.bench.echo import run_echo
 from tests.bench.figures import Figure, percentile
-from tests.bench.workload import FIRST_ADDRESS, joins, now_ms
+from tests.bench.planes import Place, serving_plane
+from tests.bench.workload import FIRST_ADDRESS, joins, new_id, now_ms
 
 CLAIMERS = 18
 ROUNDS = 200
@@ -54,14 +58,16 @@ def figures() -> list[Figure]:
         folder = Path(name)
         with serving("--data", str(folder / "plane")) as addresses:
             embedded = _measured(addresses["api"], lambda: EmbeddedLog.open(folder / "log", now_ms=now_ms))
+        inside = apart(_claimed_inside, folder / "inside")
         with cluster(folder / "kafka") as brokers:
             prefixes = [new_prefix() for _ in range(2)]
             with serving("--kafka", brokers, "--topic-prefix", prefixes[0]) as addresses:
                 on_kafka = _measured(addresses["api"], lambda: _kafka(brokers, prefixes[1]))
-    return [*_compared("embedded", embedded), *_compared(ON_KAFKA, on_kafka)]
+            inside_on_kafka = apart(_claimed_inside, (brokers, new_prefix()))
+    return [*_compared("embedded", embedded, inside), *_compared(ON_KAFKA, on_kafka, inside_on_kafka)]
 
 
-def _compared(where: str, turns: Turns) -> list[Figure]:
+def _compared(where: str, turns: Turns, inside_ms: list[float]) -> list[Figure]:
     append, join, claims, echoes = (percentile(column, 0.5) for column in turns)
     said = f"{CLAIMERS} claims at once, {where}"
     added_aim = 3.0 if where == ON_KAFKA else None
@@ -72,6 +78,7 @@ def _compared(where: str, turns: Turns) -> list[Figure]:
         Figure(f"{said}, until each knows its index, p50", claims, "ms", append, "one append", append + 5, "lower"),
         Figure(f"{said}, p99", percentile(turns.claims, 0.99), "ms", better="lower"),
         Figure(f"{said}: added to an append", claims - append, "ms", echoes, "18 calls of an echo", 5.0, "lower"),
+        Figure(f"{said}, inside the plane: added", percentile(inside_ms, 0.5) - append, "ms", aim=5.0, better="lower"),
     ]
 
 
@@ -101,6 +108,30 @@ async def _measure(api: str, echo_address: str, open_log: Callable[[], Any]) -> 
             turns.claims.append(await _timed(_claims(planes, number)))
             turns.echoes.append(await _timed(_echoed(echoes, number)))
     return Turns(*(column[WARM_UP:] for column in turns))
+
+
+def _claimed_inside(place: Place) -> list[float]:
+    return uvloop.run(_claim_inside(place))
+
+
+async def _claim_inside(place: Place) -> list[float]:
+    async with serving_plane(place) as plane:
+
+        async def claim(domain: str, claimer: int) -> int:
+            node = f"node-{claimer}"
+            event = IndexClaimed(
+                envelope(f"{domain}/clique-1", "bench", new_id()), domain, "clique-1", node, "", 0, "", -1
+            )
+            partition = plane.replica.partition_for(CLIQUES, domain)
+            answer = await plane.replica.submit(partition, domain.encode(), event, timeout_s=TIMEOUT_S)
+            assert answer.outcome.index >= 0, answer
+            return answer.outcome.index
+
+        async def claims(domain: str) -> None:
+            found = await asyncio.gather(*(claim(domain, claimer) for claimer in range(CLAIMERS)))
+            assert sorted(found) == list(range(CLAIMERS)), found
+
+        return [await _timed(claims(f"domain-{number}")) for number in range(WARM_UP + ROUNDS)][WARM_UP:]
 
 
 def _channel(address: str) -> grpc.aio.Channel:
