@@ -1,0 +1,374 @@
+"""Real agents and real relays on a virtual clock, while everything happens to both that can: the protocol as a machine.
+
+Tables change, are frozen, and go on under a later epoch after a restore, while a relay of the log before may still
+serve. Relays die and come back, links break, messages come twice; agents restart, with the table they kept, an older
+one or none; devices lose their rules, fail half-way, or say yes and do nothing. No device ever forwards by anything but
+a table that there was, nor goes back to an older epoch; and when all is well again, each has the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from drivers.agent import Agent, Identity
+from drivers.agent_store import MemoryStore
+from drivers.backends.device import DeviceFailed
+from drivers.backends.simulated import SimulatedDevice
+from drivers.links import Link
+from projections.device_table import EMPTY, DeviceTable
+from projections.rules import Rule, SetStep
+from tests.support.relays import FIRST, SECOND, THIRD, House
+from tests.support.rule_source import ALLOW, DROP, Tables
+from tests.support.sometimes import Sometimes, sized
+from tests.support.virtual_loop import VirtualLoop
+
+NAMES = ("d0", "d1", "d2")
+WHICH = st.sampled_from(NAMES)
+RELAYS = st.sampled_from(["r0", "r1"])
+CONTENTS: tuple[dict[Rule, frozenset[bytes]], ...] = (
+    {},
+    {ALLOW: FIRST},
+    {ALLOW: SECOND},
+    {ALLOW: THIRD},
+    {ALLOW: SECOND, DROP: FIRST},
+    {DROP: THIRD},
+)
+WELL_AGAIN_S = 150.0
+
+SOMETIMES = Sometimes(
+    "a table reached a device",
+    "a device stepped on by a delta",
+    "a device kept its rules through a freeze",
+    "a log was restored, and a device had more than it",
+    "a relay of the log before turned a device away",
+    "a DPU came back empty",
+    "a DPU came back with an older table",
+    "a device lied",
+    "a device failed half-way",
+    "rules were flushed and came back",
+    "a message came twice",
+    "a relay died under its agents",
+    "a DPU was deleted and came back",
+)
+
+
+class Moody(SimulatedDevice):
+    """Does as it is told, says yes and does nothing, or fails half-way."""
+
+    mood = "good"
+    deltas = 0
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        self.deltas += 1
+        SOMETIMES.saw("a device stepped on by a delta")
+        return await super().apply(steps, table)
+
+    async def _take(self, table: DeviceTable) -> bool:
+        if self.mood == "lies":
+            SOMETIMES.saw("a device lied")
+            return True
+        if self.mood == "fails":
+            SOMETIMES.saw("a device failed half-way")
+            self.holds = EMPTY
+            raise DeviceFailed("port 3: command timed out")
+        return await super()._take(table)
+
+
+class Overheard:
+    """An agent's end of a link, which remembers what was said over it."""
+
+    def __init__(self, relay: str, link: Link) -> None:
+        self.relay = relay
+        self.link = link
+        self.said: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.link, name)
+
+    def send(self, message: bytes) -> None:
+        self.said.append(message)
+        self.link.send(message)
+
+
+class Dpu:
+    """One DPU: its device and what it keeps outlive its agent, unless they do not."""
+
+    def __init__(self, name: str, made: House) -> None:
+        self.name = name
+        self.device = Moody(rng=random.Random(name))
+        self.store = MemoryStore()
+        self.boots = 0
+        self.links: list[Overheard] = []
+        self._made = made
+        self.boot()
+
+    def boot(self) -> None:
+        self.boots += 1
+        who = Identity("z", self.name, f"boot-{self.boots}")
+        rng = random.Random(f"{self.name} {self.boots}")
+        self.agent = Agent(who, ("r0", "r1"), dial=self._dial, device=self.device, store=self.store, rng=rng)
+        self.task = self._made.start(self.agent.run())
+        self.highest = (0, 0)
+
+    async def _dial(self, address: str) -> Link:
+        self.links = [Overheard(address, await self._made.dial(address))]
+        link: Any = self.links[0]
+        found: Link = link
+        return found
+
+
+class AgentMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner(loop_factory=VirtualLoop)
+        self.version = 1
+        self.ever: list[DeviceTable] = [EMPTY]
+        self.frozen_at = 0
+        self.zombie = ""
+        self.wait(self.begin())
+
+    async def begin(self) -> None:
+        self.tables = Tables(NAMES)
+        self.made = House(self.tables, relays=2)
+        self.dpus = {name: Dpu(name, self.made) for name in NAMES}
+
+    def wait(self, work: Coroutine[Any, Any, None]) -> None:
+        self.runner.run(work)
+
+    @rule(seconds=st.sampled_from([0.01, 0.5, 3.0, 15.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.wait(asyncio.sleep(seconds))
+
+    # -- the plane
+
+    @rule(content=st.sampled_from(CONTENTS), skipped=st.integers(0, 3), seconds=st.sampled_from([0.0, 0.5, 15.0]))
+    def table_changes(self, content: Any, skipped: int, seconds: float) -> None:
+        self.version += 1 + skipped
+        self.wait(self.put(content))
+        self.wait(asyncio.sleep(seconds))
+
+    async def put(self, content: Any) -> None:
+        self.ever.append(self.tables.put(self.version, content))
+
+    @precondition(lambda self: not self.frozen_at)
+    @rule(content=st.sampled_from(CONTENTS), thaws=st.sampled_from([True, True, False]))
+    def freeze(self, content: Any, thaws: bool) -> None:
+        self.frozen_at = self.version
+        self.tables.frozen.add("z")
+        self.wait(self.wake())
+        self.table_changes(content, 0, 15.0)
+        self.devices_hold_a_table_that_there_was()
+        if thaws:
+            self.thaw()
+
+    @precondition(lambda self: self.frozen_at)
+    @rule()
+    def thaw(self) -> None:
+        self.frozen_at = 0
+        self.tables.frozen.clear()
+        self.wait(self.wake())
+
+    async def wake(self) -> None:
+        self.tables.wake()
+
+    @precondition(lambda self: not self.zombie and not self.frozen_at)
+    @rule(lost=st.sampled_from([0, 1, 1, 2]), content=st.sampled_from(CONTENTS), zombie=st.booleans())
+    def restore_the_log(self, lost: int, content: Any, zombie: bool) -> None:
+        """The log is made again, without its latest changes; a relay of the old one may still be there."""
+        self.all_is_well()
+        for each in CONTENTS[1:3]:
+            self.table_changes(each, 0, 3.0)
+        before = self.tables
+        kept = sorted(before.history)[: max(1, len(before.history) - lost)]
+        self.tables = Tables(before.ordinals, epoch=before.epoch + 1)
+        self.tables.unknown = before.unknown | {(before.epoch, version) for version in {*before.history} - {*kept}}
+        has_more = any((before.epoch, dpu.agent.table.version) in self.tables.unknown for dpu in self.dpus.values())
+        SOMETIMES.saw("a log was restored, and a device had more than it", has_more)
+        self.version = kept[-1] + 1
+        self.made.tables = self.tables
+        for relay in ("r0",) if zombie else ("r0", "r1"):
+            self.kill(relay)
+            self.wait(self.renewed(relay))
+        self.zombie = "r1" if zombie else ""
+        self.wait(self.put(content))
+        if zombie:
+            self.only_the_zombie_is_left()
+
+    def kill(self, relay: str) -> None:
+        """The relay's process ends, and with it every link, those included whose Hello it has not read."""
+        self.made.kill(relay)
+        for dpu in self.dpus.values():
+            for overheard in dpu.links:
+                if overheard.relay == relay:
+                    overheard.link.abort()
+
+    async def renewed(self, relay: str) -> None:
+        self.made.relays[relay] = self.made._relay(relay, self.made.relays[relay]._settings)
+        self.made.down.discard(relay)
+
+    @precondition(lambda self: self.zombie)
+    @rule()
+    def only_the_zombie_is_left(self) -> None:
+        self.time_passes(15.0)
+        self.kill("r0")
+        self.time_passes(15.0)
+        self.made.down.clear()
+
+    @precondition(lambda self: self.zombie)
+    @rule()
+    def bury_the_zombie(self) -> None:
+        self.kill(self.zombie)
+        self.wait(self.renewed(self.zombie))
+        self.zombie = ""
+
+    @rule(relay=RELAYS)
+    def relay_dies(self, relay: str) -> None:
+        SOMETIMES.saw("a relay died under its agents", bool(self.made.relays[relay].zones))
+        self.kill(relay)
+
+    @rule()
+    def relays_come_back(self) -> None:
+        self.made.down.clear()
+
+    @rule(name=WHICH)
+    def delete(self, name: str) -> None:
+        self.tables.ordinals.pop(name, None)
+
+    @rule()
+    def register_all(self) -> None:
+        SOMETIMES.saw("a DPU was deleted and came back", len(self.tables.ordinals) < len(NAMES))
+        for ordinal, name in enumerate(NAMES):
+            self.tables.ordinals.setdefault(name, ordinal)
+
+    def all_is_well(self) -> None:
+        """Nothing is wrong any more, and has not been put right yet."""
+        self.register_all()
+        self.made.down.clear()
+        for dpu in self.dpus.values():
+            dpu.device.mood = "good"
+
+    # -- the devices
+
+    @rule(name=WHICH)
+    def comes_back_empty(self, name: str) -> None:
+        self.reboot(name, "nothing", "empty")
+
+    @rule(name=WHICH, content=st.sampled_from(["as it was", "empty"]))
+    def comes_back_with_an_older_table(self, name: str, content: str) -> None:
+        for each in CONTENTS[1:3]:
+            self.table_changes(each, 0, 3.0)
+        self.reboot(name, "older", content)
+
+    @rule(
+        name=WHICH, keeps=st.sampled_from(["all", "nothing", "older"]), content=st.sampled_from(["as it was", "empty"])
+    )
+    def reboot(self, name: str, keeps: str, content: str) -> None:
+        dpu = self.dpus[name]
+        if not dpu.agent.table.version and not self.frozen_at:  # it has nothing to lose yet
+            self.all_is_well()
+            self.table_changes(CONTENTS[1], 0, 15.0)
+        self.wait(self.cancelled(dpu.task))
+        held = dpu.agent.table
+        if keeps == "nothing":
+            dpu.store = MemoryStore()
+            SOMETIMES.saw("a DPU came back empty", held.version > 0 and content == "empty")
+        older = [table for table in self.ever if (table.epoch, table.version) < (held.epoch, held.version)]
+        if keeps == "older":
+            dpu.store.save(older[-1] if older else EMPTY)
+            SOMETIMES.saw("a DPU came back with an older table", len(older) > 1)
+        if content == "empty":
+            dpu.device.holds = EMPTY
+        self.wait(self.booted(dpu))
+
+    async def cancelled(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=60)
+        assert done, "an agent that was told to end goes on"
+        self.made.tasks.discard(task)
+
+    async def booted(self, dpu: Dpu) -> None:
+        dpu.boot()
+
+    @rule(name=WHICH)
+    def flush(self, name: str) -> None:
+        """Somebody else removes its rules; an audit finds it."""
+        self.dpus[name].device.flush()
+
+    @rule(name=WHICH, mood=st.sampled_from(["lies", "fails"]), content=st.sampled_from(CONTENTS), stays=st.booleans())
+    def device_misbehaves(self, name: str, mood: str, content: Any, stays: bool) -> None:
+        self.dpus[name].device.mood = mood
+        self.table_changes(content, 0, 3.0)
+        if not stays:
+            self.dpus[name].device.mood = "good"
+
+    @precondition(lambda self: not self.zombie and not self.frozen_at)
+    @rule(name=WHICH)
+    def flushed_and_audited(self, name: str) -> None:
+        self.all_is_well()
+        dpu = self.dpus[name]
+        self.time_passes(WELL_AGAIN_S)
+        dpu.device.flush()
+        self.time_passes(60.0)
+        assert dpu.device.holds.rules == self.tables.table.rules
+        SOMETIMES.saw("rules were flushed and came back", bool(self.tables.table.rules))
+
+    @rule(name=WHICH, back=st.integers(0, 5))
+    def a_message_comes_twice(self, name: str, back: int) -> None:
+        for overheard in self.dpus[name].links:
+            said = overheard.said
+            if said and not overheard.link._closed and not overheard.link.other._closed:  # type: ignore[attr-defined]
+                overheard.link.send(said[-1 - back % len(said)])
+                SOMETIMES.saw("a message came twice")
+
+    # -- what holds
+
+    @invariant()
+    def devices_hold_a_table_that_there_was(self) -> None:
+        for dpu in self.dpus.values():
+            holds = dpu.device.holds
+            assert holds in self.ever, holds
+            SOMETIMES.saw("a table reached a device", holds.version > 0)
+            assert not self.frozen_at or holds.version <= self.frozen_at or holds.epoch < self.tables.epoch
+            SOMETIMES.saw("a device kept its rules through a freeze", 0 < self.frozen_at < self.version)
+
+    @invariant()
+    def an_agent_never_goes_back(self) -> None:
+        for dpu in self.dpus.values():
+            table = dpu.agent.table
+            assert (table.epoch, table.version) >= dpu.highest, (table[:2], dpu.highest)
+            dpu.highest = (table.epoch, table.version)
+            turned_away = self.zombie and table.epoch == self.tables.epoch and dpu.agent.target[0] < table.epoch
+            SOMETIMES.saw("a relay of the log before turned a device away", bool(turned_away))
+
+    def teardown(self) -> None:
+        """All is well again, and in a while every device has the newest table: by the plane's word and by its own."""
+        if self.zombie:
+            self.bury_the_zombie()
+        if self.frozen_at:
+            self.thaw()
+        self.all_is_well()
+        self.time_passes(WELL_AGAIN_S)
+        for dpu in self.dpus.values():
+            has = (dpu.device.holds[:2], dpu.agent.table[:2], self.tables.table[:2])
+            assert dpu.device.holds == dpu.agent.table == self.tables.table, (dpu.name, has)
+        held = {**self.made.relays["r0"].devices().get("z", {}), **self.made.relays["r1"].devices().get("z", {})}
+        assert {name: (has.epoch, has.version) for name, has in held.items()} == dict.fromkeys(
+            NAMES, (self.tables.table.epoch, self.tables.table.version)
+        )
+        self.wait(self.end())
+        self.runner.close()
+
+    async def end(self) -> None:
+        for task in self.made.tasks:
+            task.cancel()
+        for result in await asyncio.gather(*self.made.tasks, return_exceptions=True):
+            assert result is None or isinstance(result, asyncio.CancelledError), result
+
+
+TestAgentProtocol = sized(AgentMachine, 40, 30, SOMETIMES)
