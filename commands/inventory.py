@@ -31,7 +31,7 @@ from projections.names import (
     shown,
 )
 
-__all__ = ["CliquePlan", "Fault", "InventoryError", "NodeBatch", "Options", "Plan", "plan"]
+__all__ = ["CliquePlan", "Fault", "InventoryError", "InventoryPlan", "NodeBatch", "Options", "plan"]
 
 MAX_NODES = 2_000_000
 """Nodes of one file at most."""
@@ -97,7 +97,7 @@ class CliquePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InventoryPlan:
     """All of a file: one record per batch. `skipped` are the first of `skipped_count` bad rows."""
 
     zones: tuple[str, ...]
@@ -108,7 +108,7 @@ class Plan:
     skipped_count: int
 
 
-def plan(stream: BinaryIO, options: Options) -> Plan:
+def plan(stream: BinaryIO, options: Options) -> InventoryPlan:
     """Read a whole file. Raises InventoryError."""
     _check_options(options)
     return _Planner(options).plan(stream)
@@ -131,7 +131,7 @@ class _Planner:
         self._cliques: list[tuple[str, str]] = []
         self._checked: set[tuple[tuple[str, str], ...]] = set()
 
-    def plan(self, stream: BinaryIO) -> Plan:
+    def plan(self, stream: BinaryIO) -> InventoryPlan:
         faults: list[Fault] = []
         count = 0
         is_first = True
@@ -149,7 +149,7 @@ class _Planner:
         if not self._lines:
             raise bad_file("inventory: the file has no row that could be applied")
         found = tuple(batch for zone, nodes in self._zones.items() for batch in batches(zone, nodes))
-        return Plan(tuple(self._zones), found, self._clique_plans(), len(self._lines), tuple(faults), count)
+        return InventoryPlan(tuple(self._zones), found, self._clique_plans(), len(self._lines), tuple(faults), count)
 
     def _take(self, row: Row) -> Fault | None:
         try:

@@ -9,7 +9,7 @@ from commands.calls import Call
 from commands.messages import message
 from commands.reader import Reader
 from eventstore.log import FLEET, INSTALLS, ZONES
-from projections.progress_views import Latencies, Progress
+from projections.progress_views import Latencies, ProgressViews
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONES_PER_MESSAGE = 100
@@ -20,7 +20,7 @@ class ProgressQueries:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._progress = Progress()
+        self._progress = ProgressViews()
         self._latencies = Latencies()
 
     async def list_progress(self, request: pb.ListProgressRequest, call: Call) -> AsyncIterator[pb.ProgressList]:

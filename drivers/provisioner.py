@@ -33,7 +33,7 @@ from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStar
 logger = logging.getLogger(__name__)
 
 
-class Pace(NamedTuple):
+class ProvisionerSettings(NamedTuple):
     """How a provisioner goes about it; times in seconds."""
 
     attempts_at_once: int = 1_000
@@ -50,10 +50,10 @@ class Pace(NamedTuple):
     """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
     retry_s: float = 1.0
     """Wait after a statement that changed nothing, with jitter."""
-    device: steps.Pace = steps.Pace()
+    device: steps.DevicePace = steps.DevicePace()
 
 
-_PACE = Pace()
+_SETTINGS = ProvisionerSettings()
 
 
 class _Step(NamedTuple):
@@ -82,7 +82,7 @@ class Provisioner:
         *,
         now_ms: Callable[[], int],
         rng: Random,
-        pace: Pace = _PACE,
+        settings: ProvisionerSettings = _SETTINGS,
     ) -> None:
         self.ended: Counter[tuple[str, str]] = Counter()
         self.under_way = 0
@@ -92,10 +92,10 @@ class Provisioner:
         self._connect = connect
         self._now_ms = now_ms
         self._rng = rng
-        self._pace = pace
+        self._settings = settings
         self._following = Following(replica, ZONES)
         self.statements = Statements(replica, ranks, self._following, "provisioner")
-        self._calls = asyncio.Semaphore(pace.calls_at_once)
+        self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
         self._gone_since_s: dict[str, float] = {}
@@ -117,12 +117,12 @@ class Provisioner:
                     await self._following.changed(partition)
             except TimeoutError:
                 continue
-            await asyncio.sleep(self._pace.look_s)
+            await asyncio.sleep(self._settings.look_s)
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
         """Begin what is due; in how many seconds to look again at the latest."""
         state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
-        waits = [self._pace.idle_look_s] if state.dpu_index.running else []
+        waits = [self._settings.idle_look_s] if state.dpu_index.running else []
         for name in sorted(state.dpu_index.running.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
             work = self._work_on_running(step)
@@ -134,10 +134,10 @@ class Provisioner:
                 continue
             if step.dpu.not_before_ms > now_ms:
                 waits.append((step.dpu.not_before_ms - now_ms) / 1_000)
-            elif self.under_way < self._pace.attempts_at_once:
+            elif self.under_way < self._settings.attempts_at_once:
                 self._begin(tasks, step, self._take)
             else:
-                waits.append(self._pace.idle_look_s)
+                waits.append(self._settings.idle_look_s)
         return min(waits, default=None)
 
     def _work_on_running(self, step: _Step) -> _Work | None:
@@ -166,7 +166,7 @@ class Provisioner:
         if self._ranks.is_alive(replica):
             self._gone_since_s.pop(replica, None)
             return False
-        return now_s - self._gone_since_s.setdefault(replica, now_s) >= self._pace.gone_s
+        return now_s - self._gone_since_s.setdefault(replica, now_s) >= self._settings.gone_s
 
     # -- one attempt
 
@@ -191,7 +191,7 @@ class Provisioner:
         except (steps.NotActor, SessionEnded) as error:
             self.ended[step.dpu.phase, "given up"] += 1
             logger.info("step given up", extra=_about(step, str(error)))
-            await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
+            await self._following.until(step.partition, lambda: self._moved(step), self._settings.landing_s)
             return
         if isinstance(event, StepSucceeded):
             self.ended[event.phase, "done"] += 1
@@ -217,7 +217,7 @@ class Provisioner:
             bmc = self._connect(step.dpu.bmc_address)
             left_s = max(0.0, (step.dpu.deadline_ms - self._now_ms()) / 1_000)
             async with asyncio.timeout(left_s):
-                attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._pace.device)
+                attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._settings.device)
                 return StepSucceeded(*about, await steps.run_step(attempt))
         except SessionEnded:
             raise
@@ -250,10 +250,10 @@ class Provisioner:
     async def _say(self, step: _Step, event: Event) -> bool:
         """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
         await self.statements.append(step.partition, step.dpu.zone, event)
-        return await self._following.until(step.partition, lambda: self._moved(step), self._pace.landing_s)
+        return await self._following.until(step.partition, lambda: self._moved(step), self._settings.landing_s)
 
     async def _rest(self) -> None:
-        await asyncio.sleep(self._pace.retry_s * self._rng.uniform(0.5, 1.5))
+        await asyncio.sleep(self._settings.retry_s * self._rng.uniform(0.5, 1.5))
 
     def _envelope(self, step: _Step) -> Envelope:
         return statement(step.name, f"provisioner/{self._replica.name}", self._now_ms())

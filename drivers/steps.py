@@ -48,7 +48,7 @@ ACTIONS: Mapping[str, Action] = {
 _Result = TypeVar("_Result")
 
 
-class Pace(NamedTuple):
+class DevicePace(NamedTuple):
     """How an attempt treats its device, in seconds."""
 
     call_s: float = 30.0
@@ -71,7 +71,7 @@ class Attempt(NamedTuple):
     check: Callable[[], None]
     progressed: Callable[[str, int], Awaitable[None]]
     calls: asyncio.Semaphore
-    pace: Pace
+    pace: DevicePace
 
     async def call(self, make: Callable[[], Awaitable[_Result]]) -> _Result:
         """One call to the device, if this is still the actor, within its hard limit."""

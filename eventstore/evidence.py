@@ -22,8 +22,8 @@ import msgspec
 from eventstore.errors import LogMismatch
 from eventstore.log import EventLog, Partition, Record
 
-MARK_RECORDS = 1_024
-"""Records between two marks of a short partition; those of a long one are further apart."""
+LEAST_STRIDE = 1_024
+"""Offsets between two marks of a short partition; those of a long one are further apart."""
 
 MARKS_MAX = 32
 """Marks of a partition: with dozens of partitions a checkpoint stays within some ten kB."""
@@ -69,7 +69,7 @@ def linked(previous: bytes, record: Record) -> bytes:
 
 def stride_of(end: int) -> int:
     """How far apart the marks of a partition that ends here are."""
-    stride = MARK_RECORDS
+    stride = LEAST_STRIDE
     while end > stride * MARKS_MAX:
         stride *= 2
     return stride

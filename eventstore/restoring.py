@@ -53,7 +53,7 @@ class Restored(NamedTuple):
     records: int
 
 
-class Plan(NamedTuple):
+class Restoration(NamedTuple):
     """What is to be made: from where, the log's first record, and what is appended to fleet at last."""
 
     folder: Path
@@ -84,9 +84,9 @@ class Plan(NamedTuple):
         return [Record(last.end, max(last.last_ms, self.now_ms), b"", encode(event))]
 
 
-def plan_of(
+def restoration_of(
     folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
-) -> Plan:
+) -> Restoration:
     """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older.
 
     Unless one is given, the generation is made of the time. Were it simply the next, two logs restored from one backup
@@ -104,24 +104,24 @@ def plan_of(
     old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
     parent = parent_text(old, Position(manifest.log_id, ends))
     origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)
-    return Plan(folder, manifest, origin, now_ms, frozen)
+    return Restoration(folder, manifest, origin, now_ms, frozen)
 
 
-def into_folder(plan: Plan, path: Path, say: Say) -> Restored:
+def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
     """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane."""
     partial = path.with_name(f"{path.name}.restoring")
     shutil.rmtree(partial, ignore_errors=True)
     rocks = open_rocks(partial, AccessType.read_write())
     count = 0
     try:
-        rocks.write_header(plan.manifest.partition_count)
-        for done, partition in enumerate(plan.partitions):
-            say(f"restoring {partition}", done / len(plan.partitions))
-            count += _into_rocks(rocks, partition, plan.records(partition))
+        rocks.write_header(restoration.manifest.partition_count)
+        for done, partition in enumerate(restoration.partitions):
+            say(f"restoring {partition}", done / len(restoration.partitions))
+            count += _into_rocks(rocks, partition, restoration.records(partition))
     finally:
         rocks.close()
     partial.rename(path)
-    return Restored(plan.origin, count)
+    return Restored(restoration.origin, count)
 
 
 def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> int:
@@ -132,7 +132,7 @@ def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -
     return count
 
 
-async def into_kafka(plan: Plan, clients: Clients, prefix: str, say: Say) -> Restored:
+async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, say: Say) -> Restored:
     """Make the log's topics, none of which may be there. Raises LogUnavailable, PermanentError, FatalError."""
     admin = Admin(clients)
     try:
@@ -140,7 +140,7 @@ async def into_kafka(plan: Plan, clients: Clients, prefix: str, say: Say) -> Res
         if found := await admin.topics(names):
             raise PermanentError(f"topic prefix: {min(found)} is there; restore under another prefix")
         copies = min(COPIES, await admin.count_brokers())
-        topics = new_topics(prefix, plan.manifest.partition_count, copies)
+        topics = new_topics(prefix, restoration.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
             await create_topics(
                 admin, [topic._replace(settings={**topic.settings, **_STATED_TIME}) for topic in topics]
@@ -148,30 +148,32 @@ async def into_kafka(plan: Plan, clients: Clients, prefix: str, say: Say) -> Res
             await until_led(admin, names)
         producer = await clients.started(make_producer)
         try:
-            count = await _into_topics(plan, producer, prefix, say)
+            count = await _into_topics(restoration, producer, prefix, say)
         finally:
             clients.discard(producer)
         await admin.alter(topics)
-        return Restored(plan.origin, count)
+        return Restored(restoration.origin, count)
     except TimeoutError as error:
         raise LogUnavailable(f"topics {prefix}.* were not ready in {_MADE_S:.0f} s") from error
     finally:
         admin.close()
 
 
-async def _into_topics(plan: Plan, producer: AIOKafkaProducer, prefix: str, say: Say) -> int:
+async def _into_topics(restoration: Restoration, producer: AIOKafkaProducer, prefix: str, say: Say) -> int:
     free, done, counts = asyncio.Semaphore(_AT_ONCE), 0, 0
 
     async def write(partition: Partition) -> None:
         nonlocal done, counts
         async with free:
-            counts += await _into_topic(producer, f"{prefix}.{partition.topic}", partition, plan.records(partition))
+            counts += await _into_topic(
+                producer, f"{prefix}.{partition.topic}", partition, restoration.records(partition)
+            )
         done += 1
-        say(f"restored {partition}", done / len(plan.partitions))
+        say(f"restored {partition}", done / len(restoration.partitions))
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            for partition in plan.partitions:
+            for partition in restoration.partitions:
                 tasks.create_task(write(partition))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from failed

@@ -35,11 +35,10 @@ from projections.prefixes import (
 )
 from projections.replanning import Edit, Proposal, propose
 from projections.rules import Rule
-from projections.rulesets import Change
+from projections.rulesets import NO_CHANGE, PrefixChange
 from projections.zone_rows import Gone
 from schemas.events import Envelope, MembershipChanged
 
-_NOTHING = Change(b"", b"", b"", b"")
 _Picked: TypeAlias = tuple[npt.NDArray[np.uint32], tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]
 
 
@@ -48,7 +47,7 @@ class RuleChange(NamedTuple):
 
     rule: Rule
     policy: str
-    change: Change
+    change: PrefixChange
 
     @property
     def appearing(self) -> int:
@@ -72,7 +71,7 @@ class _Side(NamedTuple):
     """A rule's set before or after: its present cover, or the addresses to be covered; and who says the rule."""
 
     policy: str
-    now: Change | None
+    now: PrefixChange | None
     picked: _Picked | None
 
 
@@ -101,13 +100,13 @@ class Foreseen:
             if changes:
                 yield Effect(zones, tuple(changes))
 
-    def _change(self, before: _Side | None, after: _Side | None) -> Change:
+    def _change(self, before: _Side | None, after: _Side | None) -> PrefixChange:
         if before is not None and after is not None and before.now is after.now and after.picked is None:
-            return _NOTHING
+            return NO_CHANGE
         (old4, old6), (new4, new6) = self._keys(before), self._keys(after)
         add4, remove4 = diff(old4, new4)
         add6, remove6 = diff(old6, new6)
-        return Change(pack(add4), pack(add6), pack(remove4), pack(remove6))
+        return PrefixChange(pack(add4), pack(add6), pack(remove4), pack(remove6))
 
     def _keys(self, side: _Side | None) -> tuple[Keys, Keys]:
         if side is None:
@@ -223,9 +222,9 @@ def of_slots(state: FleetState, slots: Iterable[int]) -> Foreseen:
     return Foreseen([group(number, zones) for number, zones in lists.items()])
 
 
-def _contents(state: FleetState, bits: Iterable[int]) -> list[Change | None]:
+def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:
     """The present content of these sets, by bit; None for the others. (Reading one brings its cover up to now.)"""
-    contents: list[Change | None] = [None] * len(state.sets)
+    contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
         state.sets[bit].bring_up(state.roster, bit)
         contents[bit] = state.sets[bit].content()

@@ -80,7 +80,7 @@ class _Counted(NamedTuple):
     reach: _Reach
 
 
-class Progress:
+class ProgressViews:
     """Views of zones, with what was counted of their newest version."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ CHANGES_KEPT = 256
 """Last changes of a set whose append times are kept, for readers who skip versions."""
 
 
-class Change(NamedTuple):
+class PrefixChange(NamedTuple):
     """Prefixes that came and went, packed."""
 
     add4: bytes
@@ -65,7 +65,7 @@ class Change(NamedTuple):
         return sum(map(len, self))
 
 
-NO_CHANGE = Change(b"", b"", b"", b"")
+NO_CHANGE = PrefixChange(b"", b"", b"", b"")
 
 
 class _Pending(NamedTuple):
@@ -79,7 +79,7 @@ class _Step(NamedTuple):
 
     first: int
     version: int
-    change: Change
+    change: PrefixChange
 
 
 class RuleSet:
@@ -138,11 +138,11 @@ class RuleSet:
             self._pending.clear()
             self._pending_count = 0
 
-    def content(self) -> Change:
+    def content(self) -> PrefixChange:
         """The whole set, as of the last `bring_up`, as something to add."""
         assert self._four is not None
         assert self._six is not None
-        return Change(self._four.packed(), self._six.packed(), b"", b"")
+        return PrefixChange(self._four.packed(), self._six.packed(), b"", b"")
 
     def size(self) -> int:
         """How many prefixes it has."""
@@ -152,7 +152,7 @@ class RuleSet:
         """How much its prefixes take when they are packed."""
         return 0 if self._four is None or self._six is None else SIZE4 * len(self._four) + SIZE6 * len(self._six)
 
-    def since(self, version: int) -> Change | None:
+    def since(self, version: int) -> PrefixChange | None:
         """What changed after `version`, netted; None if history does not say."""
         if not self.is_read():
             return None
@@ -163,12 +163,12 @@ class RuleSet:
             return None
         return steps[0].change if len(steps) == 1 else netted(step.change for step in steps)
 
-    def content_at(self, version: int) -> Change | None:
+    def content_at(self, version: int) -> PrefixChange | None:
         """The whole set as it was at an older version; None if history does not say."""
         change = self.since(version)
         if change is None or change == NO_CHANGE:
             return None if change is None else self.content()
-        undone = Change(change.remove4, change.remove6, change.add4, change.add6)
+        undone = PrefixChange(change.remove4, change.remove6, change.add4, change.add6)
         return netted((self.content(), undone))
 
     def prefix_of(self, address: Address) -> int | None:
@@ -200,7 +200,7 @@ class RuleSet:
         for address in pending.added:
             family, net = (four, net4) if isinstance(address, int) else (six, net6)
             family.cover().add(as_int(address), net)
-        self._record(pending.version, pending.version, Change(*_packed(net4, SIZE4, net6, SIZE6)))
+        self._record(pending.version, pending.version, PrefixChange(*_packed(net4, SIZE4, net6, SIZE6)))
 
     def _recompute(self, roster: Roster, bit: int) -> None:
         assert self._four is not None
@@ -210,9 +210,9 @@ class RuleSet:
         added6, removed6 = diff(self._six.keys(), six.keys())
         self._four, self._six = four, six
         first, self._stale_since = self._stale_since, 0
-        self._record(first, self.version, Change(pack(added4), pack(added6), pack(removed4), pack(removed6)))
+        self._record(first, self.version, PrefixChange(pack(added4), pack(added6), pack(removed4), pack(removed6)))
 
-    def _record(self, first: int, version: int, change: Change) -> None:
+    def _record(self, first: int, version: int, change: PrefixChange) -> None:
         rule = self.key.rule
         self.digest += digest_of(rule, change.add4, change.add6) - digest_of(rule, change.remove4, change.remove6)
         self._history.append(_Step(first, version, change))
@@ -297,7 +297,7 @@ def _packed(net4: Net, size4: int, net6: Net, size6: int) -> tuple[bytes, bytes,
     )
 
 
-def netted(changes: Iterable[Change]) -> Change:
+def netted(changes: Iterable[PrefixChange]) -> PrefixChange:
     """Changes one after the other, as one in which nothing both comes and goes."""
     net4, net6 = Net(), Net()
     for change in changes:
@@ -309,4 +309,4 @@ def netted(changes: Iterable[Change]) -> Change:
                 net.remove(key)
             for key in unpack(added, size):
                 net.add(key)
-    return Change(*_packed(net4, SIZE4, net6, SIZE6))
+    return PrefixChange(*_packed(net4, SIZE4, net6, SIZE6))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from projections.digests import to_bytes
 from projections.fleet_state import ANY_ZONE, FleetState, Former
 from projections.rules import Delta, Rule, SetStep, precedence, size
-from projections.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, Change, RuleSet, netted
+from projections.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
 
 __all__ = ["Delta", "Rule", "RuleTable", "SetStep", "TableSet", "delta", "earliest_since", "snapshot", "table"]
 
@@ -81,7 +81,7 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
     if not 0 < since <= now.version or had is None:
         return None
     old, new = {found.key.rule: found for found in had}, {found.rule: found.prefixes for found in now.sets}
-    changes: dict[Rule, Change] = {}
+    changes: dict[Rule, PrefixChange] = {}
     for rule in {**new, **old}:
         change = _change(old.get(rule), new.get(rule), since)
         if change is None:
@@ -111,18 +111,18 @@ def _trail(state: FleetState, zone: str) -> tuple[Former, ...]:
     return state.trails.get(zone if zone in state.zones.rows else ANY_ZONE, ())
 
 
-def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> Change | None:
+def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:
     """What happens to the prefixes of one rule; None if the set it had is forgotten."""
     if new is not None and (old is None or old is new):
         return new.content() if old is None else new.since(since)
     gone = old.content_at(since) if old is not None else NO_CHANGE
     if gone is None:
         return None
-    removed = Change(b"", b"", gone.add4, gone.add6)
+    removed = PrefixChange(b"", b"", gone.add4, gone.add6)
     return removed if new is None else netted((removed, new.content()))
 
 
-def _ordered(changes: dict[Rule, Change]) -> tuple[SetStep, ...]:
+def _ordered(changes: dict[Rule, PrefixChange]) -> tuple[SetStep, ...]:
     """Adds from the first rule to the last, then removes from the last to the first."""
     rules = sorted(changes, key=precedence)
     adds = (SetStep(rule, changes[rule].add4, changes[rule].add6, b"", b"") for rule in rules)

@@ -14,7 +14,7 @@ from projections.install_views import laggards, zone_progress
 from projections.prefixes import SIZE4, SIZE6, networks
 from projections.rollout import limits_of
 from projections.rules import Rule
-from projections.rulesets import Change
+from projections.rulesets import PrefixChange
 from projections.tables import RuleTable
 from projections.zone_rows import Zone
 from projections.zone_state import ZoneState
@@ -129,7 +129,7 @@ def rules(now: RuleTable) -> Iterator[RuleView]:
     return chain.from_iterable(_spelled(policy, rule, content) for policy, rule, content in contents)
 
 
-def _spelled(policy: str, rule: Rule, content: Change) -> Iterator[RuleView]:
+def _spelled(policy: str, rule: Rule, content: PrefixChange) -> Iterator[RuleView]:
     ports = tuple(zip(rule.ports[::2], rule.ports[1::2], strict=True))
     for network in chain(_networks(content.add4, SIZE4), _networks(content.add6, SIZE6)):
         yield RuleView(str(network), rule.action, rule.priority, rule.protocol, ports, policy)

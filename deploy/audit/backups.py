@@ -14,7 +14,7 @@ from eventstore.errors import PermanentError
 from eventstore.kafka_clients import Clients
 from eventstore.origin import await_origin
 from eventstore.progress import Say
-from eventstore.restoring import Restored, into_folder, into_kafka, plan_of
+from eventstore.restoring import Restored, into_folder, into_kafka, restoration_of
 
 _CLOSE_S = 5.0
 
@@ -52,18 +52,18 @@ async def remake(
 ) -> Restored:
     """Make the log of a backup in an empty place, if every record is as it was copied. Raises PermanentError."""
     manifest = load_manifest(folder)
-    plan = plan_of(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
+    restoration = restoration_of(folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if place.data is not None:
         _check_empty(place.data, "data", but=f"{LOG_FOLDER}.restoring")
         check(folder, manifest, say)
         _make(place.data, "data")
-        restored = into_folder(plan, place.data / LOG_FOLDER, say)
+        restored = into_folder(restoration, place.data / LOG_FOLDER, say)
         sync_folder(place.data)
         return restored
     check(folder, manifest, say)
     clients = Clients(place.kafka, rng, place.access.options)
     try:
-        return await into_kafka(plan, clients, place.topic_prefix, say)
+        return await into_kafka(restoration, clients, place.topic_prefix, say)
     finally:
         await clients.close(_CLOSE_S)
 

@@ -15,7 +15,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace
 from schemas.api import dpuplane_pb2 as pb
 
@@ -34,7 +34,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
     """
     with failing():
         where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
-        with Progress("backup") as progress:
+        with ProgressLine("backup") as progress:
             made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
     records = sum(copied.records for copied in made.partitions.values())
     if output != "table":
@@ -69,7 +69,7 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
     """
     if place is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
-    with failing(), Progress("restore") as progress:
+    with failing(), ProgressLine("restore") as progress:
         restored = asyncio.run(
             remake(
                 folder,

@@ -16,7 +16,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.whole_files import whole_file
 from schemas.api import dpuplane_pb2 as pb
@@ -80,7 +80,7 @@ async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Sta
         with (
             whole_file(path) as partial,
             whole_file(beside) if hashes else nullcontext() as kept,
-            Progress("checkpoint") as progress,
+            ProgressLine("checkpoint") as progress,
         ):
             made = await state(log, time.time_ns() // 1_000_000, kept, progress.show)
             partial.write_bytes(signed(made, key))

@@ -16,7 +16,7 @@ from deploy.cli.client import Client
 from deploy.cli.options import queries_in
 from deploy.cli.output import print_value
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.cli.values import Moment, command_id, moment, not_empty
 from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
@@ -126,7 +126,7 @@ def export(
     if path is None:
         _print(place or _asked(client), _wanted(**wanted), output, follow=False)
         return
-    with failing(), Progress("export") as progress:
+    with failing(), ProgressLine("export") as progress:
         written = asyncio.run(
             _write(place or _asked(client), _wanted(**wanted), path, progress, kind=kind, explode=explode)
         )
@@ -159,7 +159,9 @@ def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> Non
         asyncio.run(run())
 
 
-async def _write(place: LogPlace, wanted: Wanted, path: Path, progress: Progress, *, kind: str, explode: bool) -> int:
+async def _write(
+    place: LogPlace, wanted: Wanted, path: Path, progress: ProgressLine, *, kind: str, explode: bool
+) -> int:
     with whole_file(path) as partial:
         async with open_to_read(place, rng=random.Random()) as log:
             if kind == "lines":
@@ -171,7 +173,7 @@ async def _write(place: LogPlace, wanted: Wanted, path: Path, progress: Progress
         return table.rows
 
 
-async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: Progress) -> int:
+async def _write_lines(log: EventLog, wanted: Wanted, path: Path, progress: ProgressLine) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as file:
         async with aclosing(lines(log, wanted, follow=False, say=progress.show)) as found:

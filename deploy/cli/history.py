@@ -12,7 +12,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.past.history import Happening, history
 from deploy.roles import folds_of
@@ -47,7 +47,7 @@ def _asked(client: Client) -> LogPlace:
 
 
 async def _read(place: LogPlace, subject: str) -> list[Happening]:
-    with Progress("history") as progress:
+    with ProgressLine("history") as progress:
 
         def heard(done: int, total: int) -> None:
             progress.show(f"{done:,} of {total:,} records", done / max(total, 1))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import click
 
-from commands.inventory import CliquePlan, InventoryError, NodeBatch, Options, Plan
+from commands.inventory import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
 from deploy.cli import output as out
 from deploy.cli.answers import merged_position
 from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.cli.values import INT32
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -54,7 +54,7 @@ def import_file(*, client: Client, output: str, file: Path, reading: Callable[..
     _finish(summary, output)
 
 
-def _read(file: Path, options: Options) -> Plan:
+def _read(file: Path, options: Options) -> InventoryPlan:
     """The plan of a file. Raises Refused; every bad row has been named by then."""
     try:
         return read_inventory(file, options)
@@ -67,7 +67,7 @@ def _read(file: Path, options: Options) -> Plan:
         raise
 
 
-def _refuse_foreign_cliques(client: Client, plan: Plan) -> None:
+def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
     """Raises Refused if a clique of the plan is another fleet's already: theirs and ours would share its indices."""
     if not plan.cliques:
         return
@@ -89,7 +89,7 @@ def _refuse_foreign_cliques(client: Client, plan: Plan) -> None:
             )
 
 
-def _start(plan: Plan) -> pb.ImportSummary:
+def _start(plan: InventoryPlan) -> pb.ImportSummary:
     for fault in plan.skipped:
         click.echo(f"skipped {fault}", err=True)
     return pb.ImportSummary(
@@ -101,10 +101,10 @@ def _start(plan: Plan) -> pb.ImportSummary:
     )
 
 
-def _join(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
+def _join(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> None:
     def requests() -> Iterator[pb.JoinNodesRequest]:
         sent = 0
-        with Progress("import") as progress:
+        with ProgressLine("import") as progress:
             for batch in plan.batches:
                 yield _request(batch, client.next_command_id())
                 sent += len(batch.names)
@@ -127,11 +127,11 @@ def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:
     return pb.JoinNodesRequest(command_id=command_id, zone=batch.zone, columns=columns)
 
 
-def _claim(client: Client, plan: Plan, summary: pb.ImportSummary) -> None:
+def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> None:
     for answer in client.pipelined("SetCapacity", map(_capacity, plan.cliques)):
         _count(answer, summary)
     claims = [claim for clique in plan.cliques for claim in _claims(clique)]
-    with Progress("import") as progress:
+    with ProgressLine("import") as progress:
         for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
             summary.claims += answer.outcome == pb.Answer.done
             summary.claims_waiting += answer.outcome == pb.Answer.waiting

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from commands.inventory import InventoryError, Options, Plan, plan
+from commands.inventory import InventoryError, InventoryPlan, Options, plan
 from deploy.cli.failures import Refused
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ def inventory_options(function: F) -> F:
     return decorated  # type: ignore[return-value]
 
 
-def read_inventory(path: Path, options: Options) -> Plan:
+def read_inventory(path: Path, options: Options) -> InventoryPlan:
     """The plan of a file. Raises Refused, which names every bad row by its line (the first of them, if many)."""
     try:
         with path.open("rb") as stream:

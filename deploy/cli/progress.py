@@ -12,7 +12,7 @@ FIRST_S = 1.0
 EVERY_S = 0.2
 
 
-class Progress:
+class ProgressLine:
     """One line that is written over, with what is left of the time; nothing at all in a script."""
 
     def __init__(self, what: str) -> None:
@@ -21,7 +21,7 @@ class Progress:
         self._began_s = self._shown_s = time.monotonic()
         self._has_shown = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

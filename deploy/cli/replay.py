@@ -15,7 +15,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.cli.values import moment
 from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
@@ -37,7 +37,8 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: Mome
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
     where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
-    with failing(), logging_here("WARNING" if sys.stderr.isatty() else "INFO"):  # a terminal has the line of Progress
+    level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
+    with failing(), logging_here(level):
         replayed = asyncio.run(_replay(where, at))
     if output != "table":
         out.print_value(_plain(replayed), output)
@@ -57,7 +58,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: Mome
 async def _replay(place: LogPlace, at: Moment | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if at is None else await _cut(log, at)
-        with Progress("replay") as progress:
+        with ProgressLine("replay") as progress:
             return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
 
 

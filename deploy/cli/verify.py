@@ -18,7 +18,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import Unreachable
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.lineage import lineage_of
@@ -93,7 +93,7 @@ def _verify_checkpoint(
         hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
 
         async def run() -> Proven:
-            with Progress("verify") as progress:
+            with ProgressLine("verify") as progress:
                 async with open_to_read(where, rng=random.Random()) as log:
                     return await prove(log, statement, hashes if hashes.exists() else None, progress.show)
 
@@ -120,7 +120,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     for left in reversed(range(TRIES)):
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
-            with Progress("verify") as progress:
+            with ProgressLine("verify") as progress:
                 fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims, progress.show)
             lineage = lineage_of(await await_origin(log))
         devices = compare_devices(fresh, lineage, live.holdings)

@@ -18,7 +18,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Unreachable
 from deploy.cli.known import CLIQUE, DOMAIN, DPU, NODE, ZONE
 from deploy.cli.options import waits
-from deploy.cli.progress import Progress
+from deploy.cli.progress import ProgressLine
 from deploy.cli.values import INT64
 from projections.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
@@ -182,7 +182,7 @@ def clique(*, client: Client, output: str, timeout: float, domain: str, name: st
 def _wait(client: Client, look: Callable[[], Seen], *, what: str, wanted: str, timeout: float, output: str) -> None:
     """Look until it is enough, and print that; Unreachable when the time is up."""
     until_s = time.monotonic() + timeout
-    with Progress(what) as progress:
+    with ProgressLine(what) as progress:
         while not (seen := _look(look)).enough:
             left_s = until_s - time.monotonic()
             if left_s <= 0:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from commands.inventory import Options, Plan, plan
+from commands.inventory import InventoryPlan, Options, plan
 from commands.inventory_batches import NodeBatch
 from schemas.api import dpuplane_pb2 as pb
 
@@ -15,7 +15,7 @@ FIRST_ADDRESS = int(IPv4Address("10.0.0.1"))
 CLIQUE_DOMAIN = "demo"
 
 
-def made_up(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> Plan:
+def made_up(*, nodes: int, zones: int, clique_size: int, cliques: int | None) -> InventoryPlan:
     """`nodes` nodes in `zones` zones, rack after rack; the first `cliques` times `clique_size` of them in cliques."""
     in_cliques = nodes if cliques is None else cliques * clique_size
     lines = ["name,zone,address,gpu,clique"]
@@ -30,7 +30,7 @@ def made_up(*, nodes: int, zones: int, clique_size: int, cliques: int | None) ->
     return plan(io.BytesIO("\n".join(lines).encode()), options)
 
 
-def joins(fleet: Plan, per_command: int) -> Iterator[pb.JoinNodesRequest]:
+def joins(fleet: InventoryPlan, per_command: int) -> Iterator[pb.JoinNodesRequest]:
     """Commands that join the whole fleet, at most `per_command` nodes in each."""
     for batch in fleet.batches:
         for start in range(0, len(batch.names), per_command):
@@ -49,14 +49,14 @@ def join(batch: NodeBatch, start: int, stop: int) -> pb.JoinNodesRequest:
     return pb.JoinNodesRequest(zone=batch.zone, columns=columns)
 
 
-def claims(fleet: Plan) -> Iterator[pb.ClaimIndexRequest]:
+def claims(fleet: InventoryPlan) -> Iterator[pb.ClaimIndexRequest]:
     """Commands that claim an index for every member of every clique."""
     for clique in fleet.cliques:
         for node, address in clique.members:
             yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
 
 
-def capacities(fleet: Plan) -> Iterator[pb.SetCapacityRequest]:
+def capacities(fleet: InventoryPlan) -> Iterator[pb.SetCapacityRequest]:
     """Commands that give every clique the capacity that its plan says."""
     for clique in fleet.cliques:
         yield pb.SetCapacityRequest(domain=clique.domain, clique=clique.clique, capacity=clique.capacity)

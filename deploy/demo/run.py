@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvloop
 
-from commands.inventory import Plan
+from commands.inventory import InventoryPlan
 from deploy.demo.load import Api
 from deploy.demo.progress import Display
 from deploy.demo.story import Sizes, Story
@@ -21,7 +21,7 @@ from deploy.settings import load_settings
 FREE_PORT = "127.0.0.1:0"
 
 
-def run_demo(fleet: Plan, sizes: Sizes, *, data: Path | None, kafka: str) -> Summary:
+def run_demo(fleet: InventoryPlan, sizes: Sizes, *, data: Path | None, kafka: str) -> Summary:
     """The whole demo; with `kafka`, on fresh topics of that cluster. Raises PlaneError."""
     rng = random.Random()
     place = {"kafka": kafka, "topic_prefix": f"demo-{rng.getrandbits(32):08x}"} if kafka else {"data": data}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from commands.inventory import Plan
+from commands.inventory import InventoryPlan
 from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.demo import fleet
 from deploy.demo.load import Api, DemoFailed, run_all
@@ -46,7 +46,7 @@ class Sizes:
 class Story:
     """One run against a plane that has a relay and simulated DPUs in its process."""
 
-    def __init__(self, plane: Plane, api: Api, nodes: Plan, sizes: Sizes, display: Display) -> None:
+    def __init__(self, plane: Plane, api: Api, nodes: InventoryPlan, sizes: Sizes, display: Display) -> None:
         assert plane.relay is not None, "the demo's plane has every role"
         self._plane = plane
         self._relay: Relay = plane.relay

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.inventory import InventoryError, Options, Plan, plan
+from commands.inventory import InventoryError, InventoryPlan, Options, plan
 from commands.inventory_rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.codec import encode
 from projections.columns import fault_of_nodes
@@ -24,7 +24,7 @@ from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, Envelope, NodesJoined
 EXCERPT = Path(__file__).parent / "data" / "openb-nodes-excerpt.csv"
 
 
-def planned(text: str | bytes, **options: object) -> Plan:
+def planned(text: str | bytes, **options: object) -> InventoryPlan:
     data = text.encode() if isinstance(text, str) else text
     return plan(io.BytesIO(data), Options(**options))  # type: ignore[arg-type]
 
@@ -35,7 +35,7 @@ def faults_of(text: str | bytes, **options: object) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
-def joined(found: Plan) -> list[NodesJoined]:
+def joined(found: InventoryPlan) -> list[NodesJoined]:
     """The plan's records, each held against the rules of the fold."""
     envelope = Envelope("01890000-0000-7000-8000-000000000000", "z", "?test", 1)
     events = []

@@ -11,7 +11,7 @@ from eventstore.log import ZONES, Partition
 from projections.fleet_state import FleetState
 from projections.install_rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
 from projections.phases import ERROR, PENDING
-from projections.progress_views import EDGES_MS, Latencies, Progress
+from projections.progress_views import EDGES_MS, Latencies, ProgressViews
 from projections.zone import ZoneFold
 from projections.zone_rows import Dpu, Zone
 from projections.zone_state import Change, ZoneState
@@ -46,18 +46,18 @@ def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> Ins
 
 def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_not_count() -> None:
     state = zone_of(dpu(0), dpu(1), dpu(2))
-    found = Progress().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
+    found = ProgressViews().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
     assert found.waiting_ms == APPENDED + 7
     later = told((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
-    assert Progress().view("z", state, FleetState(1), later).waiting_ms == APPENDED + 9
-    everywhere = Progress().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})))
+    assert ProgressViews().view("z", state, FleetState(1), later).waiting_ms == APPENDED + 9
+    everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})))
     assert everywhere.waiting_ms == 0
 
 
 def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
-    progress, state, fleet = Progress(), zone_of(dpu(0), dpu(1)), FleetState(1)
+    progress, state, fleet = ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
     before = told((7, {}, {9: {0, 1}}))
     assert progress.view("z", state, fleet, before).in_hardware == 2
     state.apply(Change(dpus={"d1": None}), AT)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
-from drivers.provisioner import Pace, Provisioner
+from drivers.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
 from projections.phases import ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, PROVISIONING, READY, STEPS
 from schemas.events import DeadlinePassed, StepFailed, StepStarted
@@ -23,14 +23,16 @@ def devices(made: Plane, faults: BmcFaults = QUIET) -> SimulatedBmcs:
     return SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng(), faults=faults)
 
 
-def provisioner(made: Plane, name: str, bmcs: SimulatedBmcs, pace: Pace | None = None) -> Provisioner:
+def provisioner(
+    made: Plane, name: str, bmcs: SimulatedBmcs, settings: ProvisionerSettings | None = None
+) -> Provisioner:
     found = Provisioner(
         made.replicas[name],
         made.ranks(name),
         bmcs.connect,
         now_ms=made.now_ms,
         rng=made.rng(),
-        pace=pace or Pace(),
+        settings=settings or ProvisionerSettings(),
     )
     made.spawn(name, found.run())
     return found
@@ -262,7 +264,7 @@ def test_what_this_process_has_no_room_for_waits_for_it() -> None:
         async with plane() as made:
             await made.add("p1")
             bmcs = devices(made)
-            found = provisioner(made, "p1", bmcs, Pace(attempts_at_once=3))
+            found = provisioner(made, "p1", bmcs, ProvisionerSettings(attempts_at_once=3))
             most = 0
             for i in range(12):
                 await made.register(f"d{i}")

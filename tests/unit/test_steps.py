@@ -103,7 +103,7 @@ async def attempt(
         if said is not None:
             said.append((task, percent))
 
-    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.Semaphore(1), steps.Pace()))
+    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.Semaphore(1), steps.DevicePace()))
 
 
 def begun(bmc: SimulatedBmc, phase: str) -> int:
