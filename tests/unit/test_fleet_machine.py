@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -38,6 +37,7 @@ from tests.support.fleet import (
     single_steps,
     take,
 )
+from tests.support.sometimes import Sometimes, sized
 
 ZONES = ("z0", "z2", "z4")
 """The last two are in one partition."""
@@ -87,6 +87,20 @@ PROBES: tuple[Probe, ...] = (
 Verdicts = dict[tuple[str, Address], set[Probe]]
 
 
+SOMETIMES = Sometimes(
+    "members came",
+    "members left",
+    "an inferred leave",
+    "a change was held",
+    "a hold was approved",
+    "a hold was rejected",
+    "a table drops",
+    "a delta led a device on",
+    "history did not say",
+    "a restart with members",
+)
+
+
 class Twins(Fleet):
     """A fleet, and another replica of it that nobody reads and that never restarts."""
 
@@ -134,18 +148,39 @@ class FleetMachine(RuleBasedStateMachine):
         zone = found[0].zone
         outcome = self.fleet.change(*(item._replace(zone=zone) for item in found), partition=self.partition[zone])
         assert outcome.code in (("done", "held") if self.small else ("done",)), outcome
+        SOMETIMES.saw("a change was held", bool(self.fleet.state.holds.rows))
+        SOMETIMES.saw("an inferred leave", any(item.state == 2 and item.name in self.members for item in found))
         for item in found:
             self._member_changes(item._replace(zone=zone))
+
+    @rule(
+        zone=st.sampled_from(ZONES),
+        state=st.sampled_from((1, 2, 2)),
+        verdict=st.sampled_from(("", "approve", "reject")),
+    )
+    def a_zone_empties(self, zone: str, state: int, verdict: str) -> None:
+        """Alone, rules would hardly ever withdraw more than a budget."""
+        there = [
+            Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v") for i, name in enumerate(NAMES, 1)
+        ]
+        self.members_change(there, 0)
+        self.everything_holds()
+        self.members_change([item._replace(state=state) for item in there], 0)
+        if verdict and self.fleet.state.holds.rows:
+            self.everything_holds()
+            self.hold_decided(0, verdict)
 
     def _member_changes(self, item: Item) -> None:
         had = self.members.get(item.name)
         older = had is not None and (item.created_ms, item.uid) < (had.created_ms, had.uid)
         own = had is not None and self.partition[had.zone] == self.partition[item.zone]
+        SOMETIMES.saw("members came", item.state == 0)
         if item.state == 0:
             if had is None or own or not older:
                 self.members[item.name] = item
         elif own:
             del self.members[item.name]
+            SOMETIMES.saw("members left")
 
     @rule(name=st.sampled_from(POLICIES), said=policies)
     def policy_set(self, name: str, said: dict[str, Any]) -> None:
@@ -166,6 +201,7 @@ class FleetMachine(RuleBasedStateMachine):
         hold = holds[which % len(holds)]
         if verdict == "reject":
             assert self.fleet.reject(hold.id).code == "done"
+            SOMETIMES.saw("a hold was rejected")
             return
         self.approved = True
         outcomes = [self.fleet.approve(hold.id, actor).code for actor in ("bob", "cid")]
@@ -173,12 +209,14 @@ class FleetMachine(RuleBasedStateMachine):
             outcomes = [self.fleet.approve(hold.id, actor).code for actor in ("bob", "cid")]
         assert outcomes == ["done", "done"]
         assert str(hold.id) not in self.fleet.state.holds.rows
+        SOMETIMES.saw("a hold was approved")
 
     @rule()
     def restarted(self) -> None:
         """A state from saved rows says the same and goes on the same; only history is gone."""
         before = {zone: table(self.fleet.state, zone) for zone in (*ZONES, UNHEARD)}
         rows = saved_bytes(self.fleet.state)
+        SOMETIMES.saw("a restart with members", bool(self.members))
         self.fleet.state = self.fleet.reload()
         assert saved_bytes(self.fleet.state) == rows
         for zone, was in before.items():
@@ -205,6 +243,7 @@ class FleetMachine(RuleBasedStateMachine):
             device = self.expected[zone] = expected_table(self.fleet.state, zone)
             found = table(self.fleet.state, zone)
             assert actual_table(self.fleet.state, zone) == device
+            SOMETIMES.saw("a table drops", any(each.action == "drop" for each in device))
             assert found.digest == digest_from_scratch(device)
             assert applied({}, snapshot(self.fleet.state, zone)) == device
             version, content = self.content.get(zone, (0, {}))
@@ -220,6 +259,7 @@ class FleetMachine(RuleBasedStateMachine):
                 if of != zone:
                     continue
                 found = delta(state, zone, since)
+                SOMETIMES.saw("history did not say" if found is None else "a delta led a device on")
                 if found is None:
                     del self.devices[of, since]
                     continue
@@ -311,5 +351,4 @@ def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], 
             yield (zone, address), {probe for probe in PROBES if is_allowed(device, address, probe)}
 
 
-FleetMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
-TestFleet = FleetMachine.TestCase
+TestFleet = sized(FleetMachine, 25, 25, SOMETIMES)
