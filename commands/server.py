@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import grpc
 from google.protobuf.internal import api_implementation
@@ -82,11 +83,11 @@ class CommandServer:
         self.desk = Desk(replica, now_ms, rng)
         self._guard = Guard(limits, self.admission, gate, tracing)
         self.tally = self._guard.tally
-        self._waiting = Waiting(replica)
-        reader = Reader(replica, self._waiting)
+        self.waiting = Waiting(replica)
+        reader = Reader(replica, self.waiting)
         lookup = Lookup(replica, reader)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
-        leaving = Leaving(self.desk, reader, self._waiting, lookup)
+        leaving = Leaving(self.desk, reader, self.waiting, lookup)
         now = QueriesService(reader, Remembering(replica, now_ms), status, devices)
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
@@ -105,12 +106,14 @@ class CommandServer:
         self._server: grpc.aio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
 
+    def handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
+        """Both services, for whatever carries calls to them while `waiting` runs."""
+        return tuple(self._guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
+
     async def start(self) -> str:
         """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""
         server = self._server = grpc.aio.server(options=self._options())
-        server.add_generic_rpc_handlers(
-            tuple(self._guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
-        )
+        server.add_generic_rpc_handlers(self.handlers())
         names = [service.full_name for service in _SERVICES.values()]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self._reflects:
@@ -120,7 +123,7 @@ class CommandServer:
         except RuntimeError as error:
             why = "it is taken, or no address of this machine"  # the library says neither
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
-        self._watching = asyncio.create_task(self._waiting.run())
+        self._watching = asyncio.create_task(self.waiting.run())
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -13,17 +13,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from commands.waiting import Waiting
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.links import Busy, LinkClosed
 from drivers.relay import Relay
 from drivers.stalls import Stalls
 from eventstore.beacons import Beacons
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
-from eventstore.log import FLEET, FLEET_0, EventLog, Partition
-from eventstore.position import Position, to_token
+from eventstore.log import EventLog, Partition
 from eventstore.replica import Answer, Replica
 from eventstore.snapshots import Head
+from tests.simulation.api import Api, asked
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Claimed, History, Lived
 from tests.simulation.loop import current_loop, owned_by
@@ -46,7 +45,7 @@ class Life:
         self.relay: Relay | None = None
         self.beacons: Beacons
         self.stalls: Stalls | None = None
-        self.waiting: Waiting
+        self.api: Api | None = None
         self.group: asyncio.TaskGroup
         self.is_up = False
         self.links: list[LinkEnd] = []
@@ -155,7 +154,7 @@ class Process:
             raise AppendUnknown(f"{self.name} is gone")
         answer: asyncio.Future[Answer] = current_loop().create_future()
         life.calls.add(answer)
-        life.spawn(_handle(life.replica, request, answer, timeout_s), "call")
+        life.spawn(_handle(life, request, answer, timeout_s), "call")
         try:
             async with asyncio.timeout(timeout_s + 5.0):
                 return await answer
@@ -172,9 +171,8 @@ class Process:
         life = self.life
         if life is None or not life.is_up:
             raise LogUnavailable(f"{self.name} takes no connections")
-        token = to_token(Position(life.replica.log_id, {partition: least}))
-        await life.waiting.reached(token, (FLEET,) if of_fleet else (), timeout_s)
-        return life.replica.position(partition), life.replica.position(FLEET_0) if of_fleet else -1
+        assert life.api is not None, "whoever takes commands answers queries"
+        return await life.api.read(partition, least, of_fleet=of_fleet, timeout_s=timeout_s)
 
     async def dial(self, agent: str) -> LinkEnd:
         """A link to this process's relay. Raises LinkClosed, Busy."""
@@ -190,13 +188,22 @@ class Process:
         return agents
 
 
-async def _handle(replica: Replica, request: Request, answer: asyncio.Future[Answer], timeout_s: float) -> None:
+async def _handle(life: Life, request: Request, answer: asyncio.Future[Answer], timeout_s: float) -> None:
     """One command inside a process."""
     try:
-        found = await replica.submit(request.partition, request.key, request.event, timeout_s=timeout_s)
+        found = await _answer(life, request, timeout_s)
     except PlaneError as error:
         if not answer.done():
             answer.set_exception(error)
     else:
         if not answer.done():
             answer.set_result(found)
+
+
+async def _answer(life: Life, request: Request, timeout_s: float) -> Answer:
+    """Through the API if it has a form for the command, and as parts of the plane say things if not."""
+    form = asked(request.event)
+    if form is None or life.api is None:
+        return await life.replica.submit(request.partition, request.key, request.event, timeout_s=timeout_s)
+    method, message = form
+    return await life.api.state(method, message, request.event.envelope.actor, timeout_s)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from commands.waiting import Waiting
+from commands.server import CommandServer
+from commands.status import LogLocation, StatusBoard
+from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
 from drivers.relay import Relay
@@ -13,6 +16,7 @@ from drivers.stalls import Stalls
 from eventstore.beacons import Beacons
 from eventstore.log import EventLog
 from eventstore.replica import Replica
+from tests.simulation.api import Api
 from tests.simulation.network import WiredBmc
 
 if TYPE_CHECKING:
@@ -37,11 +41,39 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
         life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
         life.spawn(_relay(replica, life.relay), "relay")
     if "api" in roles:
-        life.stalls, life.waiting = Stalls(replica, now_ms=now_ms), Waiting(replica)
-        life.spawn(life.stalls.run(), "stalls")
-        life.spawn(life.waiting.run(), "waiting")
+        stalls = life.stalls = Stalls(replica, now_ms=now_ms)
+        server = _server(replica, ranks, stalls, life.relay, roles, now_ms=now_ms, rng=rng())
+        life.api = Api(server)
+        life.spawn(stalls.run(), "stalls")
+        life.spawn(server.waiting.run(), "waiting")
     for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
         life.spawn(actor.run(), part)
+
+
+def _server(
+    replica: Replica,
+    beacons: Beacons,
+    stalls: Stalls,
+    relay: Relay | None,
+    roles: frozenset[str],
+    *,
+    now_ms: Callable[[], int],
+    rng: random.Random,
+) -> CommandServer:
+    """The services of the API, which nothing listens for."""
+    board = StatusBoard(
+        replica,
+        location=LogLocation("simulated"),
+        roles=sorted(roles),
+        addresses={},
+        version="simulated",
+        alive=beacons.alive,
+        stalled=lambda: stalls.reasons,
+    )
+    source = of_relay(relay) if relay is not None else of_relays(lambda: ())
+    return CommandServer(
+        replica, status=board, devices=source, listen="", now_ms=now_ms, rng=rng, supports=beacons.supports
+    )
 
 
 async def _relay(replica: Replica, relay: Relay) -> None:

@@ -1,0 +1,199 @@
+"""The API of a simulated process: the production services behind their production handlers, called with bytes.
+
+Only what gRPC itself does is left out: what a handler may ask of its context is answered here. Every command that has a
+form in the API is sent in it; the others are those of the plane's own parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.message import Message
+
+from commands.server import CommandServer
+from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
+from eventstore.fold import ItemOutcome, Outcome
+from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
+from eventstore.position import Position, from_token, to_token
+from eventstore.replica import Answer
+from schemas import events as e
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.metadata import PRINCIPAL_KEY
+
+
+class Aborted(Exception):
+    """A call ended in a status."""
+
+    def __init__(self, status: grpc.StatusCode, details: str) -> None:
+        super().__init__(f"{status.name}: {details}")
+        self.status = status
+
+
+class _Context:
+    """What handlers ask of a call."""
+
+    def __init__(self, principal: str, timeout_s: float) -> None:
+        self._metadata = ((PRINCIPAL_KEY, principal),)
+        self._clock = asyncio.get_running_loop().time
+        self._until_s = self._clock() + timeout_s
+
+    def time_remaining(self) -> float:
+        return max(self._until_s - self._clock(), 0.0)
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def abort(self, status: grpc.StatusCode, details: str, trailing_metadata: object = ()) -> NoReturn:
+        raise Aborted(status, details)
+
+
+class _Called:
+    """Names a method to gRPC's registry of handlers."""
+
+    invocation_metadata = ()
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+
+class Api:
+    """The API of one process. Raises Aborted."""
+
+    def __init__(self, server: CommandServer) -> None:
+        self._server = server
+        self._handlers = server.handlers()
+
+    async def call(self, service: str, method: str, request: bytes, principal: str, timeout_s: float) -> bytes:
+        """One unary call."""
+        called: Any = _Called(f"/{pb.DESCRIPTOR.package}.{service}/{method}")
+        found: Any = next(handler for of in self._handlers if (handler := of.service(called)) is not None)
+        answer = await found.unary_unary(found.request_deserializer(request), _Context(principal, timeout_s))
+        encoded: bytes = found.response_serializer(answer)
+        return encoded
+
+    async def state(self, method: str, request: Message, principal: str, timeout_s: float) -> Answer:
+        """A command, and what the log decided of it.
+
+        Raises AppendUnknown, LogUnavailable, and AppendRefused for what was refused without a record.
+        """
+        try:
+            found = await self.call("Commands", method, request.SerializeToString(), principal, timeout_s)
+        except Aborted as aborted:
+            kind = LogUnavailable if aborted.status is grpc.StatusCode.UNAVAILABLE else AppendRefused
+            raise kind(str(aborted)) from aborted
+        answer = pb.Answer.FromString(found)
+        if answer.outcome == pb.Answer.unknown:
+            raise AppendUnknown(answer.reason)
+        if not answer.position:
+            raise AppendRefused(answer.reason)
+        return _told(answer)
+
+    async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
+        """Ask for what is at least as new as this, of fleet too or not; the positions of the answer, -1 for none.
+
+        Raises LogUnavailable.
+        """
+        method, request, answer = _QUERIES["fleet and zones" if of_fleet else partition.topic]
+        asked = request(min_position=to_token(Position(self._server.desk.log_id, {partition: least})))
+        try:
+            found = await self.call("Queries", method, asked.SerializeToString(), "reader", timeout_s)
+        except Aborted as aborted:
+            raise LogUnavailable(str(aborted)) from aborted
+        offsets = _offsets(answer.FromString(found).position)
+        return offsets[partition], offsets[FLEET_0] if of_fleet else -1
+
+
+_QUERIES: dict[str, tuple[str, Any, Any]] = {
+    ZONES: ("LocateNodes", partial(pb.LocateNodesRequest, names=["nobody"]), pb.NodeZones),
+    CLIQUES: ("ListCliques", pb.ListCliquesRequest, pb.CliqueList),
+    FLEET: ("ListPolicies", pb.ListPoliciesRequest, pb.PolicyList),
+    "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ZoneList),
+}
+"""What is asked to read a topic: the position of its answer has every partition of it."""
+
+
+def _offsets(token: str) -> dict[Partition, int]:
+    return dict(from_token(token, token.partition(":")[0]).offsets)
+
+
+def _told(answer: pb.Answer) -> Answer:
+    ((partition, position),) = _offsets(answer.position).items()
+    outcome = Outcome(
+        pb.Answer.Outcome.Name(answer.outcome),  # type: ignore[arg-type]
+        answer.reason,
+        answer.index if answer.HasField("index") else -1,
+        answer.place,
+        answer.hold if answer.HasField("hold") else -1,
+        tuple(
+            ItemOutcome(item.name, pb.Answer.Outcome.Name(item.outcome), item.reason)  # type: ignore[arg-type]
+            for item in answer.items
+        ),
+    )
+    return Answer(outcome, partition, position - 1)
+
+
+_LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
+    e.IndexClaimed: ("ClaimIndex", pb.ClaimIndexRequest),
+    e.IndexReleased: ("ReleaseIndex", pb.ReleaseIndexRequest),
+    e.CapacitySet: ("SetCapacity", pb.SetCapacityRequest),
+    e.DaemonReady: ("ReportReady", pb.ReportReadyRequest),
+    e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
+    e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
+    e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
+    e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
+    e.Frozen: ("Freeze", pb.FreezeRequest),
+    e.Thawed: ("Thaw", pb.ThawRequest),
+    e.LifecycleRequested: ("RequestLifecycle", pb.RequestLifecycleRequest),
+    e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
+}
+"""Events that have the fields of their requests. What an event has as -1 is left out."""
+
+
+def asked(event: e.Event) -> tuple[str, Message] | None:
+    """The method and request that state this; None for what the API has no form for."""
+    command_id = event.envelope.command_id
+    match event:
+        case e.NodesJoined():
+            return "JoinNodes", pb.JoinNodesRequest(command_id=command_id, zone=event.zone, columns=_columns(event))
+        case e.PolicySet():
+            return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event))
+        case e.HoldApproved():
+            seen = event.hold_hash.hex()
+            return "ApproveHold", pb.ApproveHoldRequest(command_id=command_id, hold=event.hold, hash=seen)
+    if type(event) not in _LIKE:
+        return None
+    method, request = _LIKE[type(event)]
+    said = {name: getattr(event, name, None) for name in request.DESCRIPTOR.fields_by_name}
+    given = {name: value for name, value in said.items() if value not in (None, "", -1)}
+    return method, request(**{**given, "command_id": command_id})
+
+
+def _columns(event: e.NodesJoined) -> pb.NodeColumns:
+    return pb.NodeColumns(
+        names=event.names,
+        created_ms=event.created_ms,
+        uids=event.uids,
+        addresses4=event.addresses4,
+        addresses6=event.addresses6,
+        label_sets=[pb.LabelSet(labels=labels) for labels in event.label_sets],
+        label_index=event.label_index,
+    )
+
+
+def _policy(event: e.PolicySet) -> pb.PolicySpec:
+    ports = zip(event.ports[::2], event.ports[1::2], strict=True)
+    return pb.PolicySpec(
+        name=event.name,
+        priority=event.priority,
+        action=event.action,
+        protocol=event.protocol,
+        ports=[pb.PortRange(first=first, last=last) for first, last in ports],
+        sources=event.sources,
+        zones=event.zones,
+    )
