@@ -56,9 +56,10 @@ def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
     """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here.
 
     As long as anything waits, whatever it is: a node that changed below `offset` and again behind it waits there only,
-    and fleet has neither of the two.
+    and fleet has neither of the two. Nothing waits either of what the zone was told that fleet has; this view of fleet
+    may lag behind that.
     """
-    return mark >= offset or not state.has_outgoing_from(mark)
+    return mark >= offset or (mark >= state.forwarded and not state.has_outgoing_from(mark))
 
 
 class _Items(NamedTuple):

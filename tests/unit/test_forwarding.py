@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventstore.codec import encode
-from projections.forwarding import forward
+from projections.forwarding import forward, is_forwarded
 from schemas.events import LEFT, MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_STATED_BYTES, PRESENT, NodesJoined
 from tests.support.zones import ZoneLog
 
@@ -57,6 +57,17 @@ def test_what_was_overtaken_entirely_is_not_there() -> None:
     event = forward(log.state, 0, 0)
     assert event is not None and (event.names, event.states, event.to_offset) == (["a"], [PRESENT], 3)
     assert log.state.outgoing == [2]
+
+
+def test_a_view_of_fleet_that_lags_behind_what_was_pruned_does_not_pass_for_one_that_has_all() -> None:
+    """Another replica's fleet was further, and said so to the zone: here a join would be answered, and not be there."""
+    log = ZoneLog()
+    log.join("a")
+    log.join("b")
+    log.forwarded(2)
+    assert log.state.outgoing == []
+    assert not is_forwarded(log.state, mark=1, offset=2)
+    assert is_forwarded(log.state, mark=2, offset=2)
 
 
 def test_a_view_of_fleet_that_lags_behind_what_was_pruned_says_nothing() -> None:
