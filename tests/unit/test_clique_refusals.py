@@ -199,3 +199,19 @@ def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -
     assert log.append(NotHeard(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
     member = log.view().members[0]
     assert (member.heard, member.ready, log.indices()) == (False, False, {"n": 0})
+
+
+def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
+    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the other clique, whom that forgets is itself as it left this one, and it holds an index here."""
+    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 2)
+    log.claim("n", "u1")
+    log.release("n")
+    log.claim("m", "v")
+    log.claim("n", "u2", clique="other")
+    log.claim("x", "w")
+    log.release("x")
+    assert log.claim("n", "u3").code == "done"
+    assert log.indices() == {"n": 1, "m": 0}
+    assert log.indices("other") == {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.fold import DONE, At
@@ -56,6 +56,7 @@ def kept(ledger: Ledger) -> tuple[object, ...]:
     return [*ledger.entries.items()], ledger.floor, ledger.unsaved()
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, LATE_MS, LATE_MS + 1, -AHEAD_MS, -AHEAD_MS - 1, 500]), min_size=1, max_size=4),
     st.lists(st.sampled_from([0, 1, 2]), max_size=4),
@@ -104,6 +105,18 @@ def test_a_bucket_is_what_is_forgotten_at_once_so_it_holds_so_many_ids_and_no_mo
     ledger = Ledger()
     assert alone(ledger, said_at(*[START] * 8), [START] * 8, START)
     assert [len(ids) for _, ids in sorted(ledger.unsaved().added.items())] == [3, 3, 2]
+
+
+def test_what_fills_a_bucket_that_was_saved_and_forgotten_is_saved_again() -> None:
+    ledger = Ledger(ids_max=2)
+    alone(ledger, said_at(START, START), [START] * 2, START)
+    ledger.mark_saved()
+    alone(ledger, said_at(START + 1, seed=2), [START + 1], START + 1)
+    assert not ledger.entries
+    alone(ledger, said_at(START + 2, seed=3), [START + 2], START + 2)
+    added, _ = ledger.unsaved()
+    assert [command_id for ids in added.values() for command_id, _ in ids] == [*ledger.entries]
+    assert len(ledger.entries) == 1
 
 
 def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from eventstore.fold import At
-from projections.lifecycle import MAX_TRIES, Trigger, follow
-from projections.phases import DELETING, ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, READY
+from projections.lifecycle import MAX_TRIES, Trigger, backoff_ms, follow
+from projections.phases import (
+    DELETING,
+    ERROR,
+    INITIALIZING,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PENDING,
+    READY,
+)
 from projections.zone_rows import Dpu
 from tests.support.zones import PARTITION, START_MS, ZoneLog
 
@@ -140,3 +149,17 @@ def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
     after = follow("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
     assert isinstance(after, Dpu)
     assert (after.phase, after.resume, after.standing) == (PENDING, OS_INSTALLING, "idle")
+
+
+def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> None:
+    """As one is whose install failed, and that was told to retry while the zone was full."""
+    row = row_in(PENDING, effect=True, image="new", installed="old", resume=OS_INSTALLING)
+    after = follow("d", row, Trigger("abort", AT))
+    assert isinstance(after, Dpu)
+    assert (after.phase, after.image, after.standing) == (NODE_EFFECT_REMOVAL, "old", "open")
+
+
+def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BACKOFF_MS", "LONGEST_BACKOFF_MS"):
+        monkeypatch.setattr(f"projections.lifecycle.{name}", 1)
+    assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
