@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in corpus.FOLDER.glob("*.txt"))
 SHOWN = 2_000
 """Bytes of a finding that are printed, for whoever has the output only."""
-BYTES_KEPT = 16_000
+BYTES_KEPT = 26_000
 """Of one target's inputs in the tree."""
 
 
