@@ -23,15 +23,7 @@ from eventstore.ledger import Entry, Ledger
 from eventstore.listening import Listener, Ruling, RunRuling
 from eventstore.log import Partition, Record
 from eventstore.origin import check_origin
-from eventstore.runs import (
-    MARK_RECORDS,
-    PAUSE_RECORDS_MAX,
-    PAUSE_RECORDS_MIN,
-    RUN_RECORDS_MIN,
-    RUN_RECORDS_PLAIN,
-    fold_run,
-    run_end,
-)
+from eventstore.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
 from eventstore.table import Table
 from schemas.events import Event, FoldVersionRaised, LogCreated
 
@@ -80,8 +72,7 @@ class FoldedPartition:
         self.quarantined = 0
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
         self.halted = ""
-        self._no_run_before = 0
-        self._pause_records = PAUSE_RECORDS_MIN
+        self._runs = Tries()
         self.begin(FIRST_VERSION)
 
     def begin(self, version: int) -> None:
@@ -139,30 +130,19 @@ class FoldedPartition:
         Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
         """
         first = records[start]
-        if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._no_run_before and self.first:
-            stop = run_end(self, self._run_header, records, start, end)
+        if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._runs.from_offset and self.first:
+            stop = run_end(self._run_header, self.time_ms, records, start, end)
             if stop - start >= RUN_RECORDS_MIN:
                 entries = self._fold_run(records[start:stop])
                 if self.halted:
                     return stop, []
-                plain = len(entries or ())
-                self._plan_runs(records[start:stop], plain)
+                self._runs.came_to(len(entries or ()), records[start:stop])
                 if entries:
-                    return start + plain, entries
+                    return start + len(entries), entries
             else:
-                self._no_run_before = records[max(start, stop - 1)].offset + 1
+                self._runs.too_short(records[max(start, stop - 1)])
         entry = self.fold(first)
         return start + 1, [] if entry is None else [entry]
-
-    def _plan_runs(self, records: Sequence[Record], plain: int) -> None:
-        """When to try the next run, after one of which so many records were plain."""
-        if plain == len(records):
-            self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
-        elif plain >= RUN_RECORDS_PLAIN:
-            self._no_run_before = records[plain].offset + 1
-        else:
-            self._no_run_before = records[0].offset + self._pause_records
-            self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
 
     def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
         """What was decided of the first of these; None if they are to be folded one by one."""
@@ -171,7 +151,7 @@ class FoldedPartition:
         assert records[0].offset >= self.position, "the log went backwards"
         time_ms = max(self.time_ms, records[0].timestamp_ms)
         try:
-            run = fold_run(self, self._run_fold, records)
+            run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
         except Exception as error:
             logger.exception("fold failed", extra={"partition": self.partition, "run": records[0].offset})
             self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")

@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from operator import lt, methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from eventstore.codec import HEADER_BYTES
 from eventstore.fold import DONE, RunFold
 from eventstore.hashes import chained_all, content_of
-from eventstore.ledger import MINUTE_MS, Entry
+from eventstore.ledger import MINUTE_MS, Entry, Ledger
 from eventstore.log import Record
-
-if TYPE_CHECKING:
-    from eventstore.partition import FoldedPartition
 
 RUN_RECORDS = 256
 """About 1 ms of folding."""
@@ -53,7 +50,31 @@ class Run(NamedTuple):
     time_ms: int
 
 
-def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], start: int, end: int) -> int:
+class Tries:
+    """From which offset on another run may be tried, by what the last ones came to."""
+
+    __slots__ = ("_pause_records", "from_offset")
+
+    def __init__(self) -> None:
+        self.from_offset = 0
+        self._pause_records = PAUSE_RECORDS_MIN
+
+    def too_short(self, last: Record) -> None:
+        """Up to this record too few looked plain."""
+        self.from_offset = last.offset + 1
+
+    def came_to(self, plain: int, records: Sequence[Record]) -> None:
+        """Of a run of these records so many were plain."""
+        if plain == len(records):
+            self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
+        elif plain >= RUN_RECORDS_PLAIN:
+            self.from_offset = records[plain].offset + 1
+        else:
+            self.from_offset = records[0].offset + self._pause_records
+            self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
+
+
+def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, end: int) -> int:
     """Where the run ends that begins at `start`: behind the last record in a row that looks plain."""
     for index in range(start, min(end, start + RUN_RECORDS_MIN)):
         if records[index].value[:HEADER_BYTES] != header:
@@ -61,7 +82,7 @@ def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], s
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
     end = min(end, start + RUN_RECORDS)
-    next_minute_ms = (max(folded.time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
+    next_minute_ms = (max(time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
     offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
     is_whole = offsets[-1] < next_mark and max(appended_ms) < next_minute_ms and not any(headers)
     if is_whole and all(map(methodcaller("startswith", header), values)):
@@ -73,22 +94,26 @@ def run_end(folded: FoldedPartition, header: bytes, records: Sequence[Record], s
     return end
 
 
-def fold_run(folded: FoldedPartition, fold: RunFold, records: Sequence[Record]) -> Run | None:
-    """Fold the first of these records, as many as are plain; None, and nothing has changed, if that is unclear."""
+def fold_run(
+    fold: RunFold, state: Any, ledger: Ledger, records: Sequence[Record], *, running: bytes, time_ms: int
+) -> Run | None:
+    """Fold the first of these records, as many as are plain; None, and nothing has changed, if that is unclear.
+
+    The running hash is the one before them, the fold time that of the first.
+    """
     offsets, append_ms, keys, values, _ = zip(*records, strict=True)
     assert all(map(lt, offsets, offsets[1:])), "the log went backwards"
     commands = fold.read_run(values)
-    first_ms = max(folded.time_ms, append_ms[0])
-    if commands is None or not folded.ledger.admits_all(commands, append_ms, first_ms):
+    if commands is None or not ledger.admits_all(commands, append_ms, time_ms):
         return None
-    decision = fold.decide_run(folded.state, commands, offsets, append_ms, first_ms)
+    decision = fold.decide_run(state, commands, offsets, append_ms, time_ms)
     if decision is None:
         return None
     change, count = decision
     append_ms = append_ms[:count]
     contents = list(map(content_of, values[:count]))
     entries = list(map(Entry, contents, repeat(DONE), offsets))
-    fold.evolve_run(folded.state, change)
-    folded.ledger.remember_all(commands.ids[:count], entries, first_ms)
-    running = chained_all(folded.running, offsets[:count], append_ms, keys[:count], contents)
-    return Run(change, entries, running, max(first_ms, *append_ms))
+    fold.evolve_run(state, change)
+    ledger.remember_all(commands.ids[:count], entries, time_ms)
+    running = chained_all(running, offsets[:count], append_ms, keys[:count], contents)
+    return Run(change, entries, running, max(time_ms, *append_ms))
