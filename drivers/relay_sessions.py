@@ -28,7 +28,7 @@ BACKLOG_BYTES = 1024 * 1024
 
 
 class Surroundings(NamedTuple):
-    """What all sessions of a relay share."""
+    """What all sessions of a relay share. `now` is the loop's clock in seconds, `now_ms` that of the log."""
 
     source: RuleSource
     frames: Frames

@@ -38,7 +38,7 @@ class Target(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """One DPU, as it was last heard of. Versions are of `epoch`."""
+    """One DPU, as it was last heard of. Versions are of `epoch`, times are of the loop's clock, in seconds."""
 
     epoch: int
     received: int
