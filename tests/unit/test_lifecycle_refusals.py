@@ -163,3 +163,28 @@ def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("BACKOFF_MS", "LONGEST_BACKOFF_MS"):
         monkeypatch.setattr(f"projections.lifecycle.{name}", 1)
     assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
+
+
+def test_a_serial_that_the_device_says_first_is_the_cards_from_then_on() -> None:
+    after = follow("d", row_in(NODE_EFFECT, standing="running", attempt=3, serial=""), said({"serial": "t"}))
+    assert isinstance(after, Dpu)
+    assert (after.serial, after.swapped) == ("t", False)
+    again = follow("d", row_in(NODE_EFFECT, standing="running", attempt=3, serial="s"), said({}))
+    assert isinstance(again, Dpu)
+    assert again.serial == "s"
+
+
+def said(facts: dict[str, str]) -> Trigger:
+    return Trigger("succeeded", AT, attempt=3, facts=facts)
+
+
+def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_retry_at_once() -> None:
+    """A task that runs on after a transient failure is taken up again by the next attempt."""
+    row = row_in(NODE_EFFECT, standing="running", attempt=9, disowned=7)
+    for kind, disowned in (("transient", 7), ("device", 9)):
+        after = follow("d", row, Trigger("failed", AT, attempt=9, kind=kind, failed_ms=START_MS))
+        assert isinstance(after, Dpu)
+        assert (after.disowned, after.not_before_ms) == (disowned, START_MS + backoff_ms("d", 9, 1))
+    assert len({backoff_ms(name, attempt, 1) for name in "de" for attempt in (9, 10)}) == 4
+    late = follow("d", row, Trigger("failed", AT, attempt=8, kind="transient"))
+    assert late == "attempt: 8 of dpu 'd' is over"
