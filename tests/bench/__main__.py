@@ -15,6 +15,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import time
 
 from rich.console import Console
 from rich.table import Table
@@ -51,8 +52,10 @@ def main() -> int:
     failed = []
     for name in arguments.only:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        began = time.perf_counter()
         command = [sys.executable, "-m", "tests.bench", "--inside", name, "--minutes", str(arguments.minutes)]
         inside = subprocess.run(command, stdout=subprocess.PIPE, check=False, env=os.environ | QUIET)
+        print(f"measuring {name} took {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         if inside.returncode:
             failed.append(name)
         else:
