@@ -43,13 +43,10 @@ async def judge(world: World) -> Verdict:
     while True:
         found, more = await _faults(world)
         took_s = time.monotonic() - began_s
-        bugs = list(_bugs(world))
-        if bugs or not (found or more) or took_s > REST_S:
-            for role in (*world.roles, world.simulator):
-                role.read_bytes = role.log.stat().st_size
+        if not (found or more) or took_s > REST_S:
             lost = sum(fault.invariant == "I1" for fault in found)
             doubled = sum(fault.invariant == "I2" for fault in found)
-            return Verdict([*map(str, found), *more, *bugs], lost, doubled, took_s)
+            return Verdict([*map(str, found), *more, *_bugs(world)], lost, doubled, took_s)
         await asyncio.sleep(PAUSE_S)
 
 
@@ -100,11 +97,13 @@ async def _differences(world: World) -> list[str]:
 
 
 def _bugs(world: World) -> Iterator[str]:
-    """What no fault excuses, in the words of the roles' own logs."""
+    """What no fault excuses, in the words of the roles' own logs, since they were looked at last."""
     for role in (*world.roles, world.simulator):
-        for line in role.log.read_bytes()[role.read_bytes :].decode(errors="replace").splitlines():
+        lines = role.unread_log().splitlines()
+        for number, line in enumerate(lines):
             if "stopped by a bug" in line or "Traceback" in line:
-                yield f"{role.name} said: {line}"
+                ending = next((after for after in lines[number + 1 :] if not after.startswith(" ")), "")
+                yield f"{role.name} said: {line} ... {ending}"
 
 
 async def _at_rest(world: World) -> AsyncIterator[Happening]:

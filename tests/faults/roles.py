@@ -34,8 +34,7 @@ class Role:
         self.kills = 0
         self.deaths = 0
         """How often it ended by itself."""
-        self.read_bytes = 0
-        """How much of its log has been looked at."""
+        self._read_bytes = 0
         self._arguments = arguments
         self._viewer = viewer
         self._child: asyncio.subprocess.Process | None = None
@@ -116,6 +115,12 @@ class Role:
         """End it in any case."""
         if self._life is not None and not self._life.done():
             await self.kill()
+
+    def unread_log(self) -> str:
+        """What it has logged since this was asked last."""
+        said = self.log.read_bytes()[self._read_bytes :]
+        self._read_bytes += len(said)
+        return said.decode(errors="replace")
 
     def state(self) -> str:
         """What the kernel says that it does: R, S, or T when it is stopped."""
