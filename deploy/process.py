@@ -29,6 +29,11 @@ logger = logging.getLogger(__name__)
 START_SECONDS = 300.0
 """A start that takes longer waits for something, and garbage is collected meanwhile."""
 
+COLLECT = (10_000, 5, 20)
+"""How many more objects there are before the collector looks at the youngest, and how often then at older ones. Rows
+are beyond its reach, so what it walks is mostly what is under way, and to walk that 14 times as often, as by default,
+took a tenth of the time of a burst of joins."""
+
 SHUTDOWN_SECONDS = 4.5
 """A clean end takes no longer than this; what still hangs then is left behind."""
 
@@ -67,6 +72,7 @@ async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
     async with Plane.start(settings, now_ms=now_ms, rng=rng, follower=follower) as plane:
         gc.collect()
         gc.freeze()  # what was loaded lives long: the collector need not walk it again
+        gc.set_threshold(*COLLECT)
         late.cancel()
         gc.enable()
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
