@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.fold import Outcome
 from projections.names import MAX_AHEAD_MS
-from schemas.events import Envelope, Forwarded, NotHeard, SessionOpened
+from schemas.events import Envelope, Forwarded, IndexClaimed, NotHeard, SessionOpened
 from tests.support.cliques import START_MS, CliqueLog, reloaded
 
 _ALPHABET = "must be 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -133,6 +133,11 @@ def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(lo
     assert log.line() == ["n3", "n0", "n2", "y"]
     log.resize(4)
     assert log.indices() == {"x": 0, "n0": 1, "n2": 2, "n3": 3}
+    served = len(log.events) - 1
+    assert [log.state.members.rows[f"d/c/{node}"].since == served for node in ("n0", "n2", "n3", "x")] == [
+        *[True] * 3,
+        False,
+    ]
     assert log.line() == ["y"]
 
 
@@ -215,3 +220,12 @@ def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
     assert log.claim("n", "u3").code == "done"
     assert log.indices() == {"n": 1, "m": 0}
     assert log.indices("other") == {}
+
+
+@pytest.mark.parametrize("created_ms", [0, -1])
+def test_a_claim_that_says_no_creation_time_is_as_old_as_its_words(log: CliqueLog, created_ms: int) -> None:
+    log.now_ms = START_MS + 100
+    for uid, said_ms, code in (("u", 50, "done"), ("v", 40, "refused"), ("w", 60, "done")):
+        envelope = Envelope(f"id-{uid}", "d/c", "test", START_MS + said_ms)
+        assert log.append(IndexClaimed(envelope, "d", "c", "n", "", created_ms, uid, -1)).code == code
+    assert log.view().members[0].uid == "w"

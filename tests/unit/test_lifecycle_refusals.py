@@ -188,3 +188,14 @@ def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_
     assert len({backoff_ms(name, attempt, 1) for name in "de" for attempt in (9, 10)}) == 4
     late = follow("d", row, Trigger("failed", AT, attempt=8, kind="transient"))
     assert late == "attempt: 8 of dpu 'd' is over"
+
+
+def test_a_card_that_was_swapped_is_no_news_once_it_is_provisioned() -> None:
+    log = provisioned()
+    log.start("d")
+    log.succeed("d", {"boot_id": "1"})
+    log.register("d", node="n", serial="t")
+    assert log.row("d").swapped
+    log.request("d", "retry")
+    log.do_until("d", READY)
+    assert (log.row("d").swapped, log.row("d").serial) == (False, "t")
