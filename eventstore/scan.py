@@ -17,8 +17,8 @@ import numpy.typing as npt
 Places: TypeAlias = npt.NDArray[np.int64]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 
-_TEXT_BYTES = 63
-"""A length up to this takes one byte; what is longer is irregular."""
+_NO_SHORT_LENGTH = 0b1000_0001
+"""Bits of which one is set where a length is below 0, or above 63 and so takes more than this byte."""
 
 _BEYOND_BYTES = 4_096
 """What cursors can run beyond the last record before somebody looks: every step is of 64 bytes at most."""
@@ -120,7 +120,7 @@ class Scan:
 
     def _span(self) -> tuple[Places, Places]:
         sizes = self._bytes[self._at]
-        _require(not (sizes & 129).any())
+        _require(not (sizes & _NO_SHORT_LENGTH).any())
         starts = self._at + 1
         self._at = ends = starts + (sizes >> 1)
         return starts, ends

@@ -7,7 +7,7 @@ own offset are what is new by it: a phase, an index, a place in line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventstore.fold import At, Outcome
@@ -56,17 +56,6 @@ def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Item]:
     if outcome.code == "refused":
         return [Item("refused", subject, {"reason": outcome.reason})]
     return [Item("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
-
-
-def items_of(record: Decided) -> Iterator[Item]:
-    """The items of a record, its columns at full length."""
-    count = max(len(record.kinds), len(record.subjects), len(record.details))
-    for i in range(count):
-        yield Item(
-            record.kinds[i if len(record.kinds) > 1 else 0],
-            record.subjects[i if len(record.subjects) > 1 else 0],
-            record.details[i if len(record.details) > 1 else 0],
-        )
 
 
 def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[Item]:

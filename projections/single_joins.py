@@ -35,7 +35,7 @@ class SingleJoins(NamedTuple):
     as_one: NodesJoined
 
 
-class Joined(NamedTuple):
+class RunChange(NamedTuple):
     """What a run of joins changes: nodes that are new here, each by the record at its offset."""
 
     nodes: Mapping[str, Node]
@@ -53,7 +53,7 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
 
 def decide(
     state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-) -> tuple[Joined, int] | None:
+) -> tuple[RunChange, int] | None:
     """The change that the first of these make, up to one whose node is known by then, if every one is done."""
     count = _new_first(state, joins.as_one.names)
     event, zones = _first(joins.as_one, count), joins.zones[:count]
@@ -61,7 +61,7 @@ def decide(
     if not count or any(check_zone("zone", zone) for zone in counts) or fault_of_nodes(event, time_ms):
         return None
     rows = map(Node, zones, *spread(event), offsets, append_ms)
-    return Joined(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count
+    return RunChange(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count
 
 
 def _new_first(state: ZoneState, names: Sequence[str]) -> int:
@@ -93,11 +93,11 @@ def _first(event: NodesJoined, count: int) -> NodesJoined:
     )
 
 
-def evolve(state: ZoneState, change: Joined) -> None:
+def evolve(state: ZoneState, change: RunChange) -> None:
     state.join_all(change.nodes, change.node_counts, change.offsets)
 
 
-def changes_of(change: Joined) -> Iterable[Change]:
+def changes_of(change: RunChange) -> Iterable[Change]:
     """What each of these records changes."""
     return (Change(nodes={name: node}, fresh=True) for name, node in change.nodes.items())
 

@@ -14,7 +14,7 @@ from eventstore.log import ZONES, Partition
 from projections import dpus, nodes, single_joins
 from projections.names import check_zone
 from projections.rollout import Changed, admit, limits_of
-from projections.single_joins import Joined, SingleJoins
+from projections.single_joins import RunChange, SingleJoins
 from projections.zone_rows import Marks, Zone
 from projections.zone_state import Change, ZoneState
 from schemas.events import (
@@ -100,13 +100,13 @@ class ZoneFold:
 
     def decide_run(
         self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-    ) -> tuple[Joined, int] | None:
+    ) -> tuple[RunChange, int] | None:
         return single_joins.decide(state, commands, offsets, append_ms, time_ms)
 
-    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+    def evolve_run(self, state: ZoneState, change: RunChange) -> None:
         single_joins.evolve(state, change)
 
-    def changes_of_run(self, change: Joined) -> Iterable[Change]:
+    def changes_of_run(self, change: RunChange) -> Iterable[Change]:
         return single_joins.changes_of(change)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from deploy.roles import folds_of
 from drivers.owed import rulings_of
@@ -11,6 +12,7 @@ from eventstore.listening import Ruling, RunRuling
 from eventstore.log import DECISIONS, EventLog
 from eventstore.origin import await_origin
 from eventstore.partition import FoldedPartition
+from projections.decision_items import Item
 from projections.decisions import DECIDED_TOPICS, decided, key_of
 from schemas.events import Decided
 from tests.contract.engine import read_all
@@ -74,3 +76,14 @@ async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: flo
         while (found := await written(log)) != await refolded(log):
             await asyncio.sleep(every_s)
     return found
+
+
+def items_of(record: Decided) -> Iterator[Item]:
+    """The items of a record, its columns at full length."""
+    count = max(len(record.kinds), len(record.subjects), len(record.details))
+    for i in range(count):
+        yield Item(
+            record.kinds[i if len(record.kinds) > 1 else 0],
+            record.subjects[i if len(record.subjects) > 1 else 0],
+            record.details[i if len(record.details) > 1 else 0],
+        )

@@ -19,7 +19,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
 from eventstore.partition import FoldedPartition
 from eventstore.replica import Replica
-from projections.decisions import MAX_TEXT, items_of
+from projections.decisions import MAX_TEXT
 from projections.zone import ZoneFold
 from schemas.events import (
     DpuRegistered,
@@ -31,7 +31,7 @@ from schemas.events import (
     PolicySet,
 )
 from tests.simulation.durable import Disk, DiskStore
-from tests.support.decisions import Heard, spelled, until_all_are_written
+from tests.support.decisions import Heard, items_of, spelled, until_all_are_written
 from tests.support.driven import START_MS, LateLog, Order
 from tests.support.memory_log import Contents
 from tests.support.toy_log import LOG_ID

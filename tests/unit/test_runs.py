@@ -23,7 +23,7 @@ from eventstore.saving import save
 from eventstore.snapshots import MemoryStore
 from eventstore.table import Table
 from projections.forwarding import forward
-from projections.single_joins import Joined, SingleJoins
+from projections.single_joins import RunChange, SingleJoins
 from projections.zone import ZoneFold
 from projections.zone_state import ZoneState
 from schemas.events import Event, NodesJoined
@@ -254,7 +254,7 @@ def test_ids_are_forgotten_at_the_same_record() -> None:
 class FailingFold(ZoneFold):
     """Rules with a bug."""
 
-    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+    def evolve_run(self, state: ZoneState, change: RunChange) -> None:
         raise RuntimeError("a bug")
 
 
