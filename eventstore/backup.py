@@ -49,6 +49,7 @@ _RECORD_BYTES_MAX = 64 << 20
 COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
 """All but the beacons, which are of processes."""
 
+
 class Copied(msgspec.Struct, frozen=True):
     """What was copied of a partition: its offsets and append times, how many records and bytes, the running hash."""
 
