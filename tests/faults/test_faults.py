@@ -1,0 +1,47 @@
+"""A few faults on real processes, and one fresh pair: what `make faults` does for hours.
+
+The same seed draws the same victims and pairs; when exactly something is hit is the machine's.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults import confined
+
+WHY_NOT = confined.why_not()
+PATIENCE_S = 600
+TREE = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "never"),
+    pytest.mark.timeout(PATIENCE_S + 60),
+]
+
+
+def _try(engine: str, *faults: str) -> None:
+    seed = random.SystemRandom().randrange(10**9)
+    arguments = ("--engine", engine, "--seed", str(seed), "--pairs", "1", "--only", *faults)
+    print(f"python -m tests.faults {' '.join(arguments)}")
+    with subprocess.Popen(
+        confined.command("tests.faults", arguments), stdout=subprocess.PIPE, text=True, cwd=TREE
+    ) as run:
+        try:
+            printed, _ = run.communicate(timeout=PATIENCE_S)
+        finally:
+            run.kill()
+    print(printed)
+    assert run.returncode == 0, printed
+
+
+def test_a_plane_on_one_machine_survives() -> None:
+    _try("embedded", "roles churned", "disk full")
+
+
+@pytest.mark.kafka
+def test_a_plane_on_kafka_survives() -> None:
+    _try("kafka", "leader killed", "produce answers lost")
