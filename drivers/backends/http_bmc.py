@@ -27,6 +27,8 @@ from drivers.backends.bmc import (
 
 _MAX_ANSWER_BYTES = 1 << 20
 _STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON raises; text that is no UTF-8 and nesting without end are no DecodeErrors."""
 _ERRORS = {status: error for error, status in _STATUS.items()}
 
 _Answer = TypeVar("_Answer")
@@ -78,7 +80,7 @@ class HttpBmc:
             raise _ERRORS.get(response.status, TaskFailed)(text or f"device: status {response.status}")
         try:
             return msgspec.json.decode(content, type=answer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
+        except _UNREADABLE as error:
             raise TaskFailed(f"device: {self._address} answers what is no {call}: {error}") from error
 
 
@@ -96,7 +98,7 @@ def application(device: Callable[[str], Bmc]) -> web.Application:
                 answer = await call(device(request.match_info["name"]), await request.read())
             except tuple(_STATUS) as error:
                 return web.Response(status=_STATUS[type(error)], text=str(error))
-            except msgspec.DecodeError as error:
+            except _UNREADABLE as error:
                 return web.Response(status=422, text=f"body: {error}")
             return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 

@@ -96,7 +96,8 @@ async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None
 
 async def test_a_body_that_is_no_call_is_refused() -> None:
     async with listening(application(simulated().device)) as base, aiohttp.ClientSession() as session:
-        for body in (b"", b"[]", b'{"token": "x"}', b'{"token": 1, "action": "explode", "image": ""}'):
+        no_utf8, nested = b'{"token": 1, "action": "\xff"}', b'{"beside": ' + b"[" * 50_000
+        for body in (b"", b"[]", b'{"token": "x"}', b'{"token": 1, "action": "explode"}', no_utf8, nested):
             async with session.post(f"{base}/d/start", data=body) as response:
                 assert response.status == 422
         async with session.post(f"{base}/d/open", data=b"x" * (1 << 17)) as response:
