@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
 from tests.faults.fault import Blow
@@ -83,9 +84,7 @@ async def state_lost(blow: Blow) -> AsyncIterator[None]:
     name = blow.rng.choice(sorted(world.disks))
     (victim,) = (role for role in world.roles if role.name == name)
     await _kill(blow, victim)
-    folder = world.disks[name].folder
-    saved = folder / "data" / "state" if world.engine == "embedded" else folder / "state"
-    blow.evidence["files lost"] = _remove(saved)
+    blow.evidence["files lost"] = _remove(world.states[name])
     victim.start()
     yield
 
@@ -115,8 +114,7 @@ async def out_of_files(blow: Blow) -> AsyncIterator[None]:
     """A role may open no more files or connections than it has."""
     victim = blow.rng.choice(blow.world.of("api"))
     soft, hard = resource.prlimit(victim.pid, resource.RLIMIT_NOFILE)
-    used = _files(victim)
-    resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (used, hard))
+    resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (_lowest_free(victim), hard))
     blow.evidence["connections refused for want of files"] = 0
     try:
         for _ in range(20):
@@ -142,8 +140,10 @@ async def _kill(blow: Blow, victim: Role) -> None:
     blow.evidence["killed"] += 1
 
 
-def _files(victim: Role) -> int:
-    return len(list(Path(f"/proc/{victim.pid}/fd").iterdir()))
+def _lowest_free(victim: Role) -> int:
+    """The number that the next file of this process would get."""
+    used = {int(path.name) for path in Path(f"/proc/{victim.pid}/fd").iterdir()}
+    return next(number for number in count() if number not in used)
 
 
 def _remove(folder: Path) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
@@ -51,6 +53,7 @@ class World:
         self.proxies: dict[str, Proxy] = {}
         """By what goes through them: log (by broker), api, agents (by relay)."""
         self.clients: list[Client] = []
+        self.checking = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         self.simulator: Role
         self.queries: QueriesStub
         self.viewer = self.papers("viewer/vic")
@@ -83,6 +86,12 @@ class World:
         """Valid for longer than any clock is wrong."""
         return self.office.issue(who, *hosts, now=datetime.now(UTC) - DAY, valid=2 * DAY)
 
+    @property
+    def states(self) -> dict[str, Path]:
+        """Where each role saves its state."""
+        inner = "data/state" if self.engine == "embedded" else "state"
+        return {name: disk.folder / inner for name, disk in self.disks.items()}
+
     async def whole(self) -> None:
         """Return when everybody is up."""
         if self.brokers is not None:
@@ -113,6 +122,7 @@ async def world_of(engine: Engine, arena: Arena, folder: Path, rng: random.Rando
     """A plane at work, with its devices; clients are made and not running yet."""
     world = World(engine, arena, folder, rng)
     async with AsyncExitStack() as stack:
+        stack.callback(world.checking.shutdown)
         if engine == "embedded":
             disk = await world.disk("plane")
             await world.role("plane", "--data", str(disk.folder / "data"), "--partitions", str(PARTITIONS))

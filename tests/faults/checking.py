@@ -1,0 +1,84 @@
+"""The checkers in a process of their own: they take seconds, in which proxies and clients would stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.opening import LogPlace, open_to_read
+from eventstore.log import FOLDED_TOPICS, Partition, Record
+from eventstore.rocks_store import checkpoints, open_checkpoint
+from eventstore.snapshots import Saved
+from tests.contract.engine import read_to_end
+from tests.simulation.checkers import Fault, judge_history
+from tests.simulation.fresh import event_of
+from tests.simulation.history import History
+
+Records = Mapping[Partition, Sequence[Record]]
+
+
+class Case(NamedTuple):
+    """All that is to be looked at."""
+
+    history: History
+    place: LogPlace
+    states: Mapping[str, Path]
+    """Where each role saves its state."""
+    refused: frozenset[str]
+    """Commands of which a client was told that they are in no log."""
+
+
+def check(case: Case) -> tuple[list[Fault], list[str]]:
+    """What the checkers find, and commands that are in the log and should not be."""
+    records, again = asyncio.run(_read_twice(case.place))
+    with ExitStack() as stack:
+        found = judge_history(
+            case.history,
+            records,
+            again=again,
+            appended_s=None if case.place.data else _appended_s(records),
+            saved=_saved(case.states, stack),
+            end_s=time.monotonic(),
+        )
+    return found, list(_unread(case.refused, records))
+
+
+async def _read_twice(place: LogPlace) -> tuple[Records, Records]:
+    """Every record of every topic that is folded, by two readers."""
+    return await _read(place), await _read(place)
+
+
+async def _read(place: LogPlace) -> Records:
+    async with open_to_read(place, rng=random.Random()) as log:
+        return await read_to_end(log, {partition: 0 for topic in FOLDED_TOPICS for partition in log.partitions(topic)})
+
+
+def _appended_s(records: Records) -> Callable[[Partition, int], float]:
+    """When a record was appended, by our monotonic clock."""
+    ahead_s = time.time() - time.monotonic()
+    at = {(p, record.offset): record.timestamp_ms / 1000 - ahead_s for p, found in records.items() for record in found}
+    return lambda partition, offset: at[partition, offset]
+
+
+def _saved(states: Mapping[str, Path], stack: ExitStack) -> dict[str, Saved]:
+    """The newest state of each role that can be read beside its owner."""
+    found: dict[str, Saved] = {}
+    for name, folder in states.items():
+        for newest in checkpoints(folder)[-1:]:
+            saved = open_checkpoint(newest.path)
+            stack.callback(saved.close)
+            found[name] = saved
+    return found
+
+
+def _unread(refused: frozenset[str], records: Records) -> Iterator[str]:
+    for partition, found in records.items():
+        for record in found:
+            event = event_of(record)
+            if event is not None and event.envelope.command_id in refused:
+                yield f"{event.envelope.command_id} was refused without a record, and is {partition}@{record.offset}"
