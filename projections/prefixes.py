@@ -73,10 +73,9 @@ def cover6(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Keys:
     blocks_high, blocks_low = _ordered6(high, low)
     lengths = np.full(len(blocks_low), WIDTH6, np.uint8)
     index, at_high, at_low = np.arange(len(blocks_low), dtype=np.int32), blocks_high, blocks_low
-    for level in range(WIDTH6):
-        bit = np.uint64(1 << level % 64)
-        moving, still = (at_low, at_high) if level < 64 else (at_high, at_low)
-        first = np.flatnonzero(((moving[1:] ^ moving[:-1]) == bit) & (still[1:] == still[:-1]))
+    for level in range(64):  # a block of the upper half would take 2**64 addresses
+        bit = np.uint64(1 << level)
+        first = np.flatnonzero(((at_low[1:] ^ at_low[:-1]) == bit) & (at_high[1:] == at_high[:-1]))
         if not len(first):
             break
         lengths[index[first + 1]] = 255

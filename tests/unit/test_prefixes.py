@@ -149,3 +149,12 @@ def test_large_random_sets_agree_with_ipaddress() -> None:
     rng = random.Random(7)
     addresses = {(10 << 24) + i for i in range(20_000) if rng.random() < 0.8}
     assert list(networks(pack(whole4(list(addresses))), b"")) == oracle4(addresses)
+
+
+@pytest.mark.parametrize("pairs", [[(2, 1), (1, 2)], [(5, 1), (7, 1), (5, 2)], [(5, 2), (5, 1)], [(5, 1), (5, 1)]])
+def test_the_cover_of_ipv6_does_not_depend_on_the_order_of_its_halves(pairs: list[tuple[int, int]]) -> None:
+    def cover(given: list[tuple[int, int]]) -> list[bytes]:
+        high, low = np.array(given, dtype=np.uint64).T
+        return [bytes(key) for key in cover6(high.copy(), low.copy()).tolist()]
+
+    assert cover(pairs) == cover(sorted(set(pairs)))
