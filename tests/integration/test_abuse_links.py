@@ -115,7 +115,7 @@ async def test_what_is_no_message_ends_its_own_link_only(
     assert not [record for record in caplog.records if "\n" in record.getMessage()]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400) | st.binary(max_size=60).map(lambda tail: b"\x0a\x20" + tail))
 def test_any_bytes_are_a_message_or_a_protocol_error(data: bytes) -> None:
     for decode in (protocol_up.decode, protocol_down.decode):

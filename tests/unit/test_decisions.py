@@ -54,7 +54,7 @@ def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
     return heard
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 400), min_size=20, max_size=120), st.data())
 def test_a_run_of_joins_is_decided_as_one_by_one(numbers: list[int], data: st.DataObject) -> None:
     events: list[Event | bytes] = [join(number) for number in numbers]

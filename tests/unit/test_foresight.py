@@ -125,7 +125,7 @@ def check(fleet: Fleet, event: Event) -> None:
             assert rule.vanishing == sum(n.num_addresses for n in networks(rule.change.remove4, rule.change.remove6))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     nodes,
     st.lists(policies, max_size=4),
@@ -139,7 +139,7 @@ def test_an_edit_does_what_its_dry_run_said(
     check(made(found, rules, zones, at_least), edit)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     nodes,
     st.lists(policies, max_size=4),

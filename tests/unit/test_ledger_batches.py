@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.fold import DONE, At
@@ -56,7 +56,6 @@ def kept(ledger: Ledger) -> tuple[object, ...]:
     return [*ledger.entries.items()], ledger.floor, ledger.unsaved()
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, LATE_MS, LATE_MS + 1, -AHEAD_MS, -AHEAD_MS - 1, 500]), min_size=1, max_size=4),
     st.lists(st.sampled_from([0, 1, 2]), max_size=4),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.membership import Member
@@ -52,7 +52,6 @@ fleets = st.lists(
 ).map(lambda rows: [item_of(number, row) for number, row in enumerate(rows)])
 
 
-@settings(deadline=None)
 @given(items=fleets, first=st.integers(0, 3), dropping=st.booleans())
 def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int, dropping: bool) -> None:
     """Some come before, one by one, so that columns begin behind rows."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.codec import encode
@@ -203,7 +203,6 @@ def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any]) ->
     assert_alike(log_of(named))
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
     events = joins(data.draw(st.integers(1, 90)))
@@ -219,7 +218,6 @@ def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
     assert_alike(log_of(events, times_ms, step=data.draw(st.sampled_from([1, 2, 50]))), splits)
 
 
-@settings(deadline=None)
 @given(st.integers(20, 60), st.integers(0, 59), st.data())
 def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataObject) -> None:
     records = log_of(joins(count))

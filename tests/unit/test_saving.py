@@ -93,7 +93,7 @@ def facts(partition: FoldedPartition) -> tuple[object, ...]:
 # -- the same state and digest for any saves and crashes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000), saves=st.sets(st.integers(0, 120)), crashes=st.sets(st.integers(0, 120), max_size=5)
 )

@@ -232,7 +232,7 @@ devices = st.dictionaries(rules, st.sets(st.sampled_from(UNIVERSE), min_size=1),
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(old=devices, new=devices)
 def test_adds_from_the_top_then_removes_from_the_bottom_never_show_a_third_verdict(old: Device, new: Device) -> None:
     asked = [(address, probe) for address in UNIVERSE for probe in probes([*old, *new])]

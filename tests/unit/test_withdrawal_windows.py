@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.withdrawals import (
@@ -35,7 +35,6 @@ def charged(spends: list[tuple[int, int]]) -> tuple[Window, list[tuple[int, int]
     return window, plain
 
 
-@settings(deadline=None)
 @given(withdrawals, steps)
 def test_a_window_forgets_up_to_one_step_late_and_never_early(spends: list[tuple[int, int]], since_ms: int) -> None:
     window, plain = charged(spends)
@@ -47,7 +46,6 @@ def test_a_window_forgets_up_to_one_step_late_and_never_early(spends: list[tuple
     assert [*window.buckets] == sorted(window.buckets)
 
 
-@settings(deadline=None)
 @given(withdrawals, withdrawals)
 def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
@@ -61,7 +59,6 @@ def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
     assert max(alone) <= both.spent(now_ms) <= sum(alone)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(), unique=True, max_size=6), st.integers())
 def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int], left: int) -> None:
     total = backwards = bytes(16)
