@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate fuzz mutate faults soak docs wheels image clean
+.PHONY: help install demo test bench lint check simulate seeded fuzz mutate faults soak docs wheels image clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ faults: $(INSTALLED)  ## Hurt a plane of real processes; ARGS="--engine kafka --
 
 soak: $(INSTALLED)  ## Simulate, hurt and fuzz for HOURS=N; what fails is kept in soak/
 	@$(BIN)/python -m tests.faults.soak --hours $(or $(HOURS),1) $(ARGS)
+
+seeded: $(INSTALLED)  ## Bugs planted in the plane, and the checkers that catch them; ARGS="--only NAME", ARGS=--json
+	@$(BIN)/python -m tests.seeded $(ARGS)
 
 wheels: $(INSTALLED)  ## The plane and all it needs as wheels in dist/wheels, pinned
 	@rm -rf build dist/wheels

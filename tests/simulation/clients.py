@@ -23,6 +23,8 @@ from tests.simulation.workload import KINDS, Request, Workload
 
 ATTEMPTS = 8
 TIMEOUT_S = 4.0
+RESIGNS = 0.2
+"""Share of tries that certainly failed after which a client asks no more."""
 READS = 0.1
 """Share of answers after which a client reads what it wrote."""
 
@@ -74,6 +76,9 @@ class Client:
             except PlaneError as error:
                 if isinstance(error, LogUnavailable | AppendRefused):
                     self._history.add(NotTaken(now(), command_id))
+                    if self._rng.random() < RESIGNS:
+                        self._history.note(now(), "resigned", self.name, command_id)
+                        return None
                 self._history.note(now(), "unknown", self.name, command_id, type(error).__name__)
             else:
                 self._tell(request, process, answer)

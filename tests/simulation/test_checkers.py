@@ -25,13 +25,14 @@ from tests.simulation.checkers import (
     devices,
     faults_of,
     folds,
+    invalid,
     lifecycle,
     stated,
     verdicts,
 )
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.fresh import Step
-from tests.simulation.history import Called, Claimed, History, NotTaken, Read, Sample, Seen, read
+from tests.simulation.history import Called, Claimed, History, NotTaken, Read, Sample, Seen, Struck, read
 from tests.support.written_log import START_MS, ZONES_0, WrittenLog
 
 OTHER = uuid7(START_MS, random.Random(2))
@@ -194,6 +195,18 @@ def test_calls() -> None:
     assert faults((attempt, "drain"), (attempt, "drain")), "twice by one attempt"
     assert faults((attempt, "install")), "not what the attempt is for"
     assert faults((attempt + 1, "drain")), "an attempt that the log does not know"
+
+
+def test_a_run_without_faults_or_answers_is_invalid() -> None:
+    log, event, offset = joined()
+    assert list(invalid(log.history)) == [
+        "no fault hit anything",
+        "no command was answered",
+        "of 1 commands that were sent while nothing went wrong, 0 were answered",
+    ]
+    log.tell(event, offset)
+    log.history.add(Struck("crash", "p0", 50.0, 60.0))
+    assert not list(invalid(log.history))
 
 
 def test_bounds() -> None:

@@ -10,6 +10,16 @@ something. The folds, run afresh, are the reference for answers and digests; wha
 `again` is the same log by a second reader. `appended_s(partition, offset)` is when a record was appended, by the clock
 of the history: checks of "not yet there" need it. `saved` is what processes have on disk, by name. `end_s` is when the
 history ends: checks of silence need it. With `at_rest=False` only what holds at every moment is checked.
+
+`invalid(history)` says why a run proves nothing, whatever the verdict: no fault hit, or too little worked between them.
+
+| invariant | applies here to | not to |
+|---|---|---|
+| I9 | positions in beacons, answers and queries; versions in reports and of tables | status of Kubernetes objects |
+| I15, I19 | nothing: one tenant, and the log itself is the audit trail | |
+| I17 | tasks, links, frames, copies of commands, idle statements; files and memory where a recorder samples them | |
+| I18 | beacons and reports in the log | requests to a Kubernetes API |
+| I20 | quarantine, halts, zones whose changes nobody hears of | DPUs that lag: their alarms are metrics |
 """
 
 from __future__ import annotations
@@ -31,11 +41,12 @@ from tests.simulation.checkers import (
     stated,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
+from tests.simulation.checkers.hygiene import invalid
 from tests.simulation.checkers.stated import BOUNDS
 from tests.simulation.fresh import Halted
 from tests.simulation.history import History
 
-__all__ = ["BOUNDS", "INVARIANTS", "Evidence", "Fault", "Invariant", "faults_of", "judge_history"]
+__all__ = ["BOUNDS", "INVARIANTS", "Evidence", "Fault", "Invariant", "faults_of", "invalid", "judge_history"]
 
 Check = Callable[[Evidence], Iterator[str]]
 
@@ -145,6 +156,8 @@ def judge_history(
         return [Fault("I20", str(halted))]
     except LogMismatch as mismatch:
         return [Fault("I22", str(mismatch))]
+    except AssertionError as broken:
+        return [Fault("I20", f"what follows from the log cannot be computed: {broken}")]
     return list(faults_of(run, at_rest=at_rest))
 
 

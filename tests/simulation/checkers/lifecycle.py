@@ -35,7 +35,8 @@ DEFAULT_LIMIT = 50
 _ORDER = [phase for phase in ACTIONS if phase != "Deleting"]
 _INSTALLS = _ORDER[:-1]
 _SAME = "same"
-_AT_REST = {"Initializing", "Pending", "Ready", "Error"}
+_OUTSIDE = {"Initializing", "Pending", "Ready"}
+_AT_REST = {*_OUTSIDE, "Error"}
 _ENDS = {"Node Effect Removal": {"Ready", "Initializing"}, "Deleting": {"gone"}}
 
 
@@ -201,14 +202,13 @@ def check_rollout(run: Evidence) -> Found:
         limits: dict[str, tuple[int, int]] = {}
         for step in steps:
             limits |= {k: (z.parallel_installs, z.unavailable_nodes) for k, z in step.rows.get("zones", ()) if z}
-            after = rows | {name: row for name, row in step.rows.get("dpus", ()) if row is not None}
-            for name, row in step.rows.get("dpus", ()):
+            changed = dict(step.rows.get("dpus", ()))
+            after = {name: row for name, row in (rows | changed).items() if row is not None}
+            for name, row in changed.items():
                 before = rows.get(name)
-                if before is not None and row is not None and before.phase == "Pending" and row.phase in _INSTALLS:
+                if before is not None and row is not None and before.phase in _OUTSIDE and row.phase in _INSTALLS:
                     for fault in _too_many(row.zone, rows, after, limits.get(row.zone, (0, 0))):
                         yield f"{partition}@{step.record.offset} lets {name} in: {fault}"
-                if row is None:
-                    after.pop(name, None)
             rows = after
 
 

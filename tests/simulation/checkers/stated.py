@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import inf
 
 from drivers.reports import PROGRESS_S
 from eventstore.beacons import EVERY_S
@@ -26,8 +28,10 @@ BOUNDS = {
 SPARE = 1.3
 """A hostile log doubles records."""
 
-PER_LIFE = 8
-"""Statements at the beginning of a life, and such as others make in its place."""
+WINDOW_S = 10.0
+
+SPARE_STATEMENTS = 8
+"""What is said at the beginning of a life, or lands late, on top of what may be said."""
 
 OWN = (e.MembershipChanged, e.NodesSuperseded, e.ZoneLimited, e.Forwarded, e.StepStarted, e.DeadlinePassed)
 """Statements that are made when the log shows a need for them, and change something if it does."""
@@ -72,25 +76,20 @@ def check_versions(run: Evidence) -> Found:
 
 
 def check_politeness(run: Evidence) -> Found:
-    """I18: no replica beacons, and no relay reports a zone, more often than once in the time that is set for it."""
-    lives: dict[str, list[float]] = defaultdict(list)
-    for life in run.history.of(Lived):
-        lives[life.process].append(life.to_s - life.from_s)
-    beacons = Counter(beacon.replica for _, beacon in run.beacons)
-    reports = Counter(
-        (event.relay, event.zone)
-        for partition, steps in run.steps.items()
-        for step in steps
-        if partition.topic == INSTALLS and isinstance(event := step.event, e.RulesInstalled)
-    )
-    for process, lived in lives.items():
-        most = SPARE * sum(lived) / EVERY_S + PER_LIFE * len(lived)
-        if beacons[process] > most:
-            yield f"{process} sent {beacons[process]} beacons in {sum(lived):.0f} s"
-        most = SPARE * sum(lived) / PROGRESS_S + PER_LIFE * len(lived)
-        for (relay, zone), count in sorted(reports.items()):
-            if relay == process and count > most:
-                yield f"{relay} reported {count} times of {zone} in {sum(lived):.0f} s"
+    """I18: no replica beacons, and no relay reports a zone, more often than it may, in any ten seconds."""
+    said: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for offset, beacon in run.beacons:
+        said[f"{beacon.replica} sent beacons", EVERY_S].append(run.appended_s(REPLICAS_0, offset))
+    for partition, steps in run.steps.items():
+        for step in steps if partition.topic == INSTALLS else ():
+            if isinstance(step.event, e.RulesInstalled):
+                what = f"{step.event.relay} reported of {step.event.zone}"
+                said[what, PROGRESS_S].append(run.appended_s(partition, step.record.offset))
+    for (what, every_s), times_s in sorted(said.items()):
+        most = SPARE * WINDOW_S / every_s + SPARE_STATEMENTS
+        count, at_s = max((bisect_right(times_s, at_s + WINDOW_S) - i, at_s) for i, at_s in enumerate(times_s))
+        if count > most and at_s > -inf:
+            yield f"{what} {count} times in {WINDOW_S:g} s from {at_s:.1f} s on"
 
 
 def check_waste(run: Evidence) -> Found:
@@ -103,7 +102,7 @@ def check_waste(run: Evidence) -> Found:
             if isinstance(step.event, OWN):
                 (useful if step.rows else idle)[type(step.event).__name__] += 1
     for name, count in sorted(idle.items()):
-        if count > useful[name] + PER_LIFE * lives:
+        if count > useful[name] / 2 + SPARE_STATEMENTS + 3 * lives:
             yield f"{count} {name} changed nothing, and {useful[name]} something"
 
 

@@ -1,0 +1,60 @@
+"""Re-runs the table: `python -m tests.seeded [--only NAME ...] [--json]`.
+
+Per bug: the invariant that must say so, those that do, the seed, and what is wrong with the plane. The exit status is 1
+if a bug is not caught by the checker that is there for it, or if the plane without it is found fault with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from tests.seeded.table import BUGS, Verdict, judge_all
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    options = _parse(arguments)
+    known = {bug.name: bug for bug in BUGS}
+    if unknown := [name for name in options.only if name not in known]:
+        print(f"no bug is named {unknown[0]!r}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    bugs = [known[name] for name in options.only] or list(BUGS)
+    found = []
+    for verdict in judge_all(bugs, options.processes if len(bugs) > 1 else 1):
+        found.append(verdict)
+        if not options.json:
+            print(_line(verdict, known[verdict.bug].says), flush=True)
+    good = sum(verdict.is_good for verdict in found)
+    if options.json:
+        print(json.dumps([verdict._asdict() | {"caught": verdict.is_good} for verdict in found], indent=1))
+    else:
+        checkers = {verdict.expected for verdict in found if verdict.is_good}
+        print(f"{good} of {len(found)} seeded bugs caught, by {len(checkers)} invariants: {_ordered(checkers)}")
+    return int(good < len(found))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.seeded", description="Plant bugs, and see who catches them.")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these bugs only")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--json", action="store_true", help="an array of objects instead of lines")
+    return parser.parse_args(arguments)
+
+
+def _line(verdict: Verdict, says: str) -> str:
+    mark = "caught" if verdict.is_good else "MISSED"
+    said, where = _ordered(verdict.caught_by), f"{verdict.lane} seed {verdict.seed}, {verdict.seconds:.1f} s"
+    lines = [f"{mark} {verdict.bug:34} {verdict.expected:>4} (said: {said}), {where}", says, verdict.first]
+    return "\n         ".join([*lines, *(f"without the bug: {fault}" for fault in verdict.clean or ())])
+
+
+def _ordered(invariants: Sequence[str] | set[str]) -> str:
+    return " ".join(sorted(invariants, key=lambda name: (len(name), name))) or "nothing"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Bugs between a command and its answer: ids, positions, waiting, what is said to be certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+import commands.waiting
+import eventstore.folds
+import eventstore.ledger
+import eventstore.replica
+import tests.simulation.clients
+from eventstore.codec import encode
+from eventstore.fold import DONE
+from eventstore.ledger import Ledger
+from eventstore.replica import Answer, Replica
+from eventstore.waiting import Answers
+from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
+
+
+def _answers_before_append(submit: Any) -> Any:
+    async def answered(log: Any, folded: Any, answers: Any, *, event: Any, **options: Any) -> Answer:
+        position = folded.position
+        append = submit(log, folded, answers, event=event, **options)
+        answer: Answer = await append
+        return answer._replace(offset=min(position, answer.offset))
+
+    return answered
+
+
+def _says_done_at_once(submit: Any) -> Any:
+    async def answered(log: Any, folded: Any, answers: Any, *, key: bytes, event: Any, **options: Any) -> Answer:
+        position = await log.end(folded.partition)
+        await log.append(folded.partition, key, encode(event), timeout_s=5.0)
+        return Answer(DONE, folded.partition, position)
+
+    return answered
+
+
+def _answers_anybody(resolve: Any) -> Any:
+    def resolved(self: Answers, partition: Any, entries: Any) -> None:
+        for entry in entries:
+            for futures in self._waiting.values():
+                for future in futures:
+                    if not future.done():
+                        future.set_result(Answer(entry.outcome, partition, entry.offset))
+
+    return resolved
+
+
+def _end_of_the_batch(resolve: Any) -> Any:
+    def resolved(self: Answers, partition: Any, entries: Any) -> None:
+        resolve(self, partition, [replace(entry, offset=entry.offset // 64 * 64 + 63) for entry in entries])
+
+    return resolved
+
+
+def _position_of_the_copy(admit: Any) -> Any:
+    def admitted(self: Ledger, envelope: Any, content: bytes, at: Any) -> Any:
+        entry = admit(self, envelope, content, at)
+        return entry if entry is None else replace(entry, offset=at.offset)
+
+    return admitted
+
+
+def _outcome_of_the_copy(admit: Any) -> Any:
+    def admitted(self: Ledger, envelope: Any, content: bytes, at: Any) -> Any:
+        return None if envelope.command_id in self.entries else admit(self, envelope, content, at)
+
+    return admitted
+
+
+def _no_floor(forget: Any) -> Any:
+    def forgotten(self: Ledger, bucket: int) -> None:
+        floor = self.floor
+        forget(self, bucket)
+        self.floor = floor
+
+    return forgotten
+
+
+def _one_short(reached: Any) -> Any:
+    async def waited(self: Replica, partition: Any, position: int, *, timeout_s: float) -> None:
+        await reached(self, partition, position - 1, timeout_s=timeout_s)
+
+    return waited
+
+
+def _not_at_all(reached: Any) -> Any:
+    async def waited(self: Replica, partition: Any, position: int, *, timeout_s: float) -> None:
+        """Whatever is there will do."""
+
+    return waited
+
+
+def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
+    def forwarded(state: Any, mark: int, offset: int) -> bool:
+        waiting = [found for found in state.outgoing if found >= mark]
+        return mark >= offset or not waiting or waiting[0] >= offset
+
+    return forwarded
+
+
+def _ahead(status_of: Any) -> Any:
+    def status(folded: Any, end: int) -> Any:
+        found = status_of(folded, end)
+        return found._replace(position=found.position + 3)
+
+    return status
+
+
+BUGS = (
+    Bug(
+        "dedup-dropped",
+        "the ledger remembers no ids",
+        "I2",
+        lambda: patched((Ledger, "remember", does())),
+        Stepped(1),
+    ),
+    Bug(
+        "dedup-decides-again",
+        "a repeated command is decided once more, as if it had not been seen",
+        "I2",
+        lambda: patched((Ledger, "admit", _outcome_of_the_copy)),
+        Stepped(1),
+    ),
+    Bug(
+        "ids-forgotten-without-a-floor",
+        "ids are forgotten after a minute, and nothing refuses what is older",
+        "I2",
+        lambda: patched((eventstore.ledger, "KEEP_MS", instead(0)), (Ledger, "_forget", _no_floor)),
+        Stepped(1),
+    ),
+    Bug(
+        "ids-lost-at-restart",
+        "the ids that were saved are not loaded",
+        "I11",
+        lambda: patched((Ledger, "load", does())),
+        Stepped(1),
+    ),
+    Bug(
+        "position-of-the-copy",
+        "a repeated command is answered with the position of the repetition",
+        "I3",
+        lambda: patched((Ledger, "admit", _position_of_the_copy)),
+        Stepped(1),
+    ),
+    Bug(
+        "position-guessed",
+        "an answer carries where the fold stood when the command came, not where its record is",
+        "I3",
+        lambda: patched((eventstore.replica, "submit", _answers_before_append)),
+        Simulated(1),
+    ),
+    Bug(
+        "done-before-decided",
+        "a command is answered as done as soon as it is appended, at the end that the log had before",
+        "I1",
+        lambda: patched((eventstore.replica, "submit", _says_done_at_once)),
+        Simulated(1),
+    ),
+    Bug(
+        "answer-of-another",
+        "whatever is folded first answers everybody who waits",
+        "I1",
+        lambda: patched((Answers, "resolve", _answers_anybody)),
+        Simulated(1),
+    ),
+    Bug(
+        "position-rounded-up",
+        "an answer carries the end of the batch that its record may be in",
+        "I6",
+        lambda: patched((Answers, "resolve", _end_of_the_batch)),
+        Simulated(1),
+    ),
+    Bug(
+        "min-position-ignored",
+        "a query that asks for a position is answered from whatever is folded",
+        "I12",
+        lambda: patched((Replica, "reached", _not_at_all)),
+        Simulated(1),
+    ),
+    Bug(
+        "min-position-one-short",
+        "a query waits for the record before the one that it asks for",
+        "I12",
+        lambda: patched((Replica, "reached", _one_short)),
+        Simulated(1),
+    ),
+    Bug(
+        "overtaken-change-unseen",
+        "a reader of fleet does not wait for a change that a later one of its node has overtaken",
+        "I12",
+        lambda: patched((commands.waiting, "is_forwarded", _waits_until_nothing_below_waits)),
+        Simulated(1, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
+    ),
+    Bug(
+        "position-ahead",
+        "a replica says that it has folded three records more than it has",
+        "I9",
+        lambda: patched((eventstore.folds, "status_of", _ahead)),
+        Simulated(1),
+    ),
+)

@@ -1,0 +1,431 @@
+"""Bugs in what is decided: indices, members, withdrawals, tables; and in what is saved of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from msgspec.structs import replace
+
+import eventstore.saving
+import projections.clique_claims
+import projections.cliques
+import projections.effects
+import projections.fleet
+import projections.forwarding
+import projections.holds
+import projections.joins
+import projections.moves
+import projections.nodes
+import projections.replanning
+import projections.tables
+from eventstore.fold import Decision
+from eventstore.ledger import Ledger
+from eventstore.table import Table
+from projections.clique_state import Clique
+from projections.fleet_state import FleetState
+from projections.prefixes import Cover
+from projections.rules import precedence
+from projections.rulesets import RuleSet
+from tests.seeded.bugs import Bug, Stepped, does, instead, patched
+
+# --- cliques ----------------------------------------------------------------------------------------------------------
+
+
+def _second_lowest(lowest_free: Any) -> Any:
+    def found(used: int) -> int:
+        lowest: int = lowest_free(used)
+        return lowest if used else lowest_free(1)
+
+    return found
+
+
+def _last_come_first_served(serve: Any) -> Any:
+    def served(state: Any, clique_id: str, used: int, capacity: int, at: Any) -> Any:
+        clique = state.cliques.get(clique_id)
+        if clique is None:
+            return serve(state, clique_id, used, capacity, at)
+        line, clique.line = clique.line, dict.fromkeys(reversed(clique.line))
+        try:
+            return serve(state, clique_id, used, capacity, at)
+        finally:
+            clique.line = line
+
+    return served
+
+
+def _any_last_index(is_free: Any) -> Any:
+    return lambda self, index: index >= 0 and index not in self.holders
+
+
+def _refused_but_counted(decide: Any) -> Any:
+    def decided(state: Any, event: Any, at: Any) -> Decision:
+        decision: Decision = decide(state, event, at)
+        hold = state.holds.rows.get(str(event.hold))
+        if decision.change is None and hold is not None:
+            change = projections.holds.HoldChanged(replace(hold, approvals=(*hold.approvals, event.envelope.actor)))
+            return Decision(change, decision.outcome)
+        return decision
+
+    return decided
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+def _skips_records(sealed: Any) -> Any:
+    def seal(items: Any, partition: int, start: int, end: int) -> Any:
+        return sealed(items, partition, start, end + 3)
+
+    return seal
+
+
+def _any_range(decide: Any) -> Any:
+    def decided(state: Any, event: Any, at: Any) -> Decision:
+        mark = state.marks.get(event.cause_partition, 0)
+        fitting = replace(event, from_offset=mark, to_offset=max(event.to_offset, mark + 1))
+        decision: Decision = decide(state, fitting, at)
+        return decision
+
+    return decided
+
+
+def _one_less(advance: Any) -> Any:
+    def advanced(state: Any, source: Any) -> None:
+        advance(state, source._replace(to_offset=source.to_offset - 1))
+
+    return advanced
+
+
+def _first_holder_takes_it_along(touches: Any) -> Any:
+    def touched(state: Any, moves: Any) -> Any:
+        found = touches(state, moves)
+        for touch in found.values():
+            if touch.outs and not touch.ins:
+                touch.rest = 0
+        return found
+
+    return touched
+
+
+# --- withdrawals ------------------------------------------------------------------------------------------------------
+
+
+def _nothing_over_budget(exceeds: Any) -> Any:
+    def exceeding(self: FleetState, kind: Any, number: int, count: int, now_ms: int) -> bool:
+        found: bool = exceeds(self, kind, number, count - 1, now_ms)
+        return found
+
+    return exceeding
+
+
+def _frozen_by_name_only(is_frozen: Any) -> Any:
+    return lambda self, zone: zone in self.freezes.rows
+
+
+def _without_holds(rederive: Any) -> Any:
+    def rederived(self: FleetState) -> None:
+        rederive(self)
+        self.held_names = {hold.id: {} for hold in self.holds.rows.values()}
+
+    return rederived
+
+
+def _without_marks(rederive: Any) -> Any:
+    def rederived(self: FleetState) -> None:
+        rederive(self)
+        self.marks = {}
+
+    return rederived
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _too_wide(add: Any) -> Any:
+    def added(self: Cover, address: int, net: Any) -> None:
+        add(self, address, net)
+        key = address << 8 | self.width
+        if key in self.keys and not address & 1:
+            wider = address << 8 | self.width - 1
+            self.keys.remove(key)
+            net.remove(key)
+            self.keys.add(wider)
+            net.add(wider)
+
+    return added
+
+
+def _version_stays_on_loss(note: Any) -> Any:
+    def noted(self: RuleSet, version: int, earliest_ms: int, added: Any, removed: Any) -> None:
+        note(self, version if added else self.version, earliest_ms, added, removed)
+
+    return noted
+
+
+def _removes_first(ordered: Any) -> Any:
+    def steps(changes: Any) -> Any:
+        found = ordered(changes)
+        return (*(s for s in found if s.remove4 or s.remove6), *(s for s in found if s.add4 or s.add6))
+
+    return steps
+
+
+def _lowest_first(_: Any) -> Any:
+    def key(rule: Any) -> Any:
+        return tuple(-part if isinstance(part, int) else part for part in precedence(rule)[:2])
+
+    return key
+
+
+# --- saved states -----------------------------------------------------------------------------------------------------
+
+
+def _before_its_offset(head_of: Any) -> Any:
+    def head(folded: Any, digest: int) -> Any:
+        found = head_of(folded, digest)
+        return replace(found, position=max(0, found.position - 1))
+
+    return head
+
+
+def _behind_its_offset(take_over: Any) -> Any:
+    def taken(folded: Any, head: Any) -> None:
+        take_over(folded, replace(head, position=head.position + 1))
+
+    return taken
+
+
+def _only_new_rows(put: Any) -> Any:
+    def kept(self: Table[Any], key: str, row: Any) -> None:
+        is_new = key not in self.rows
+        self.rows[key] = row
+        if is_new:
+            self._changed.add(key)
+
+    return kept
+
+
+def _throws_dice(backoff_ms: Any) -> Any:
+    return lambda name, attempt, failures: random.SystemRandom().randrange(1, 2_000)
+
+
+def _skips_some(add_ids: Any) -> Any:
+    def added(folded: Any, batch: Any) -> None:
+        """The rows are saved, the ids another time."""
+
+    return added
+
+
+def _raises_for_strangers(decide: Any) -> Any:
+    def decided(state: Any, event: Any, at: Any) -> Any:
+        state.policies.rows[event.name]
+        return decide(state, event, at)
+
+    return decided
+
+
+BUGS = (
+    Bug(
+        "index-not-dense",
+        "the first index of a clique is 1",
+        "I4",
+        lambda: patched((projections.clique_claims, "lowest_free", _second_lowest)),
+        Stepped(1),
+    ),
+    Bug(
+        "last-come-first-served",
+        "a freed index goes to who waits since the shortest time",
+        "I4",
+        lambda: patched(
+            (projections.clique_claims, "serve", _last_come_first_served),
+            (projections.cliques, "serve", _last_come_first_served),
+        ),
+        Stepped(1),
+    ),
+    Bug(
+        "index-beyond-the-capacity",
+        "who comes back gets the index it had, although the clique has become smaller",
+        "I4",
+        lambda: patched((Clique, "is_free", _any_last_index)),
+        Stepped(2),
+    ),
+    Bug(
+        "refused-but-counted",
+        "an approval by who asked for the change is refused, and counts all the same",
+        "I2",
+        lambda: patched((projections.fleet, "decide_approval", _refused_but_counted)),
+        Stepped(5),
+    ),
+    Bug(
+        "fold-raises-on-a-stranger",
+        "the fold looks up a policy that may not be there",
+        "I20",
+        lambda: patched((projections.fleet, "_decide_policy_deleted", _raises_for_strangers)),
+        Stepped(1),
+    ),
+    Bug(
+        "forward-skips-records",
+        "a forward says that it reaches three records further than it does",
+        "I1",
+        lambda: patched((projections.forwarding, "_sealed", _skips_records)),
+        Stepped(1),
+    ),
+    Bug(
+        "stale-range-accepted",
+        "fleet takes whatever range a forward has",
+        "I7",
+        lambda: patched((projections.fleet, "decide_membership", _any_range)),
+        Stepped(1),
+    ),
+    Bug(
+        "mark-off-by-one",
+        "fleet's mark is the last record that it has taken, not the next one",
+        "I7",
+        lambda: patched((projections.fleet, "_advance", _one_less)),
+        Stepped(1),
+    ),
+    Bug(
+        "ghost-of-an-old-uid",
+        "a leave of an incarnation that is gone takes away the one that has come since",
+        "I1",
+        lambda: patched((projections.nodes, "_is_about", does(True))),
+        Stepped(1),
+    ),
+    Bug(
+        "superseded-not-told",
+        "the zone that lost a node to another one is never told",
+        "I16",
+        lambda: patched((projections.fleet, "hand_superseded", does())),
+        Stepped(1),
+    ),
+    Bug(
+        "limits-not-handed-down",
+        "the limits of a zone stay in fleet",
+        "I16",
+        lambda: patched((projections.fleet, "hand_limits", does())),
+        Stepped(1),
+    ),
+    Bug(
+        "older-incarnation-wins",
+        "what a zone says of a node counts, even if another zone has a newer one",
+        "I1",
+        lambda: patched((projections.joins, "_is_own", does(True))),
+        Stepped(1),
+    ),
+    Bug(
+        "address-goes-with-its-first-holder",
+        "an address that two nodes have is let go with one of them",
+        "I8",
+        lambda: patched((projections.moves, "_touches", _first_holder_takes_it_along)),
+        Stepped(5),
+    ),
+    Bug(
+        "budget-of-each-batch",
+        "what was withdrawn is not remembered, so every record has the whole budget",
+        "I13",
+        lambda: patched(
+            (projections.fleet, "charge", does()),
+            (projections.replanning, "charge", does()),
+        ),
+        Stepped(2),
+    ),
+    Bug(
+        "budget-one-more",
+        "a withdrawal that is over its budget by one passes",
+        "I13",
+        lambda: patched((FleetState, "exceeds", _nothing_over_budget)),
+        Stepped(1),
+    ),
+    Bug(
+        "one-approval-is-enough",
+        "a hold ends with the first approval",
+        "I13",
+        lambda: patched((projections.holds, "APPROVALS", instead(1))),
+        Stepped(1),
+    ),
+    Bug(
+        "freeze-of-all-ignored",
+        "a zone is held only by a freeze of its own",
+        "I13",
+        lambda: patched((FleetState, "is_frozen", _frozen_by_name_only)),
+        Stepped(1),
+    ),
+    Bug(
+        "hold-forgotten-at-restart",
+        "which nodes a hold keeps is not derived from the rows that were saved",
+        "I10",
+        lambda: patched((FleetState, "rederive", _without_holds)),
+        Stepped(1),
+    ),
+    Bug(
+        "marks-forgotten-at-restart",
+        "fleet's marks are not derived from the rows that were saved",
+        "I10",
+        lambda: patched((FleetState, "rederive", _without_marks)),
+        Stepped(1),
+    ),
+    Bug(
+        "cover-too-wide",
+        "an address that is added alone is covered with its neighbour",
+        "I8",
+        lambda: patched((Cover, "add", _too_wide)),
+        Stepped(1),
+    ),
+    Bug(
+        "version-stays-on-loss",
+        "a table from which something is only removed keeps its version",
+        "I8",
+        lambda: patched((RuleSet, "note", _version_stays_on_loss)),
+        Stepped(1),
+    ),
+    Bug(
+        "leaves-before-joins",
+        "a delta removes before it adds",
+        "I21",
+        lambda: patched((projections.tables, "_ordered", _removes_first)),
+        Stepped(1),
+    ),
+    Bug(
+        "lowest-precedence-first",
+        "a delta adds the rules of the lowest precedence first",
+        "I21",
+        lambda: patched((projections.tables, "precedence", _lowest_first)),
+        Stepped(1),
+    ),
+    Bug(
+        "snapshot-before-its-offset",
+        "a saved state says a position that is one before what it has",
+        "I10",
+        lambda: patched((eventstore.saving, "head_of", _before_its_offset)),
+        Stepped(1),
+    ),
+    Bug(
+        "restart-skips-a-record",
+        "after a restart the first record behind what was saved is skipped",
+        "I11",
+        lambda: patched((eventstore.saving, "_take_over", _behind_its_offset)),
+        Stepped(1),
+    ),
+    Bug(
+        "changed-rows-not-saved",
+        "a row is saved when it is new, and not when it changes",
+        "I11",
+        lambda: patched((Table, "put", _only_new_rows)),
+        Stepped(1),
+    ),
+    Bug(
+        "ids-saved-apart",
+        "rows and position are saved together, command ids some other time",
+        "I11",
+        lambda: patched((eventstore.saving, "_add_ids", _skips_some)),
+        Stepped(1),
+    ),
+    Bug(
+        "runs-forget-ids",
+        "commands that are folded together are not remembered",
+        "I10",
+        lambda: patched((Ledger, "remember_all", does())),
+        Stepped(1),
+    ),
+)

@@ -1,0 +1,147 @@
+"""Bugs in the lifecycle of DPUs: attempts, phases, limits, sessions on their BMCs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from msgspec.structs import replace
+
+import projections.dpus
+import projections.lifecycle
+from drivers import steps
+from drivers.backends.simulated_bmc import SimulatedBmc
+from drivers.provisioner import Provisioner
+from projections.phases import OS_INSTALLING, PREPARE_IMAGE, READY, STEPS
+from projections.rollout import Limits
+from tests.seeded.bugs import Bug, Simulated, Stepped, does, patched
+
+
+def _without_install(step: Any) -> Any:
+    return {**STEPS, PREPARE_IMAGE: STEPS[PREPARE_IMAGE]._replace(then=STEPS[OS_INSTALLING].then)}
+
+
+def _ready_whatever(settled: Any) -> Any:
+    return lambda row, at: projections.lifecycle._idle(row, READY, at)
+
+
+def _from_zero(add: Any) -> Any:
+    def added(state: Any, event: Any, at: Any) -> Any:
+        decision = add(state, event, at)
+        if decision.change is None:
+            return decision
+        rows = {name: replace(row, attempt=0, entered=0) for name, row in decision.change.dpus.items()}
+        return decision._replace(change=decision.change._replace(dpus=rows))
+
+    return added
+
+
+def _one_too_many(limits_of: Any) -> Any:
+    def limits(row: Any) -> Limits:
+        found: Limits = limits_of(row)
+        return Limits(found.parallel_installs + 1, found.unavailable_nodes + 1)
+
+    return limits
+
+
+def _never_again(backoff_ms: Any) -> Any:
+    return lambda name, attempt, failures: 10**10
+
+
+def _by_dice(backoff_ms: Any) -> Any:
+    return lambda name, attempt, failures: random.SystemRandom().randrange(1, 2_000)
+
+
+def _any_attempt(stale: Any) -> Any:
+    return lambda name, row, trigger: None if row.standing == "running" else stale(name, row, trigger)
+
+
+def _without_check(call: Any) -> Any:
+    async def called(self: steps.Attempt, make: Any) -> Any:
+        async with self.calls:
+            return await make()
+
+    return called
+
+
+def _no_fence(take: Any) -> Any:
+    async def taken(self: SimulatedBmc, token: int) -> None:
+        self._token = min(self._token, token)
+        await take(self, token)
+
+    return taken
+
+
+def _previous_action(actions: Any) -> Any:
+    return {phase: ("drain" if action == "reboot" else action) for phase, action in actions.items()}
+
+
+BUGS = (
+    Bug(
+        "transition-skipped",
+        "after its image is prepared a DPU is configured, and not installed",
+        "I5",
+        lambda: patched((projections.lifecycle, "STEPS", _without_install)),
+        Stepped(1),
+    ),
+    Bug(
+        "ready-with-nothing-installed",
+        "a DPU whose provisioning was given up is Ready, whatever runs on it",
+        "I5",
+        lambda: patched((projections.lifecycle, "_settled", _ready_whatever)),
+        Stepped(1),
+    ),
+    Bug(
+        "stale-attempt-accepted",
+        "a result counts, whichever attempt it is of",
+        "I7",
+        lambda: patched((projections.lifecycle, "_stale", _any_attempt)),
+        Stepped(1),
+    ),
+    Bug(
+        "attempts-from-zero",
+        "a DPU that is registered again counts its attempts from zero",
+        "I7",
+        lambda: patched((projections.dpus, "_add", _from_zero)),
+        Stepped(1),
+    ),
+    Bug(
+        "rollout-one-too-many",
+        "a zone lets in one DPU more than its limits say",
+        "I13",
+        lambda: patched((projections.dpus, "limits_of", _one_too_many)),
+        Stepped(1),
+    ),
+    Bug(
+        "retry-never-due",
+        "the wait before a retry is meant in seconds and counted in months",
+        "I16",
+        lambda: patched((projections.lifecycle, "backoff_ms", _never_again)),
+        Stepped(1),
+    ),
+    Bug(
+        "fold-throws-dice",
+        "the jitter of a retry is drawn when the record is folded",
+        "I10",
+        lambda: patched((projections.lifecycle, "backoff_ms", _by_dice)),
+        Stepped(1),
+    ),
+    Bug(
+        "zombie-provisioner",
+        "who lost an attempt goes on with it, and the BMC lets it",
+        "I7",
+        lambda: patched(
+            (steps.Attempt, "call", _without_check),
+            (Provisioner, "_is_ours", does(True)),
+            (SimulatedBmc, "_take", _no_fence),
+        ),
+        Simulated(1, faulty_s=20.0),
+    ),
+    Bug(
+        "wrong-action",
+        "a DPU that shall reboot is drained",
+        "I7",
+        lambda: patched((steps, "ACTIONS", _previous_action)),
+        Simulated(1),
+    ),
+)

@@ -1,0 +1,417 @@
+"""A plane of one step after the other: a log, the folds, what drivers would state, and a device per zone.
+
+No time passes but by counting, nothing waits, and nothing fails by itself. What clients ask comes from the simulator's
+workload; copies land late, statements come from those whose turn is over, and a replica starts again from what it has
+saved, all drawn from the seed. It runs a thousand records a second, so what a fold or a frame gets wrong shows here in
+less time than a simulated process needs to start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from msgspec.structs import replace
+
+from deploy.roles import folds_of
+from eventstore.codec import decode, encode
+from eventstore.folds import Folds
+from eventstore.ids import statement, uuid7
+from eventstore.log import (
+    CLIQUES,
+    DECIDING_TOPICS,
+    FLEET_0,
+    FOLDED_TOPICS,
+    ZONES,
+    Partition,
+    Record,
+    partitions_of,
+)
+from eventstore.partition import FoldedPartition
+from eventstore.replica import Answer, Replica
+from eventstore.saving import restored, save
+from eventstore.snapshots import Head
+from projections import device_table, tables
+from projections.device_table import EMPTY, FrameRefused, pack
+from projections.forwarding import forward
+from projections.handed_down import caused
+from projections.rules import Delta
+from projections.zone_rows import Dpu
+from schemas import events as e
+from tests.simulation.checkers import Fault, judge_history
+from tests.simulation.checkers.folds import driven
+from tests.simulation.checkers.lifecycle import ACTIONS
+from tests.simulation.durable import Disk, DiskStore
+from tests.simulation.history import Called, Claimed, Dumped, Framed, History, Invoked, Lived, Read, Seen, Told
+from tests.simulation.workload import KINDS, Request, Workload
+
+PARTITIONS = 2
+ZONE_NAMES = ("zone-0", "zone-1", "zone-2")
+START_MS = 1_700_000_000_000
+STEP_S = 0.5
+FORWARD_EVERY = 20
+PROCESS = "p0"
+ME = f"{PROCESS}#1"
+DPUS = 2
+
+
+@dataclass
+class Device:
+    """A DPU's own table, and the boot that it is in."""
+
+    zone: str
+    name: str
+    table: device_table.DeviceTable = EMPTY
+    boot: int = 0
+
+
+class Plane(Folds):
+    """Everything, in one place."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(PROCESS, PARTITIONS)
+        self.rng = random.Random(f"{seed}/plane")
+        self.history = History()
+        self.now_s = 0.0
+        self.records: dict[Partition, list[Record]] = {
+            partition: [] for topic in FOLDED_TOPICS for partition in partitions_of(topic, PARTITIONS)
+        }
+        self.disk = Disk()
+        self._store = DiskStore(self.disk, self.rng, self._committed)
+        self._appended_s: dict[tuple[Partition, int], float] = {}
+        self._late: list[tuple[Partition, e.Event]] = []
+        self._clients = [Workload(f"client-{n}", ZONE_NAMES, lambda: self.now_ms) for n in range(3)]
+        self._devices = [Device(zone, f"{zone}-dpu-{n:04d}") for zone in ZONE_NAMES for n in range(DPUS)]
+        self._called: dict[str, int] = {}
+        self._joined = 0
+        self._offered: list[tuple[str, Delta]] = []
+        self._begin()
+
+    @property
+    def now_ms(self) -> int:
+        return START_MS + round(self.now_s * 1000)
+
+    def run(self, steps: int) -> list[Fault]:
+        """So many steps, and then as many as it takes to come to rest; what was wrong."""
+        deeds: dict[Callable[[], None], int] = {
+            self._ask: 50,
+            self._leave_as_it_was: 4,
+            self._join_many: 1,
+            self._crowd: 2,
+            self._approve_own: 2,
+            self._roll_out: 2,
+            self._replace_dpu: 3,
+            self._send_old: 4,
+            self._forward_all: 15,
+            self._hand_down_all: 8,
+            self._prune_all: 3,
+            self._work: 25,
+            self._write_late: 8,
+            self._update_devices: 25,
+            self._save: 3,
+            self._restart: 2,
+            self._reboot: 1,
+        }
+        for step in range(steps):
+            self.now_s += STEP_S
+            if step % FORWARD_EVERY == 0:
+                self._forward_all()
+            self.rng.choices(list(deeds), list(deeds.values()))[0]()
+        self._rest()
+        return self.judged()
+
+    def judged(self) -> list[Fault]:
+        """What checkers say."""
+        history = self.history.copy()
+        history.add(Lived(PROCESS, ("api", "provisioner", "relay"), 0.0, self.now_s))
+        for device in self._devices:
+            rules = tuple((rule, *pack(prefixes)) for rule, prefixes in device.table.rules.items())
+            history.add(Dumped(device.zone, device.name, device.table.version, device.table.digest, rules))
+        return judge_history(
+            history,
+            self.records,
+            appended_s=lambda partition, offset: self._appended_s[partition, offset],
+            saved={PROCESS: self._store},
+            end_s=self.now_s,
+        )
+
+    # --- the log
+
+    def _begin(self) -> None:
+        self.log_id, self.generation = uuid7(START_MS, self.rng), 1
+        self._folded = {partition: self._empty(partition) for partition in self.records}
+        created = e.LogCreated(statement("log", PROCESS, START_MS), self.log_id, 1, PARTITIONS, "")
+        for partition in self.records:
+            if partition.topic in DECIDING_TOPICS:
+                self._write(partition, created)
+        for device in self._devices:
+            self._register(device)
+
+    def _empty(self, partition: Partition) -> FoldedPartition:
+        fold = next(fold for fold in folds_of(PARTITIONS) if fold.topic == partition.topic)
+        return FoldedPartition(partition, {fold.version: fold}, self.log_id)
+
+    def _write(self, partition: Partition, event: e.Event, *, may_repeat: bool = True) -> Answer | None:
+        """Append a record and fold it; now and then it lands once more later."""
+        found = self.records[partition]
+        offset = found[-1].offset + self.rng.choice((1, 1, 1, 2)) if found else 0
+        record = Record(offset, self.now_ms, b"", encode(event))
+        found.append(record)
+        self._appended_s[partition, offset] = self.now_s
+        entry = self._folded[partition].fold(record)
+        if may_repeat and self.rng.random() < 0.1 and not isinstance(event, e.LogCreated):
+            self._late.append((partition, event))
+        return None if entry is None else Answer(entry.outcome, partition, entry.offset)
+
+    def _write_late(self) -> None:
+        if self._late:
+            self._write(*self._late.pop(self.rng.randrange(len(self._late))), may_repeat=False)
+
+    def _said(self, subject: str) -> e.Envelope:
+        return e.Envelope(uuid7(self.now_ms, self.rng), subject, "operator", self.now_ms)
+
+    def _stated(self, subject: str, actor: str) -> e.Envelope:
+        return statement(subject, f"{actor}/{PROCESS}", self.now_ms)
+
+    # --- clients
+
+    def _ask(self) -> None:
+        client = self.rng.choice(self._clients)
+        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+        request = client.request(kind, self.rng, cast(Replica, self))
+        if request is not None:
+            self._send(request, client.name)
+
+    def _send(self, request: Request, client: str) -> None:
+        command_id, tries = request.event.envelope.command_id, self.rng.choice((1, 1, 1, 2))
+        for _ in range(tries):
+            self.history.add(Invoked(self.now_s, client, command_id, request.partition))
+            answer = self._write(request.partition, request.event)
+            self.now_s += STEP_S
+            if answer is not None:
+                self.history.add(Told(self.now_s, client, PROCESS, command_id, answer))
+                position = self.position(answer.partition)
+                self.history.add(
+                    Read(self.now_s, self.now_s, client, PROCESS, answer.partition, answer.offset + 1, position)
+                )
+
+    def _leave_as_it_was(self) -> None:
+        """A leave of a node as it once was, by somebody who has not heard that it is back."""
+        joins = [
+            event
+            for partition, records in self.records.items()
+            for record in records[-40:]
+            if partition.topic == ZONES and isinstance(event := decode(record.value), e.NodesJoined) and event.uids
+        ]
+        if joins:
+            join = self.rng.choice(joins)
+            said = self._said(join.zone)
+            left = e.NodesLeft(said, join.zone, join.names[:1], join.created_ms[:1], join.uids[:1], False, b"")
+            self._send(Request(self.partition_for(ZONES, join.zone), join.zone.encode(), left), "operator")
+
+    def _join_many(self) -> None:
+        """Nodes one by one, so many in a row that they are folded together."""
+        zone = self.rng.choice(ZONE_NAMES)
+        for _ in range(24):
+            self._joined += 1
+            four = (10 << 24 | 1 << 16 | self._joined).to_bytes(4, "big")
+            event = e.NodesJoined(self._said(zone), zone, [f"many-{self._joined}"], [], [], four, b"", [{}], [0])
+            self._write(self.partition_for(ZONES, zone), event, may_repeat=False)
+
+    def _crowd(self) -> None:
+        """More nodes than a clique has room for, of which some go, and come back to a smaller one."""
+        domain, clique = "crowd", self.rng.choice(("a", "b"))
+        about, partition = f"{domain}/{clique}", self.partition_for(CLIQUES, domain)
+        nodes = [f"crowd-{n}" for n in self.rng.sample(range(6), 5)]
+
+        def send(event: e.Event) -> None:
+            self._send(Request(partition, domain.encode(), event), "operator")
+
+        created_ms = self.now_ms
+        send(e.CapacitySet(self._said(about), domain, clique, self.rng.choice((2, 3, 5))))
+        for wish in (-1, 4):
+            for node in nodes:
+                send(e.IndexClaimed(self._said(about), domain, clique, node, "", created_ms, f"{created_ms}", wish))
+        for node in nodes[:3]:
+            send(e.IndexReleased(self._said(about), domain, clique, node, 0, ""))
+
+    def _approve_own(self) -> None:
+        """Who asked for a change says that it is fine."""
+        for _, hold in sorted(self.state(FLEET_0).holds.rows.items()):
+            said = replace(self._said("hold"), actor=hold.requested_by)
+            self._write(FLEET_0, e.HoldApproved(said, hold.id, hold.hash))
+
+    def _roll_out(self) -> None:
+        """All DPUs of a zone at once, one at a time."""
+        zone = self.rng.choice(ZONE_NAMES)
+        self._write(FLEET_0, e.ZoneDescribed(self._said(zone), zone, False, {}, 1, 1))
+        self._hand_down_all()
+        for device in self._devices:
+            if device.zone == zone:
+                self._request(device, "provision", "bf-3.0")
+
+    def _replace_dpu(self) -> None:
+        """A DPU is deleted, or comes back."""
+        device = self.rng.choice(self._devices)
+        if device.name in self.state(self.partition_for(ZONES, device.zone)).dpus.rows:
+            self._request(device, "delete")
+        else:
+            self._register(device)
+
+    def _request(self, device: Device, request: str, image: str = "") -> None:
+        event = e.LifecycleRequested(self._said(device.name), device.zone, device.name, request, image)
+        self._write(self.partition_for(ZONES, device.zone), event)
+
+    def _register(self, device: Device) -> None:
+        event = e.DpuRegistered(self._said(device.name), device.zone, device.name, device.name, "s", "b")
+        self._write(self.partition_for(ZONES, device.zone), event)
+
+    # --- what drivers state
+
+    def _forward_all(self) -> None:
+        for number in range(PARTITIONS):
+            zone, mark = self.state(Partition(ZONES, number)), self.state(FLEET_0).marks.get(number, 0)
+            event = forward(zone, number, mark)
+            for _ in range(self.rng.choice((1, 1, 2)) if event else 0):
+                assert event is not None
+                self._write(FLEET_0, replace(event, envelope=self._stated("fleet", "forwarder")))
+
+    def _hand_down_all(self) -> None:
+        for number in range(PARTITIONS):
+            partition = Partition(ZONES, number)
+            event = caused(self.state(FLEET_0), number, self.state(partition).fleet_mark)
+            if event is not None:
+                self._write(partition, replace(event, envelope=self._stated("zones", "forwarder")))
+
+    def _prune_all(self) -> None:
+        for number in range(PARTITIONS):
+            partition, mark = Partition(ZONES, number), self.state(FLEET_0).marks.get(number, 0)
+            if self.state(partition).has_outgoing_before(mark):
+                self._write(partition, e.Forwarded(self._stated("zones", "forwarder"), mark))
+
+    # --- DPUs
+
+    def _work(self) -> None:
+        """The next statement about each DPU that somebody works on, or one that is out of date."""
+        for number in range(PARTITIONS):
+            partition = Partition(ZONES, number)
+            state = self.state(partition)
+            for name in sorted({*state.dpu_index.open, *state.dpu_index.running}):
+                self._work_on(partition, name, state.dpus.rows[name])
+
+    def _work_on(self, partition: Partition, name: str, dpu: Dpu) -> None:
+        about = (self._stated(name, "provisioner"), dpu.zone, name, dpu.phase)
+        if dpu.standing == "open":
+            if not dpu.paused and dpu.not_before_ms <= self.now_ms:
+                self._write(partition, e.StepStarted(*about, dpu.attempt + 1, ME))
+            return
+        late = self.rng.random() < 0.2
+        attempt = dpu.attempt - 1 if late else dpu.attempt
+        if not late:
+            self._call(name, dpu)
+        if self.rng.random() < 0.2:
+            kind = self.rng.choice(("transient", "device", "lost"))
+            self._write(partition, e.StepFailed(*about, attempt, kind, "so it goes"))
+        else:
+            facts = {"serial": "s", "image": dpu.image}
+            self._write(partition, e.StepSucceeded(*about, attempt, facts))
+
+    def _call(self, name: str, dpu: Dpu) -> None:
+        if self._called.get(name) != dpu.attempt:
+            self._called[name] = dpu.attempt
+            self.history.add(Called(name, dpu.attempt, ACTIONS[dpu.phase]))
+
+    def _update_devices(self) -> None:
+        for device in self._devices:
+            if not self.state(FLEET_0).is_frozen(device.zone):
+                self._update(device)
+
+    def _update(self, device: Device) -> None:
+        fleet, since = self.state(FLEET_0), device.table.version
+        now = tables.table(fleet, device.zone)
+        if now.version <= since and now.digest == device.table.digest:
+            return
+        delta = tables.delta(fleet, device.zone, since) or tables.snapshot(fleet, device.zone)
+        after = device_table.apply(device.table, self.generation, delta, capacity=1_000_000)
+        if isinstance(after, FrameRefused):
+            delta = tables.snapshot(fleet, device.zone)
+            after = device_table.apply(device.table, self.generation, delta, capacity=1_000_000)
+        if isinstance(after, FrameRefused):
+            return
+        steps = delta.steps if delta.from_version else device_table.steps_between(device.table, after)
+        before = tuple((rule, *pack(prefixes)) for rule, prefixes in device.table.rules.items())
+        self.history.add(Framed(self.now_s, device.zone, device.name, before, tuple(steps)))
+        device.table = after
+        self._offered = [*self._offered[-40:], (device.zone, tables.snapshot(fleet, device.zone))]
+        self._saw(device)
+
+    def _send_old(self) -> None:
+        """A relay that lags sends what a device has had long ago; the device knows better."""
+        device = self.rng.choice(self._devices)
+        for zone, delta in self.rng.sample(self._offered, min(3, len(self._offered))):
+            if zone == device.zone:
+                after = device_table.apply(device.table, self.generation, delta, capacity=1_000_000)
+                if not isinstance(after, FrameRefused) and after is not device.table:
+                    device.table = after
+                    self._saw(device)
+
+    def _saw(self, device: Device) -> None:
+        table = device.table
+        self.history.add(
+            Seen(self.now_s, device.zone, device.name, device.boot, table.epoch, table.version, table.digest)
+        )
+
+    def _reboot(self) -> None:
+        device = self.rng.choice(self._devices)
+        device.table, device.boot = EMPTY, device.boot + 1
+        self._saw(device)
+
+    # --- restarts
+
+    def _save(self) -> None:
+        for folded in self._folded.values():
+            driven(save(folded, self._store))
+
+    def _restart(self) -> None:
+        """Forget all, load what was saved, and fold what came since."""
+        for partition in self._folded:
+            folded = driven(restored(self._empty(partition), self._store)) or self._empty(partition)
+            for record in self.records[partition]:
+                if record.offset >= folded.position:
+                    folded.fold(record)
+            self._folded[partition] = folded
+
+    def _committed(self, partition: Partition, head: Head) -> None:
+        self.history.add(Claimed(PROCESS, partition, head.position, head.digest, head.running))
+
+    # --- rest
+
+    def _rest(self) -> None:
+        """Nobody asks for anything any more; an operator thaws and resumes."""
+        for zone in sorted(self.state(FLEET_0).freezes.rows):
+            self._write(FLEET_0, e.Thawed(self._said("thaw"), zone))
+        for _ in range(400):
+            self.now_s += STEP_S
+            before = sum(map(len, self.records.values()))
+            self._forward_all()
+            self._hand_down_all()
+            self._prune_all()
+            self._work()
+            self._update_devices()
+            if self._late:
+                self._late.clear()
+            states = [self.state(Partition(ZONES, number)) for number in range(PARTITIONS)]
+            waits = any(state.dpu_index.open or state.dpu_index.running for state in states)
+            if sum(map(len, self.records.values())) == before:
+                if not waits:
+                    break
+                self.now_s += 5 * STEP_S
+        self._update_devices()
+        self._save()
+
+
+def generate(seed: int, steps: int = 250) -> list[Fault]:
+    """What is wrong with the plane of this seed."""
+    return Plane(seed).run(steps)

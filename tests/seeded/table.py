@@ -1,0 +1,80 @@
+"""All seeded bugs, and what becomes of one: planted, run, and run again without it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from tests.seeded import in_commands, in_drivers, in_folds, in_lifecycles
+from tests.seeded.bugs import Bug, Simulated, Stepped
+
+BUGS: tuple[Bug, ...] = (*in_commands.BUGS, *in_folds.BUGS, *in_lifecycles.BUGS, *in_drivers.BUGS)
+
+
+SEEDS_MAX = 8
+
+
+class Verdict(NamedTuple):
+    """What became of one bug. `caught_by` are all invariants that said something; `clean` is what they say without it,
+    None if no seed was found that can be compared."""
+
+    bug: str
+    expected: str
+    caught_by: tuple[str, ...]
+    first: str
+    clean: tuple[str, ...] | None
+    lane: str
+    seed: int
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """The checker that must catch it does, and has nothing to say of the sound plane."""
+        return self.expected in self.caught_by and self.clean == ()
+
+
+def judge(bug: Bug) -> Verdict:
+    """Plant a bug, run what shows it, and run that without the bug; from its seed on, until a seed shows it."""
+    logging.disable(logging.CRITICAL)
+    began = time.perf_counter()
+    found: list[str] = []
+    sound: list[str] | None = None
+    for seed in range(bug.shown.seed, bug.shown.seed + SEEDS_MAX):
+        shown = bug.shown._replace(seed=seed)
+        with bug.plant():
+            found = shown.faults()
+        if any(fault.startswith(f"{bug.caught_by}:") for fault in found) and (sound := _sound(shown)) is not None:
+            break
+    caught = tuple(sorted({fault.split(":")[0] for fault in found}))
+    first = next((fault for fault in found if fault.startswith(f"{bug.caught_by}:")), "")
+    lane = "simulated" if isinstance(bug.shown, Simulated) else "stepped"
+    seconds = time.perf_counter() - began
+    return Verdict(bug.name, bug.caught_by, caught, first, None if sound is None else tuple(sound), lane, seed, seconds)
+
+
+_judged: dict[tuple[object, ...], list[str] | None] = {}
+
+
+def _sound(shown: Stepped | Simulated) -> list[str] | None:
+    """What checkers say of the plane as it is, asked once per process."""
+    key = type(shown).__name__, *shown
+    if key not in _judged:
+        _judged[key] = shown.sound()
+    return _judged[key]
+
+
+def judge_all(bugs: Sequence[Bug], processes: int) -> Iterator[Verdict]:
+    """Every bug in a process of its own kind, so that none meets another; in their order."""
+    names = [bug.name for bug in bugs]
+    if processes == 1:
+        yield from map(judge, bugs)
+        return
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(_judge_named, names)
+
+
+def _judge_named(name: str) -> Verdict:
+    return judge(next(bug for bug in BUGS if bug.name == name))

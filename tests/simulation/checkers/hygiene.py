@@ -1,0 +1,33 @@
+"""Whether a run says anything at all: one in which nothing went wrong, or nothing worked, is not green but invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.simulation.history import History, Invoked, Struck, Told
+
+DEFINITE_SHARE = 0.95
+"""Of the commands that were sent while nothing went wrong, so many must have got a definite answer."""
+
+AFTERMATH_S = 10.0
+
+
+def invalid(history: History) -> Iterator[str]:
+    """Why a run proves nothing."""
+    struck = history.of(Struck)
+    if not struck:
+        yield "no fault hit anything"
+    told = {found.command_id for found in history.of(Told)}
+    if not told:
+        yield "no command was answered"
+    sent: dict[str, float] = {}
+    for invoked in history.of(Invoked):
+        sent.setdefault(invoked.command_id, invoked.at_s)
+    calm = [
+        command_id
+        for command_id, at_s in sent.items()
+        if not any(one.from_s <= at_s <= one.to_s + AFTERMATH_S for one in struck)
+    ]
+    definite = sum(command_id in told for command_id in calm)
+    if calm and definite < DEFINITE_SHARE * len(calm):
+        yield f"of {len(calm)} commands that were sent while nothing went wrong, {definite} were answered"
