@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import argparse
 import logging
-import multiprocessing
 import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from eventstore.errors import PermanentError
+from tests.simulation.batch import each, quieten
 from tests.simulation.checkers import INVARIANTS
 from tests.simulation.figures import MUST_HAPPEN, figures, summary
 from tests.simulation.plan import standard
@@ -29,26 +28,25 @@ from tests.simulation.shrink import Shrinker, shown
 
 FAILED = Path(".simulation")
 STANDARD_S = 1_800.0
-SEEDS_PER_PROCESS = 10
-"""What was folded stays in memory for as long as the process that simulated it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
     options = _parse(arguments)
-    if options.verbose:
-        logging.basicConfig(level=logging.INFO)
-    else:
-        logging.disable()
-    if options.script:
-        return _play(options)
+    quieten(options.verbose)
+    try:
+        return _play(options) if options.script else _run(options)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _run(options: argparse.Namespace) -> int:
     first = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
     seeds, began = range(first, first + options.seeds), time.perf_counter()
-    results = []
-    with _each(partial(simulate, faulty_s=options.seconds), seeds, options.processes) as found:
-        for result in found:
-            results.append(result)
-            _tell(result, options)
+    run, results = partial(simulate, faulty_s=options.seconds), []
+    for result in each(run, seeds, options.processes, verbose=options.verbose):
+        results.append(result)
+        _tell(result, options)
     print(summary(results, time.perf_counter() - began))
     print(f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}")
     if options.seed is None and not options.no_figures:
@@ -69,16 +67,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-figures", action="store_true", help="without the run that tells how fast simulating is")
     parser.add_argument("--verbose", action="store_true", help="logs, and what happened in each run")
     return parser.parse_args(arguments)
-
-
-@contextmanager
-def _each(run: Callable[[int], Result], seeds: Sequence[int], processes: int) -> Iterator[Iterator[Result]]:
-    """The results of seeds, in their order."""
-    if min(processes, len(seeds)) <= 1:
-        yield map(run, seeds)
-    else:
-        with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
-            yield pool.imap(run, seeds)
 
 
 def _tell(result: Result, options: argparse.Namespace) -> None:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 
 import pytest
 
-from tests.simulation.figures import MUST_HAPPEN
-from tests.simulation.plan import plan_of
-from tests.simulation.run import Result, simulate
+from tests.simulation.__main__ import main
+from tests.simulation.checkers import INVARIANTS
+from tests.simulation.figures import MUST_HAPPEN, figures
+from tests.simulation.plan import plan_of, standard
+from tests.simulation.run import Result, simulate, simulate_plan
+from tests.simulation.seeds import FAULTY_S, FRESH, KNOWN
 
-FAULTY_S = 40.0
-SEEDS = (2, 4, 6, 12, 31, 204)
-FRESH = random.SystemRandom().sample(range(10_000, 10**9), 3)
 SAME_SEEDS = (9, 12)
 RUNS = f"from tests.simulation.run import simulate; print([simulate(s, faulty_s=20.0).digest for s in {SAME_SEEDS}])"
 
 _results: dict[int, Result] = {}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", KNOWN)
 def test_a_known_seed(seed: int) -> None:
     result = _results[seed] = simulate(seed, faulty_s=FAULTY_S)
     assert not result.faults, "\n".join(result.faults)
@@ -38,7 +37,7 @@ def test_a_fresh_seed(seed: int) -> None:
 def test_the_known_seeds_met_what_they_are_for() -> None:
     """Runs in which nothing went wrong would prove nothing."""
     missing = [what for what in MUST_HAPPEN if not any(result.counts[what] for result in _results.values())]
-    assert not missing or len(_results) < len(SEEDS), missing
+    assert not missing or len(_results) < len(KNOWN), missing
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:
@@ -50,6 +49,21 @@ def test_a_seed_is_the_same_run_in_any_process() -> None:
 
 def test_seeds_differ() -> None:
     assert len({plan_of(seed) for seed in range(20)}) == 20
+
+
+def test_the_standard_fleet_keeps_its_promises_and_says_under_which_load() -> None:
+    result = simulate_plan(standard(1, 120.0))
+    assert not result.faults, "\n".join(result.faults)
+    assert f"{result.counts['invoke'] / result.virtual_s:.2f} commands per simulated second" in figures(result)
+
+
+def test_a_batch_says_what_was_simulated_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "12", "--seeds", "2", "--seconds", "5", "--processes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert [line.split(":")[0] for line in said.splitlines()[:2]] == ["seed 12", "seed 13"], "in order"
+    for what in ("2 seeds, 0 failed", "simulated commands", "times real time per core", "faults: ", "never happened: "):
+        assert what in said
+    assert f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}" in said
 
 
 def _digest_with(hash_seed: str) -> str:

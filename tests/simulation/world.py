@@ -36,6 +36,8 @@ from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 
 BASE_MS = 1_700_000_000_000
+INTRODUCED_WITHIN_S = 60.0
+"""Once all is well; whoever is not registered then is missed by the verdict, if it matters."""
 
 
 class World:
@@ -68,6 +70,8 @@ class World:
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
+        self._introductions: list[asyncio.Task[None]] = []
+        """They go on while all processes are down, until those are up again."""
         self._operator = self._client("operator")
         relays = [process.name for process in self.processes if "relay" in process.roles]
         self.agents = [
@@ -120,7 +124,7 @@ class World:
             self._devices = current_loop().in_world(self.simulator.run(), "simulator")
             self._watching = current_loop().in_world(watch(self.processes, self.history), "watch")
             for host in self.agents:
-                tasks.create_task(self._introduce(host))
+                self._introductions.append(current_loop().in_world(self._introduce(host), f"introduce {host.name}"))
             working = [
                 tasks.create_task(client.run(self.director, self.plan.seed), name=client.name)
                 for client in self.clients
@@ -150,6 +154,8 @@ class World:
                 process.life.wire.is_isolated = process.life.wire.answers_lost = False
                 process.life.wire.slow_s = 0.0
         await self.log.settle()
+        if self._introductions:
+            await asyncio.wait(self._introductions, timeout=INTRODUCED_WITHIN_S)
 
     async def is_still(self) -> bool:
         """Whether nothing was written since the last look that anybody folds: only then is a verdict of use."""
@@ -158,7 +164,7 @@ class World:
 
     async def end(self) -> None:
         """Stop everything."""
-        for task in (self._devices, self._watching):
+        for task in (self._devices, self._watching, *self._introductions):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
