@@ -12,6 +12,13 @@ from tests.simulation.run import simulate
 Plant = Callable[[], AbstractContextManager[None]]
 
 
+class Sound(NamedTuple):
+    """What checkers say of the plane as it is; and whether it came to rest within the time that it gets with a bug."""
+
+    faults: tuple[str, ...]
+    in_time: bool
+
+
 class Stepped(NamedTuple):
     """Shown by a plane of one step after the other (`tests.seeded.plane`)."""
 
@@ -24,9 +31,9 @@ class Stepped(NamedTuple):
         except AssertionError as broken:
             return [f"I20: the plane stops: {broken}"]
 
-    def sound(self) -> list[str] | None:
-        """What checkers say without the bug; None if that cannot be compared."""
-        return self.faults()
+    def sound(self) -> Sound:
+        """What checkers say without the bug."""
+        return Sound(tuple(self.faults()), in_time=True)
 
 
 class Simulated(NamedTuple):
@@ -41,12 +48,11 @@ class Simulated(NamedTuple):
         with self.given():
             return simulate(self.seed, faulty_s=self.faulty_s, converges_within_s=self.converges_within_s).faults
 
-    def sound(self) -> list[str] | None:
-        """What checkers say without the bug; None if that cannot be compared, as it takes longer to come to rest."""
+    def sound(self) -> Sound:
+        """What checkers say without the bug."""
         with self.given():
             run = simulate(self.seed, faulty_s=self.faulty_s)
-        is_late = not run.faults and run.converged_s > self.converges_within_s
-        return None if is_late else run.faults
+        return Sound(tuple(run.faults), run.converged_s <= self.converges_within_s)
 
 
 class Bug(NamedTuple):

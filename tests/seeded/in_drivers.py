@@ -170,7 +170,7 @@ BUGS = (
         "a relay sends frames, frozen or not",
         "I13",
         lambda: patched((Zone, "is_held", _never_held)),
-        Simulated(1, faulty_s=20.0),
+        Simulated(4, faulty_s=20.0),
     ),
     Bug(
         "older-frame-accepted",

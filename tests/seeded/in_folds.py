@@ -426,6 +426,6 @@ BUGS = (
         "commands that are folded together are not remembered",
         "I10",
         lambda: patched((Ledger, "remember_all", does())),
-        Stepped(1),
+        Stepped(3),
     ),
 )

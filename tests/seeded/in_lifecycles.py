@@ -89,7 +89,7 @@ BUGS = (
         "a DPU whose provisioning was given up is Ready, whatever runs on it",
         "I5",
         lambda: patched((projections.lifecycle, "_settled", _ready_whatever)),
-        Stepped(1),
+        Stepped(12),
     ),
     Bug(
         "stale-attempt-accepted",
@@ -135,7 +135,7 @@ BUGS = (
             (Provisioner, "_is_ours", does(True)),
             (SimulatedBmc, "_take", _no_fence),
         ),
-        Simulated(1, faulty_s=20.0),
+        Simulated(4, faulty_s=20.0),
     ),
     Bug(
         "wrong-action",
