@@ -49,10 +49,10 @@ async def brokers_bridged(blow: Blow) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def controllers_deaf(blow: Blow) -> AsyncIterator[None]:
-    """A broker's answers to the quorum are lost, one way only."""
+    """What brokers say to the controllers arrives, and no answer comes back, whoever leads them."""
     assert blow.world.brokers is not None
-    victim = blow.rng.choice(blow.world.brokers.all).party.address
-    async with _dropping(blow, [Way(source=victim, source_port=CONTROLLER_PORT)]):
+    controllers = [broker.party.address for broker in blow.world.brokers.all]
+    async with _dropping(blow, [Way(source=address, source_port=CONTROLLER_PORT) for address in controllers]):
         yield
 
 
