@@ -13,10 +13,10 @@ import drivers.standing
 import eventstore.beacons
 import projections.device_table
 from drivers.agent import Agent
-from drivers.following import Following
 from drivers.forwarder import Forwarder
 from drivers.relay_zones import Zone
 from drivers.reports import Pending
+from drivers.statements import Statements
 from eventstore.log import FLEET_0
 from projections.device_table import EMPTY, DeviceTable
 from projections.rules import Rule
@@ -41,13 +41,11 @@ def _prunes_what_is_folded(prune_to: Any) -> Any:
     return pruned
 
 
-def _never_waits(until: Any) -> Any:
-    async def waited(self: Following, partition: Any, holds: Any, timeout_s: float) -> bool:
-        await asyncio.sleep(0.002)
-        found: bool = holds()
-        return found
+def _five_times(append: Any) -> Any:
+    async def appended(self: Statements, partition: Any, key: str, event: Any) -> bool:
+        return any([await append(self, partition, key, event) for _ in range(5)])
 
-    return waited
+    return appended
 
 
 def _to_the_wrong_topic(say: Any) -> Any:
@@ -153,9 +151,9 @@ BUGS = (
     ),
     Bug(
         "statement-storm",
-        "who has stated something does not wait until it is folded, and states it again",
+        "whatever is stated is sent five times, to be sure",
         "I17",
-        lambda: patched((Following, "until", _never_waits)),
+        lambda: patched((Statements, "append", _five_times)),
         Simulated(1),
     ),
     Bug(
@@ -170,7 +168,7 @@ BUGS = (
         "a relay sends frames, frozen or not",
         "I13",
         lambda: patched((Zone, "is_held", _never_held)),
-        Simulated(4, faulty_s=20.0),
+        Simulated(6, faulty_s=20.0),
     ),
     Bug(
         "older-frame-accepted",
@@ -194,14 +192,14 @@ BUGS = (
         "a relay does not compare the digest of a device with that of its version",
         "I8",
         lambda: patched((Zone, "digest", does())),
-        Simulated(1, faulty_s=20.0),
+        Simulated(4, faulty_s=20.0),
     ),
     Bug(
         "unbounded-window",
         "a relay sends a device frame after frame without an answer",
         "I17",
         lambda: patched((drivers.standing, "WINDOW", instead(10_000))),
-        Simulated(1),
+        Simulated(5),
     ),
     Bug(
         "report-storm",
