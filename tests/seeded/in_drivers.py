@@ -154,7 +154,7 @@ BUGS = (
         "whatever is stated is sent five times, to be sure",
         "I17",
         lambda: patched((Statements, "append", _five_times)),
-        Simulated(1),
+        Simulated(18),
     ),
     Bug(
         "record-in-the-wrong-topic",
@@ -206,7 +206,7 @@ BUGS = (
         "a relay reports whatever a device says, at once",
         "I18",
         lambda: patched((drivers.reports, "PROGRESS_S", instead(0.0))),
-        Simulated(1),
+        Simulated(11),
     ),
     Bug(
         "beacon-storm",
@@ -234,6 +234,6 @@ BUGS = (
         "an agent gives up its table when it has heard no relay for a while",
         "I14",
         lambda: patched((Agent, "run", _ages_out)),
-        Simulated(1, faulty_s=60.0, given=lambda: patched((Nemesis, "run", _lights_out))),
+        Simulated(9, faulty_s=60.0, given=lambda: patched((Nemesis, "run", _lights_out))),
     ),
 )
