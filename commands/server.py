@@ -33,6 +33,7 @@ from commands.raising import Raising, Supports
 from commands.reader import Reader
 from commands.remembering import Remembering
 from commands.service import CommandsService
+from commands.sessions import Sessions
 from commands.status import DeviceSource, StatusBoard
 from commands.waiting import Waiting
 from eventstore.errors import FatalError
@@ -98,7 +99,7 @@ class CommandServer:
                 DryRuns(replica, lookup, now_ms),
                 raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),
                 lookup=lookup,
-                edge=replica.name,
+                sessions=Sessions(self.desk, replica),
             ),
             "Queries": self.queries,
         }

@@ -13,12 +13,13 @@ from commands.dry_runs import DryRuns
 from commands.leaving import Leaving
 from commands.lookup import Lookup
 from commands.raising import Raising
+from commands.sessions import Sessions
 from commands.shapes import Enveloping, Statement
 from schemas.api import dpuplane_pb2 as pb
 
 
 class CommandsService:
-    """Methods of the service in snake case, called by `commands.calls.Guard`. `edge` is this replica's name."""
+    """Methods of the service in snake case, called by `commands.calls.Guard`."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class CommandsService:
         *,
         raising: Raising,
         lookup: Lookup,
-        edge: str,
+        sessions: Sessions,
     ) -> None:
         self._desk = desk
         self._bulk = bulk
@@ -37,7 +38,7 @@ class CommandsService:
         self._dry_runs = dry_runs
         self._raising = raising
         self._lookup = lookup
-        self._edge = edge
+        self._sessions = sessions
 
     async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
         return await self._desk.state(nodes.join, request, call)
@@ -79,7 +80,7 @@ class CommandsService:
         return await self._desk.state(cliques.ready, request, call)
 
     async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(partial(cliques.session, edge=self._edge), request, call)
+        return await self._sessions.open(request, call)
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
         if request.dry_run:

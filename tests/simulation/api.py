@@ -143,6 +143,7 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.IndexReleased: ("ReleaseIndex", pb.ReleaseIndexRequest),
     e.CapacitySet: ("SetCapacity", pb.SetCapacityRequest),
     e.DaemonReady: ("ReportReady", pb.ReportReadyRequest),
+    e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
     e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
     e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
     e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
@@ -151,8 +152,7 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.LifecycleRequested: ("RequestLifecycle", pb.RequestLifecycleRequest),
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }
-"""Events that have the fields of their requests. What an event has as -1 is left out. No sessions: one names the
-replica that it was opened through, so a repeat of it through another is refused as another command."""
+"""Events that have the fields of their requests. What an event has as -1 is left out."""
 
 
 def asked(event: e.Event) -> tuple[str, Message] | None:

@@ -1,0 +1,89 @@
+"""A session that is opened twice under one id, through two replicas, as a caller does whose first answer was lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from commands import cliques
+from commands.calls import Call
+from commands.desk import Desk
+from commands.sessions import Sessions
+from eventstore.ids import uuid7
+from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore
+from projections.cliques import CliqueFold
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import running
+from tests.support.toy_log import T0
+from tests.support.virtual_loop import run_virtual
+
+CALL = Call("?caller", 5.0)
+RNG = random.Random(3)
+
+
+class Edge:
+    """A replica that takes commands."""
+
+    def __init__(self, contents: Contents, name: str) -> None:
+        log, rng = MemoryLog(contents, lambda: T0), random.Random(name)
+        self.replica = Replica(log, [CliqueFold()], store=MemoryStore(), name=name, now_ms=lambda: T0, rng=rng)
+        self.desk = Desk(self.replica, lambda: T0, rng)
+        self.sessions = Sessions(self.desk, self.replica)
+
+
+@asynccontextmanager
+async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
+    contents = Contents(2)
+    one, two = Edge(contents, "one"), Edge(contents, "two")
+    async with running(one.replica, two.replica):
+        claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", created_ms=1, uid="u")
+        assert (await one.desk.state(cliques.claim, claim, CALL)).outcome == pb.Answer.done
+        yield one, two
+
+
+def opening(session: str = "s") -> pb.OpenSessionRequest:
+    command_id = uuid7(T0, RNG)
+    return pb.OpenSessionRequest(command_id=command_id, domain="d", clique="c", node="n", uid="u", session=session)
+
+
+def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
+    async def scenario() -> None:
+        async with two_edges() as (one, two):
+            request = opening()
+            first = await one.sessions.open(request, CALL)
+            assert first.outcome == pb.Answer.done
+            assert await two.sessions.open(request, CALL) == first
+            member = one.replica.state(one.replica.partition_for("cliques", "d")).members.rows["d/c/n"]
+            assert (member.session, member.edge) == ("s", "one")
+
+    run_virtual(scenario())
+
+
+def test_another_session_under_the_same_id_is_refused() -> None:
+    async def scenario() -> None:
+        async with two_edges() as (one, two):
+            request = opening()
+            await one.sessions.open(request, CALL)
+            other = pb.OpenSessionRequest()
+            other.CopyFrom(request)
+            other.session = "t"
+            assert "was used for another command" in (await two.sessions.open(other, CALL)).reason
+            stranger = Call("?stranger", 5.0)
+            assert (await two.sessions.open(request, stranger)).outcome == pb.Answer.refused
+
+    run_virtual(scenario())
+
+
+def test_an_id_of_another_kind_of_command_is_refused() -> None:
+    async def scenario() -> None:
+        async with two_edges() as (one, two):
+            request = opening()
+            command_id = request.command_id
+            release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
+            await one.desk.state(cliques.release, release, CALL)
+            assert (await two.sessions.open(request, CALL)).outcome == pb.Answer.refused
+
+    run_virtual(scenario())
