@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 _PLAIN = (str, int, bool, type(None))
+_QUIET = {"aiokafka": logging.CRITICAL, "aiohttp.access": logging.WARNING}
+"""Libraries that say more than they know."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -73,6 +75,7 @@ def logging_here(level: str) -> Iterator[None]:
     """The same for as long as this context lasts, for a command that folds or reads the log by itself."""
     root, handler = logging.getLogger(), _to_stderr("text")
     before = root.level, root.handlers[:]
+    loud = {name: logging.getLogger(name).level for name in _QUIET}
     root.setLevel(level)
     root.handlers[:] = [handler]
     _silence()
@@ -81,6 +84,8 @@ def logging_here(level: str) -> Iterator[None]:
     finally:
         root.setLevel(before[0])
         root.handlers[:] = before[1]
+        for name, was in loud.items():
+            logging.getLogger(name).setLevel(was)
 
 
 def _to_stderr(form: str) -> logging.Handler:
@@ -90,6 +95,6 @@ def _to_stderr(form: str) -> logging.Handler:
 
 
 def _silence() -> None:
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(least)
     logging.getLogger("aiohttp.server").addFilter(is_ours)

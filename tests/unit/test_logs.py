@@ -33,13 +33,15 @@ def test_a_line_names_what_it_is_about() -> None:
 
 
 def test_a_command_logs_for_as_long_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    before = logging.getLogger().handlers[:]
+    kafka = logging.getLogger("aiokafka")
+    before, kafka_before = logging.getLogger().handlers[:], kafka.level
     with logging_here("WARNING"):
+        assert kafka.level == logging.CRITICAL, "it says more than it knows"
         logging.getLogger("eventstore.partition").error("halted", extra={"partition": "zones/3"})
         logging.getLogger("eventstore.partition").info("folding")
     said = capsys.readouterr().err
     assert said.endswith("level=error logger=eventstore.partition event=halted partition=zones/3\n")
-    assert (said.count("\n"), logging.getLogger().handlers) == (1, before)
+    assert (said.count("\n"), logging.getLogger().handlers, kafka.level) == (1, before, kafka_before)
 
 
 def test_values_cannot_forge_lines_or_fields() -> None:
