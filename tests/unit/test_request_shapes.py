@@ -115,7 +115,7 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         "ports of any",
         fleet.set_policy,
         policy(ports=[{"first": 1, "last": 2}]),
-        ("ports", "2 port numbers", "tcp or udp"),
+        ("ports", "left out", "tcp and udp"),
     ),
     (
         "ports in no order",
