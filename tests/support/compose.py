@@ -73,5 +73,8 @@ def composed(docker_host: str, **images: str) -> Iterator[Composed]:
     try:
         plane.compose("up", "--detach", *SERVICES)
         yield plane
+    except BaseException:
+        print(plane.compose("logs", "--no-color", "--tail", "30"))
+        raise
     finally:
         plane.compose("down", "--volumes", "--timeout", "5")

@@ -1,0 +1,49 @@
+"""Names that nobody answers for: in a network of its own, with a name server that takes questions and keeps silent."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+LOOKED_UP = """
+import asyncio, socket
+from deploy.process import run_until_signal
+
+async def look_up(name, said):
+    try:
+        await asyncio.get_running_loop().getaddrinfo(name, 80)
+    except OSError:
+        pass
+    said.append(name)
+
+async def main():
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    silent.bind(("127.0.0.1", 53))
+    said, names = [], [f"broker-{number}.example" for number in range(12)]
+    lost = [asyncio.ensure_future(look_up(name, said)) for name in names]
+    await asyncio.sleep(0.1)
+    await look_up("localhost", said)
+    await asyncio.gather(*lost)
+    print(*said)
+
+run_until_signal(main())
+"""
+
+
+async def test_brokers_that_are_there_are_found_while_others_names_hang(tmp_path: Path) -> None:
+    resolv = tmp_path / "resolv.conf"
+    resolv.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    apart = [shutil.which("unshare") or "unshare", "--net", "--mount"]
+    if await (await asyncio.create_subprocess_exec(*apart, "true", stderr=asyncio.subprocess.DEVNULL)).wait():
+        pytest.skip("unshare: may not make a network and a view of files of its own; it takes root")
+    setting = f'ip link set lo up && mount --bind {resolv} "$(realpath /etc/resolv.conf)" && exec "$@"'
+    command = [*apart, "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
+    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await asyncio.wait_for(child.communicate(), 60)
+    found = said.decode().split()
+    assert len(found) == 13, "all came to an end"
+    assert found[0] == "localhost"
