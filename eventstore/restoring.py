@@ -118,6 +118,7 @@ def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
         for done, partition in enumerate(restoration.partitions):
             say(f"restoring {partition}", done / len(restoration.partitions))
             count += _into_rocks(rocks, partition, restoration.records(partition))
+        rocks.sync()
     finally:
         rocks.close()
     partial.rename(path)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from eventstore.backup import copy, file_of, read_records
+from eventstore.backup import Manifest, copy, file_of, read_records
 from eventstore.codec import encode
 from eventstore.errors import LogMismatch
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.origin import establish
+from eventstore.restoring import into_folder, restoration_of
+from eventstore.rocks import Rocks
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.samples import sample
 
@@ -69,3 +72,35 @@ async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -
     contents.begins[ZONES_0] = 1
     with pytest.raises(LogMismatch, match="zones/0 begins at 1: it has lost its head"):
         await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
+
+
+async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents, folder, target = Contents(1), tmp_path / "backup", tmp_path / "log"
+    folder.mkdir()
+    origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
+    copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
+    manifest = Manifest(
+        format=1,
+        log_id=origin.log_id,
+        generation=origin.generation,
+        parent=origin.parent,
+        partition_count=1,
+        made_at_ms=NOW_MS,
+        partitions=copied,
+    )
+    done: list[tuple[str, bool]] = []
+    for name in ("write", "sync"):
+        real = getattr(Rocks, name)
+
+        def noted(rocks: Rocks, *rows: object, name: str = name, real: Callable[..., None] = real) -> None:
+            done.append((name, target.exists()))
+            real(rocks, *rows)
+
+        monkeypatch.setattr(Rocks, name, noted)
+    rng = random.Random(8)
+    restoration = restoration_of(folder, manifest, generation=None, frozen=False, now_ms=NOW_MS, rng=rng)
+    into_folder(restoration, target, unsaid)
+    assert ("write", False) in done
+    assert done[-1] == ("sync", False)
+    assert target.exists()
