@@ -14,20 +14,21 @@ _CROWD_S = 1.0
 
 
 class Crowd:
-    """How many append at once: as many as the largest batch of the last second had."""
+    """How many append at once: `size`, as many as the largest batch of the last second had. A batch of so many waits for
+    nobody else."""
 
-    __slots__ = ("_size", "_until_s")
+    __slots__ = ("_until_s", "size")
 
     def __init__(self) -> None:
-        self._size = 1
+        self.size = 1
         self._until_s = 0.0
 
     def see(self, size: int, now_s: float) -> None:
         """A batch of this size was written."""
-        if size >= self._size or now_s >= self._until_s:
-            self._size, self._until_s = size, now_s + _CROWD_S
+        if size >= self.size or now_s >= self._until_s:
+            self.size, self._until_s = size, now_s + _CROWD_S
 
     @property
     def quiet_s(self) -> float:
         """How long the next batch waits for one more."""
-        return min(self._size * _QUIET_EACH_S, _QUIET_MAX_S) if self._size > 1 else 0.0
+        return min(self.size * _QUIET_EACH_S, _QUIET_MAX_S) if self.size > 1 else 0.0

@@ -213,7 +213,8 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            self._crowd.see(len(batch), asyncio.get_running_loop().time())
+            waited_for = sum(pending.partition.topic != DECISIONS for pending in batch)
+            self._crowd.see(waited_for, asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
@@ -223,7 +224,8 @@ class EmbeddedLog(RocksReader):
         clock = asyncio.get_running_loop().time
         began_s = grown_s = clock()
         seen = len(self._queue)
-        while seen < _BATCH_RECORDS and clock() < min(grown_s + quiet_s, began_s + _GATHER_MAX_S):
+        enough = min(self._crowd.size, _BATCH_RECORDS)
+        while seen < enough and clock() < min(grown_s + quiet_s, began_s + _GATHER_MAX_S):
             await asyncio.sleep(_LOOK_S)
             if len(self._queue) > seen:
                 seen, grown_s = len(self._queue), clock()

@@ -118,6 +118,21 @@ async def test_appends_that_wait_share_one_sync(log: EmbeddedLog) -> None:
     assert log.record_count() == 400
 
 
+def test_a_crowd_that_has_come_is_not_waited_for(tmp_path: Path) -> None:
+    async def waited_s(*rounds: int) -> list[float]:
+        clock, waited = asyncio.get_running_loop().time, []
+        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as log:
+            for callers in rounds:
+                began_s = clock()
+                await asyncio.gather(*[log.append(ZONES_0, b"zone", b"v") for _ in range(callers)])
+                waited.append(clock() - began_s)
+        return waited
+
+    first, whole, part = run_virtual(waited_s(10, 10, 4))
+    assert (first, whole) == (0.0, 0.0)
+    assert part > 0.0, "six more may come"
+
+
 async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:
     appends = [log.append(ZONES_0, b"zone", b"%02d" % i + bytes(900_000), timeout_s=60) for i in range(80)]
     assert log.queued_bytes < 34 << 20
