@@ -14,8 +14,10 @@ _CROWD_S = 1.0
 
 
 class Crowd:
-    """How many append at once: `size`, as many as the largest batch of the last second had. A batch of so many waits for
-    nobody else."""
+    """How many append at once: `size`, as many as the largest batch of the last second had.
+
+    A batch of so many waits for nobody else.
+    """
 
     __slots__ = ("_until_s", "size")
 
