@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 import pytest
 
@@ -49,9 +48,7 @@ def position(store: Store, partition: Partition) -> int:
 
 
 class StoreContract:
-    @pytest.fixture
-    def disk(self) -> Iterator[StoreUnderTest]:
-        raise NotImplementedError
+    """The suite. A subclass has the fixture `disk`, its store under test."""
 
     def test_what_was_committed_is_there_after_a_kill_and_nothing_else(self, disk: StoreUnderTest) -> None:
         store = disk.open()

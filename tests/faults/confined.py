@@ -22,7 +22,8 @@ _NO_FORK_HANDLERS = "GRPC_ENABLE_FORK_SUPPORT=0"
 _PROBE = "nft add table inet probe && echo 1 > /proc/sys/net/ipv4/ip_forward && mount -t tmpfs tmpfs /mnt"
 
 
-def _unshare() -> list[str]:
+def apart() -> list[str]:
+    """What a command begins with to run in namespaces of its own; without root, as root of a world of its own."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ["unshare", *user, *_NAMESPACES]
 
@@ -31,7 +32,7 @@ def why_not() -> str:
     """Why there can be no such place on this machine; empty if there can."""
     if missing := [name for name in ("unshare", "nsenter", "ip", "nft") if shutil.which(name) is None]:
         return f"needs {', '.join(missing)} (of Debian's util-linux, iproute2, nftables)"
-    probe = subprocess.run([*_unshare(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
+    probe = subprocess.run([*apart(), "sh", "-c", _PROBE], capture_output=True, text=True, check=False)
     return f"needs network namespaces: {probe.stderr.strip()[:200]}" if probe.returncode else ""
 
 
@@ -44,7 +45,7 @@ def in_memory() -> Path:
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs a module of ours in such a place."""
-    return [*_unshare(), "env", _NO_FORK_HANDLERS, sys.executable, "-m", module, INSIDE, *arguments]
+    return [*apart(), "env", _NO_FORK_HANDLERS, sys.executable, "-m", module, INSIDE, *arguments]
 
 
 def run(module: str, arguments: Sequence[str]) -> int:

@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.faults import confined
+from tests.support.absent import absent
 
-WHY_NOT = confined.why_not()
 PATIENCE_S = 600
 TREE = Path(__file__).parents[2]
 
-pytestmark = [
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "never"),
-    pytest.mark.timeout(PATIENCE_S + 60),
-]
+pytestmark = pytest.mark.timeout(PATIENCE_S + 60)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _confined() -> None:
+    if why := confined.why_not():
+        absent(why)
 
 
 def _try(engine: str, *faults: str) -> None:

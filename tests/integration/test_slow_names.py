@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from pathlib import Path
 
-import pytest
+from tests.faults import confined
+from tests.support.absent import absent
 
 LOOKED_UP = """
 import asyncio, socket
@@ -37,11 +37,10 @@ run_until_signal(main())
 async def test_brokers_that_are_there_are_found_while_others_names_hang(tmp_path: Path) -> None:
     resolv = tmp_path / "resolv.conf"
     resolv.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-    apart = [shutil.which("unshare") or "unshare", "--net", "--mount"]
-    if await (await asyncio.create_subprocess_exec(*apart, "true", stderr=asyncio.subprocess.DEVNULL)).wait():
-        pytest.skip("unshare: may not make a network and a view of files of its own; it takes root")
+    if why := confined.why_not():
+        absent(why)
     setting = f'ip link set lo up && mount --bind {resolv} "$(realpath /etc/resolv.conf)" && exec "$@"'
-    command = [*apart, "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
+    command = [*confined.apart(), "sh", "-c", setting, "sh", sys.executable, "-c", LOOKED_UP]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await asyncio.wait_for(child.communicate(), 60)
     found = said.decode().split()

@@ -12,8 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.support.absent import absent
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
@@ -32,7 +33,7 @@ def executable() -> str:
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
         found = _find()
     if found is None:
-        pytest.skip(f"no Chromium on this machine; `{INSTALL}` (as root) makes it available")
+        absent(f"no Chromium on this machine; `{INSTALL}` (as root) makes it available")
     return found
 
 

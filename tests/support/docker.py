@@ -19,6 +19,7 @@ import docker  # type: ignore[import-untyped]
 import pytest
 
 from deploy.kafka.jars import cache_folder
+from tests.support.absent import absent
 from tests.support.wheelhouse import ROOT
 
 RELEASE = "bookworm"
@@ -40,7 +41,7 @@ def _why_not() -> str:
 def docker_host() -> Iterator[str]:
     """Where a daemon listens that is ours; it has no network, and changes nothing on the host."""
     if why := _why_not():
-        pytest.skip(why)
+        absent(why)
     folder = Path(tempfile.mkdtemp(prefix="dpuplane-docker-"))  # a socket's path has to be short
     host = f"unix://{folder}/docker.sock"
     folders = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "docker.pid")
@@ -90,7 +91,7 @@ def _await_daemon(host: str, daemon: subprocess.Popen[bytes], output: Path) -> N
             return
         except docker.errors.DockerException:
             if daemon.poll() is not None or time.monotonic() > until:
-                pytest.skip(f"dockerd does not run here: {output.read_text(errors='replace').splitlines()[-1:]}")
+                absent(f"dockerd does not run here: {output.read_text(errors='replace').splitlines()[-1:]}")
             time.sleep(0.1)
 
 

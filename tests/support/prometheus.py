@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import pytest
 import yaml
 
+from tests.support.absent import absent
 from tests.support.certs import Papers
 
 INSTALL = "apt-get install -y -qq --no-install-recommends prometheus"
@@ -31,7 +31,7 @@ def executable(name: str) -> str:
         subprocess.run(f"apt-get update -qq && {INSTALL}", shell=True, check=False, timeout=INSTALL_TIMEOUT_S)
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"no {name} on this machine; `{INSTALL}` (as root) makes it available")
+        absent(f"no {name} on this machine; `{INSTALL}` (as root) makes it available")
     return found
 
 
