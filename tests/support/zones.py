@@ -170,17 +170,6 @@ class DeliveredZones(ZoneLog):
         self.state = self.delivered.folded.state
         return outcome
 
-    def deliver_again(self, which: int, later_s: int) -> bool:
-        """A retry, or a copy that lands late; whether it was still remembered."""
-        self.now_ms += 1_000 * later_s
-        return self.delivered.deliver_again(which, self.now_ms)
-
-    def crash(self) -> int:
-        """How many records were folded again."""
-        lost = self.delivered.crash()
-        self.state = self.delivered.folded.state
-        return lost
-
 
 def statement(subject: str, now_ms: int) -> Envelope:
     return Envelope("", subject, "test", now_ms)

@@ -7,13 +7,14 @@ change sets. Small cliques, few nodes and few incarnations, so that every rule m
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, rule
 
 from eventstore.fold import Outcome
 from projections.cliques import CliqueFold
 from schemas.events import Event, IndexReleased
 from tests.support.cliques import PARTITION, START_MS, CliqueLog, check_invariants, reloaded, rows_of
 from tests.support.delivered import Delivered
+from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized
 
 NODES = st.sampled_from([f"n{number}" for number in range(6)])
@@ -89,10 +90,7 @@ SOMETIMES = Sometimes(
     "who waits got an index",
     "a refusal",
     "a newer incarnation took over",
-    "a copy was remembered",
-    "a copy had expired",
-    "an id was reused",
-    "a crash lost unsaved records",
+    *DELIVERIES,
 )
 
 
@@ -112,7 +110,10 @@ class DeliveredCliques(CliqueLog):
         return outcome
 
 
-class CliqueMachine(RuleBasedStateMachine):
+class CliqueMachine(DeliveredMachine):
+    log: DeliveredCliques
+    sometimes = SOMETIMES
+
     def __init__(self) -> None:
         super().__init__()
         self.log = DeliveredCliques()
@@ -178,29 +179,8 @@ class CliqueMachine(RuleBasedStateMachine):
         outcome = self.log.hear(node, f"session-{self.log.now_ms}")
         assert (outcome.code == "done") == (self.model.place(node) == "c1")
 
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
-    def deliver_again(self, which: int, later_s: int) -> None:
-        """A retry, or a copy that lands late."""
-        self.log.now_ms += 1_000 * later_s
-        remembered = self.log.delivered.deliver_again(which, self.log.now_ms)
-        SOMETIMES.saw("a copy was remembered" if remembered else "a copy had expired")
-
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), node=NODES)
-    def reuse_an_id(self, which: int, node: str) -> None:
-        event = IndexReleased(self.log.events[-1][0].envelope, "d", "c1", node, 0, "")
-        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
-        SOMETIMES.saw("an id was reused")
-
-    @rule()
-    def save(self) -> None:
-        self.log.delivered.save()
-
-    @rule()
-    def crash(self) -> None:
-        SOMETIMES.saw("a crash lost unsaved records", self.log.delivered.crash() > 0)
-        self.log.state = self.log.delivered.folded.state
+    def another(self) -> IndexReleased:
+        return IndexReleased(self.log.events[-1][0].envelope, "d", "c1", "n0", 0, "")
 
     @rule()
     def restart(self) -> None:

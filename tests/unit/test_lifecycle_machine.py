@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from projections.lifecycle import REQUESTS
 from projections.phases import ERROR, INSTALLING, PENDING, READY
 from schemas.events import NodesLeft
+from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized
 from tests.support.zones import (
     DeliveredZones,
@@ -39,14 +40,14 @@ SOMETIMES = Sometimes(
     "a step ended badly",
     "a deadline passed",
     "a refusal",
-    "a copy was remembered",
-    "a copy had expired",
-    "an id was reused",
-    "a crash lost unsaved records",
+    *DELIVERIES,
 )
 
 
-class LifecycleMachine(RuleBasedStateMachine):
+class LifecycleMachine(DeliveredMachine):
+    log: DeliveredZones
+    sometimes = SOMETIMES
+
     def __init__(self) -> None:
         super().__init__()
         self.log = DeliveredZones()
@@ -173,27 +174,8 @@ class LifecycleMachine(RuleBasedStateMachine):
         assert self.log.expire(name, row.deadline_ms).code == ("done" if reached else "refused")
         SOMETIMES.saw("a deadline passed", reached)
 
-    # -- what a log does to commands, and a machine to replicas
-
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
-    def deliver_again(self, which: int, later_s: int) -> None:
-        SOMETIMES.saw("a copy was remembered" if self.log.deliver_again(which, later_s) else "a copy had expired")
-
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), name=NAMES)
-    def reuse_an_id(self, which: int, name: str) -> None:
-        event = NodesLeft(self.log.envelope(), "z1", [name], [], [], False, b"")
-        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
-        SOMETIMES.saw("an id was reused")
-
-    @rule()
-    def save(self) -> None:
-        self.log.delivered.save()
-
-    @rule()
-    def crash(self) -> None:
-        SOMETIMES.saw("a crash lost unsaved records", self.log.crash() > 0)
+    def another(self) -> NodesLeft:
+        return NodesLeft(self.log.envelope(), "z1", ["n1"], [], [], False, b"")
 
     # -- what holds
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from eventstore.fold import At
 from eventstore.log import FLEET_0
@@ -20,6 +20,7 @@ from projections.forwarding import forward
 from projections.zone import ZoneFold
 from projections.zone_state import ZoneState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
+from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized
 from tests.support.zones import PARTITION, DeliveredZones, derived_of, reloaded, replayed, rows_of, statement
 
@@ -38,10 +39,7 @@ SOMETIMES = Sometimes(
     "a node was superseded",
     "a forward landed",
     "a forward was refused, as another had landed",
-    "a copy was remembered",
-    "a copy had expired",
-    "an id was reused",
-    "a crash lost unsaved records",
+    *DELIVERIES,
 )
 
 
@@ -58,7 +56,10 @@ def at_item(column: Sequence[Any], i: int) -> Any:
     return column[0 if len(column) == 1 else i]
 
 
-class NodesMachine(RuleBasedStateMachine):
+class NodesMachine(DeliveredMachine):
+    log: DeliveredZones
+    sometimes = SOMETIMES
+
     def __init__(self) -> None:
         super().__init__()
         self.log = DeliveredZones()
@@ -197,27 +198,8 @@ class NodesMachine(RuleBasedStateMachine):
     def claim_to_have_forwarded_what_is_yet_to_come(self) -> None:
         assert self.log.forwarded(self.log.end + 1).code == "refused"
 
-    # -- what a log does to commands, and a machine to replicas
-
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
-    def deliver_again(self, which: int, later_s: int) -> None:
-        SOMETIMES.saw("a copy was remembered" if self.log.deliver_again(which, later_s) else "a copy had expired")
-
-    @precondition(lambda self: self.log.delivered.commands)
-    @rule(which=st.integers(0, 999), name=NAMES)
-    def reuse_an_id(self, which: int, name: str) -> None:
-        event = NodesLeft(self.log.envelope(), "z1", [name], [], [], False, b"")
-        self.log.delivered.reuse_the_id(which, event, self.log.now_ms)
-        SOMETIMES.saw("an id was reused")
-
-    @rule()
-    def save(self) -> None:
-        self.log.delivered.save()
-
-    @rule()
-    def crash(self) -> None:
-        SOMETIMES.saw("a crash lost unsaved records", self.log.crash() > 0)
+    def another(self) -> NodesLeft:
+        return NodesLeft(self.log.envelope(), "z1", ["a"], [], [], False, b"")
 
     # -- what holds
 

@@ -1,0 +1,47 @@
+"""What a log does to commands, and a machine to replicas: rules of every state machine over a log that is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from schemas.events import Event
+from tests.support.sometimes import Sometimes
+
+DELIVERIES = ("a copy was remembered", "a copy had expired", "an id was reused", "a crash lost unsaved records")
+"""What these rules must have met."""
+
+
+class DeliveredMachine(RuleBasedStateMachine):
+    """A subclass has the `log`, with its `state`, `now_ms` and what is `delivered`; counts; and `another`, a command
+    that its fold takes."""
+
+    log: Any
+    sometimes: ClassVar[Sometimes]
+    another: Callable[[], Event]
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999), later_s=st.sampled_from([0, 0, 1, 60, 700]))
+    def deliver_again(self, which: int, later_s: int) -> None:
+        """A retry, or a copy that lands late."""
+        self.log.now_ms += 1_000 * later_s
+        remembered = self.log.delivered.deliver_again(which, self.log.now_ms)
+        self.sometimes.saw("a copy was remembered" if remembered else "a copy had expired")
+
+    @precondition(lambda self: self.log.delivered.commands)
+    @rule(which=st.integers(0, 999))
+    def reuse_an_id(self, which: int) -> None:
+        self.log.delivered.reuse_the_id(which, self.another(), self.log.now_ms)
+        self.sometimes.saw("an id was reused")
+
+    @rule()
+    def save(self) -> None:
+        self.log.delivered.save()
+
+    @rule()
+    def crash(self) -> None:
+        self.sometimes.saw("a crash lost unsaved records", self.log.delivered.crash() > 0)
+        self.log.state = self.log.delivered.folded.state
