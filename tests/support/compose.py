@@ -75,7 +75,9 @@ def composed(docker_host: str, **images: str) -> Iterator[Composed]:
         plane.compose("up", "--detach", *SERVICES)
         yield plane
     except BaseException:
-        print(plane.compose("logs", "--no-color", "--tail", "30"))
+        for service in reversed(SERVICES):  # what is read first stands last
+            print(plane.compose("logs", "--no-color", "--tail", "30", service))
+        print(plane.compose("ps"))
         raise
     finally:
         plane.compose("down", "--volumes", "--timeout", "5")
