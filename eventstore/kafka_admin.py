@@ -6,6 +6,7 @@ tell the ids; so this speaks a later version of one of Kafka's requests (Metadat
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -162,10 +163,12 @@ class _Connection:
         await self._client.close()
 
     async def ask(self, request: Request[Any]) -> Any:
-        node = self._client.get_random_node()
-        if node is None:
-            raise LogUnavailable("Kafka names no broker")
-        return await self._client.send(node, request)
+        """The answer of the first broker that takes a connection: the cluster may still name one that is gone."""
+        brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
+        for node in random.sample(brokers, len(brokers)):
+            if await self._client.ready(node):
+                return await self._client.send(node, request)
+        raise LogUnavailable("Kafka names no broker that takes a connection")
 
 
 class Admin:
@@ -175,7 +178,13 @@ class Admin:
         self._clients = clients
         self._connection: Kept[_Connection] = Kept(clients, _Connection)
 
+    @property
+    def server_count(self) -> int:
+        """How many brokers are named to us."""
+        return self._clients.server_count
+
     async def count_brokers(self) -> int:
+        """How many brokers there are at the moment."""
         return len((await self._ask(Metadata([]))).brokers)
 
     async def topics(self, names: Sequence[str]) -> dict[str, Topic]:

@@ -136,6 +136,11 @@ class Clients:
         self._closing: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
+    @property
+    def server_count(self) -> int:
+        """How many brokers are named to us."""
+        return len(set(self._servers))
+
     async def started(self, make: Make[C]) -> C:
         """A new client that has met the cluster. LogUnavailable if it has not in time.
 

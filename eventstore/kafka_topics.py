@@ -35,6 +35,7 @@ COPIES = 3
 ENOUGH = 2
 """Copies that have a record before it is acknowledged."""
 _PREPARE_S = 30.0
+_BROKERS_S = 15.0
 _SOON_S = 0.05
 _GONE_CHECKS = 3
 _GONE_CHECK_S = 0.5
@@ -98,11 +99,11 @@ class Topics:
         """
         try:
             async with asyncio.timeout(_PREPARE_S):
-                copies = min(COPIES, await self._admin.count_brokers())
                 found = await self._admin.topics(self._wanted())
                 if create and len(found) < len(TOPICS):
-                    found = await self._create(found, partition_count, copies)
+                    found = await self._create(found, partition_count)
                 self._take_up(found, partition_count)
+                copies = min(COPIES, await self._admin.count_brokers())
                 settings = await _patiently(lambda: self._admin.settings(self._wanted()))
                 self._check_settings(found, copies, settings)
         except TimeoutError as error:
@@ -134,7 +135,8 @@ class Topics:
     def _wanted(self) -> list[str]:
         return list(self._names.values())
 
-    async def _create(self, found: Mapping[str, Topic], partition_count: int | None, copies: int) -> dict[str, Topic]:
+    async def _create(self, found: Mapping[str, Topic], partition_count: int | None) -> dict[str, Topic]:
+        copies = await copies_of_new(self._admin)
         if partition_count is None:
             known = found.get(self._names[ZONES])
             partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
@@ -173,6 +175,28 @@ class Topics:
 def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
     """Every topic of a log under this prefix, as it is made."""
     return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
+
+
+async def copies_of_new(admin: Admin) -> int:
+    """How many copies topics get that are made now: one on every broker, up to COPIES.
+
+    Brokers that are named to us and have not started yet are waited for: in a cluster that is just coming up topics
+    would be made on the first broker alone, and stay there. Raises LogUnavailable if they do not come.
+    """
+    wanted = min(COPIES, admin.server_count)
+    there = 0
+    try:
+        async with asyncio.timeout(_BROKERS_S):
+            while True:
+                there = await _patiently(admin.count_brokers)
+                if there >= wanted:
+                    return min(COPIES, there)
+                await asyncio.sleep(_SOON_S)
+    except TimeoutError:
+        raise LogUnavailable(
+            f"Kafka: {there} of the {admin.server_count} brokers that are named are there, and topics are made"
+            f" when {wanted} are; start the others, or name only those there are"
+        ) from None
 
 
 async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:

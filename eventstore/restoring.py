@@ -29,7 +29,7 @@ from eventstore.errors import FatalError, LogUnavailable, PermanentError
 from eventstore.ids import statement, uuid7
 from eventstore.kafka_admin import Admin
 from eventstore.kafka_clients import Clients, make_producer, reason
-from eventstore.kafka_topics import COPIES, create_topics, new_topics, until_led
+from eventstore.kafka_topics import copies_of_new, create_topics, new_topics, until_led
 from eventstore.lineage import parent_text
 from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record
 from eventstore.position import Position
@@ -140,7 +140,7 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, sa
         names = [f"{prefix}.{topic}" for topic in TOPICS]
         if found := await admin.topics(names):
             raise PermanentError(f"topic prefix: {min(found)} is there; restore under another prefix")
-        copies = min(COPIES, await admin.count_brokers())
+        copies = await copies_of_new(admin)
         topics = new_topics(prefix, restoration.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
             await create_topics(

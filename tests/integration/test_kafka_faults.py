@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
-from eventstore.log import CLIQUES, FLEET, ZONES, Partition
+from eventstore.kafka_topics import count_brokers
+from eventstore.log import CLIQUES, FLEET, TOPICS, ZONES, Partition
 from tests.contract.engine import KEY, numbered, put
 from tests.support.kafka import KafkaUnderTest
 from tests.support.kafka_load import load
@@ -94,6 +96,32 @@ async def test_a_reader_notices_that_all_disks_lost_the_end(
         async with asyncio.timeout(kafka_log.patience_s):
             with pytest.raises(LogMismatch, match="fleet/0"):
                 await anext(batches)
+
+
+async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
+    kafka_log: KafkaUnderTest, kafka_brokers: Brokers
+) -> None:
+    """A log made on those that are there would keep too few copies for ever, and be refused once the others come."""
+    kafka_brokers.kill(3)
+    while await count_brokers(kafka_brokers.bootstrap, random.Random(1)) != 2:
+        await asyncio.sleep(0.1)
+    opening = asyncio.ensure_future(kafka_log.open_kafka())
+    await asyncio.sleep(2)
+    await kafka_brokers.heal()
+    await opening
+    copies = {topic.name: topic.replicas for topic in (await kafka_log.described()).values()}
+    assert len(copies) == len(TOPICS) and set(copies.values()) == {3}
+
+
+async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(
+    kafka_log: KafkaUnderTest, kafka_brokers: Brokers
+) -> None:
+    kafka_brokers.kill(3)
+    while await count_brokers(kafka_brokers.bootstrap, random.Random(1)) != 2:
+        await asyncio.sleep(0.1)
+    with pytest.raises(LogUnavailable, match="2 of the 3 brokers that are named are there"):
+        await kafka_log.open_kafka()
+    assert not await kafka_log.described()
 
 
 def segments(brokers: Brokers, topic: str) -> list[Path]:

@@ -17,7 +17,9 @@ import pytest
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
 from eventstore.kafka import KafkaLog
-from eventstore.log import EventLog, Partition
+from eventstore.kafka_admin import Admin, Topic
+from eventstore.kafka_clients import Clients
+from eventstore.log import TOPICS, EventLog, Partition
 from tests.contract.engine import LogUnderTest
 from tests.support.kafka_operator import Operator
 
@@ -92,6 +94,16 @@ class KafkaUnderTest(LogUnderTest):
 
     async def open(self, *, partition_count: int | None = None) -> EventLog:
         return await self.open_kafka(partition_count)
+
+    async def described(self) -> dict[str, Topic]:
+        """The topics that there are, as the cluster describes them."""
+        clients = Clients(self.bootstrap, random.Random(7))
+        admin = Admin(clients)
+        try:
+            return await admin.topics([self.operator.topic(topic) for topic in TOPICS])
+        finally:
+            admin.close()
+            await clients.close(within_s=1.0)
 
     async def truncate(self, partition: Partition, position: int) -> None:
         await self.operator.truncate(partition, position, self.partition_count)
