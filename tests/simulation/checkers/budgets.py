@@ -25,6 +25,9 @@ Traffic = frozenset[tuple[str, int]]
 
 Holders = dict[tuple[Address, str], list[Labels]]
 
+Held = frozenset[frozenset[tuple[str, str]]]
+"""The sets of labels with which an address is held: what is let through from it depends on nothing else."""
+
 LEFT = 1
 """The state of an item of a MembershipChanged whose leave somebody stated."""
 
@@ -75,18 +78,21 @@ class Reachable:
 
     def verdicts(self, addresses: set[Address], classes: list[tuple[str, int]]) -> dict[str, dict[Address, Traffic]]:
         """Per zone what is let through from each of these addresses."""
-        found = {}
+        held = {address: self._held(address) for address in addresses}
+        found: dict[str, dict[Address, Traffic]] = {}
+        alike: dict[frozenset[tuple[str, str]], dict[Address, Traffic]] = {}
         for zone, labels in self.zones.items():
-            fitting = [policy for policy in self.policies.values() if policy.zones.items() <= labels.items()]
-            fitting.sort(key=lambda policy: (-policy.priority, policy.action != "drop"))
-            found[zone] = {address: self._verdict(address, fitting, classes) for address in addresses}
+            if (same := alike.get(frozenset(labels.items()))) is None:
+                fitting = [policy for policy in self.policies.values() if policy.zones.items() <= labels.items()]
+                fitting.sort(key=lambda policy: (-policy.priority, policy.action != "drop"))
+                traffic = {of: _let_through(of, fitting, classes) for of in set(held.values())}
+                same = alike[frozenset(labels.items())] = {address: traffic[of] for address, of in held.items()}
+            found[zone] = same
         return found
 
-    def _verdict(self, address: Address, fitting: list[Policy], classes: list[tuple[str, int]]) -> Traffic:
-        labels = [of for parts in self._holders.get(address, {}).values() for of in parts]
-        mine = [policy for policy in fitting if any(policy.sources.items() <= of.items() for of in labels)]
-        first = ((kind, next((policy.action for policy in mine if _fits(policy, *kind)), "drop")) for kind in classes)
-        return frozenset(kind for kind, action in first if action == "allow")
+    def _held(self, address: Address) -> Held:
+        parts = self._holders.get(address, {}).values()
+        return frozenset(frozenset(of.items()) for labels in parts for of in labels)
 
     def _put(self, key: tuple[str, str], parts: list[tuple[frozenset[Address], Labels]]) -> None:
         for addresses, _ in self._parts.pop(key, ()):
@@ -96,6 +102,12 @@ class Reachable:
         for addresses, labels in parts:
             for address in addresses:
                 self._holders.setdefault(address, {}).setdefault(key, []).append(labels)
+
+
+def _let_through(held: Held, fitting: list[Policy], classes: list[tuple[str, int]]) -> Traffic:
+    mine = [policy for policy in fitting if any(policy.sources.items() <= of for of in held)]
+    first = ((kind, next((policy.action for policy in mine if _fits(policy, *kind)), "drop")) for kind in classes)
+    return frozenset(kind for kind, action in first if action == "allow")
 
 
 def _classes(policies: Iterable[Policy]) -> list[tuple[str, int]]:
@@ -170,14 +182,14 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int
     reach.take(step)
     after = reach.verdicts(concerned, classes)
     kinds = _kinds(step, held_before, reach.holders(step))
-    lost: dict[tuple[str, Kind], tuple[int, int]] = {}
-    for zone in zones:
-        losing = Counter(kinds.get(a, "inferred") for a in concerned if before[zone][a] - after[zone][a])
-        if losing:
-            others = reach.verdicts(reach.addresses - concerned, classes)[zone]
-            allowed = sum(map(bool, [*before[zone].values(), *others.values()]))
-            lost |= {(zone, kind): (count, allowed) for kind, count in losing.items()}
-    return lost
+    losing = {
+        zone: Counter(kinds.get(a, "inferred") for a in concerned if before[zone][a] - after[zone][a]) for zone in zones
+    }
+    if not any(losing.values()):
+        return {}
+    others = reach.verdicts(reach.addresses - concerned, classes)
+    allowed = {zone: sum(map(bool, [*before[zone].values(), *others[zone].values()])) for zone in zones}
+    return {(zone, kind): (count, allowed[zone]) for zone in zones for kind, count in losing[zone].items()}
 
 
 def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, Kind]:

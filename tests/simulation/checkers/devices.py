@@ -92,7 +92,11 @@ def _dark(run: Evidence) -> Iterator[tuple[float, float]]:
 
 def check_safe_order(run: Evidence) -> Found:
     """I21: on the way from one table to the next no packet is judged otherwise than by the old or by the new one."""
+    told: dict[tuple[object, ...], str] = {}
     for framed in run.history.of(Framed):
-        before: dict[Rule, frozenset[bytes]] = {rule: unpack(p4, p6) for rule, p4, p6 in framed.before}
-        if fault := verdicts.unsafe(before, framed.steps):
-            yield f"{framed.device} at {framed.at_s:.3f} s: {fault}"
+        frame = framed.before, framed.steps
+        if frame not in told:  # one frame goes to many devices
+            before: dict[Rule, frozenset[bytes]] = {rule: unpack(p4, p6) for rule, p4, p6 in framed.before}
+            told[frame] = verdicts.unsafe(before, framed.steps)
+        if told[frame]:
+            yield f"{framed.device} at {framed.at_s:.3f} s: {told[frame]}"

@@ -97,9 +97,13 @@ class Evidence:
         """The end of a partition at a moment."""
         if self._appended_s is None:
             return inf
-        records = self.records[partition]
-        count = bisect_right(records, at_s, key=lambda record: self.appended_s(partition, record.offset))
-        return records[count - 1].offset + 1 if count else 0
+        count = bisect_right(self._times_s[partition], at_s)
+        return self.records[partition][count - 1].offset + 1 if count else 0
+
+    @cached_property
+    def _times_s(self) -> dict[Partition, list[float]]:
+        """When each record was appended, in order of the log."""
+        return {p: [self.appended_s(p, record.offset) for record in found] for p, found in self.records.items()}
 
     @cached_property
     def by_offset(self) -> dict[tuple[Partition, int], Step]:

@@ -68,12 +68,15 @@ def _verdicts(
     table: Table, points: Sequence[Point], traffic: Sequence[tuple[str, int]]
 ) -> dict[tuple[Point, tuple[str, int]], str]:
     ordered = [(rule, [_span(prefix) for prefix in table[rule]]) for rule in sorted(table, key=precedence)]
-    found = {}
+    found: dict[tuple[Point, tuple[str, int]], str] = {}
+    alike: dict[tuple[Rule, ...], list[str]] = {}
     for point in points:
         width, address = point
-        holding = [r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans)]
-        for kind in traffic:
-            found[point, kind] = next((rule.action for rule in holding if _fits(rule, *kind)), "deny")
+        holding = tuple(r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans))
+        if (actions := alike.get(holding)) is None:
+            first = [next((rule.action for rule in holding if _fits(rule, *kind)), "deny") for kind in traffic]
+            actions = alike[holding] = first
+        found |= {(point, kind): action for kind, action in zip(traffic, actions, strict=True)}
     return found
 
 
