@@ -66,6 +66,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _fates(mutants: Sequence[Mutant], tests: Sequence[str], verbose: bool) -> dict[Mutant, str]:
     fates: dict[Mutant, str] = {}
+    if not tests:
+        return dict.fromkeys(mutants, "unreached")
 
     def seen(mutant: Mutant, fate: str, test: str) -> None:
         fates[mutant] = fate

@@ -67,8 +67,9 @@ def _within(test: Path, far: int) -> frozenset[str]:
 
 @cache
 def _imported(module: str) -> frozenset[str]:
-    path = ROOT / (module.replace(".", "/") + ".py")
-    return frozenset(_imports(path)) if path.exists() else frozenset()
+    folder = ROOT / module.replace(".", "/")
+    paths = filter(Path.exists, (folder.with_suffix(".py"), folder / "__init__.py"))
+    return frozenset(name for path in paths for name in _imports(path))
 
 
 def _imports(path: Path) -> Iterator[str]:

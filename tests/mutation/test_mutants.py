@@ -9,6 +9,7 @@ import pytest
 
 from tests.mutation.explained import outlived, reasons
 from tests.mutation.mutants import ROOT, mutants_of
+from tests.mutation.nearby import pure_modules, tests_near
 from tests.mutation.report import interval
 
 NUMBERING, POSITION, PAGES = "drivers/numbering.py", "eventstore/position.py", "projections/pages.py"
@@ -37,6 +38,10 @@ def test_every_explanation_is_of_a_mutant() -> None:
     known = reasons()
     mutants = [mutant for path in sorted({key[0] for key in known}) for mutant in mutants_of(path)]
     assert outlived(known, mutants) == []
+
+
+def test_every_module_has_tests_near_it() -> None:
+    assert [path for path in pure_modules() if not tests_near([path])] == []
 
 
 @pytest.mark.parametrize(
