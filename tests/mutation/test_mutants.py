@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from tests.mutation import nearby
 from tests.mutation.explained import outlived, reasons
 from tests.mutation.mutants import ROOT, mutants_of
-from tests.mutation.nearby import pure_modules, tests_near
 from tests.mutation.report import interval
 
 NUMBERING, POSITION, PAGES = "drivers/numbering.py", "eventstore/position.py", "projections/pages.py"
@@ -41,7 +41,7 @@ def test_every_explanation_is_of_a_mutant() -> None:
 
 
 def test_every_module_has_tests_near_it() -> None:
-    assert [path for path in pure_modules() if not tests_near([path])] == []
+    assert [path for path in nearby.pure_modules() if not nearby.tests_near([path])] == []
 
 
 @pytest.mark.parametrize(
