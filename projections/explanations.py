@@ -81,7 +81,7 @@ def _steps(
     yield _stated(about)
     yield _accepted(about, fleet)
     yield _intended(about, fleet, now, rules)
-    version = max((view.version for view, _ in rules), default=0)
+    version = _needed(now, rules)
     reached = _reached(about, installs, version)
     yield _sent(about, fleet, version, any(time_ms >= 0 for time_ms in reached))
     for name, time_ms in zip(LEVELS, reached, strict=True):
@@ -133,6 +133,15 @@ def _intended(about: Subject, fleet: FleetState, now: RuleTable, rules: Sequence
     if version == 0:
         note += "; the address is in it for longer than its history tells"
     return StepView("intended", True, time_ms, position, version, note)
+
+
+def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
+    """The version from which on a table surely lets the node through: the newest, if history does not tell since when.
+
+    After a restart it does not; to ask for less would say of a DPU that lags that it has the rule.
+    """
+    versions = [view.version for view, _ in rules]
+    return max(versions) if all(versions) else now.version
 
 
 def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> StepView:

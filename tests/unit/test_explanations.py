@@ -210,3 +210,14 @@ def test_an_address_that_was_there_before_the_history_begins() -> None:
         f"policy default: allow 10.0.0.1/32; the table is at version {version_of(fleet)}; "
         "the address is in it for longer than its history tells"
     )
+
+
+def test_after_a_restart_a_dpu_that_lags_is_not_said_to_have_the_rule(fleet: Fleet) -> None:
+    """No history tells since when the address is in the table: only who has the newest one has it for sure."""
+    wanted = version_of(fleet)
+    fleet.state = fleet.reload()
+    found = ask(fleet, told(wanted - 1, {50: {4}}, {60: {4}}, {70: {4}}), held=Held(EPOCH, wanted - 1, b""))
+    assert found.steps[2].version == 0
+    assert found.missing == "received"
+    assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
+    assert ask(fleet, told(wanted, {50: {4}}, {60: {4}}, {70: {4}})).missing == ""
