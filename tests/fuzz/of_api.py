@@ -20,6 +20,7 @@ from eventstore.errors import PermanentError
 from eventstore.ids import envelope, issued_at_ms, uuid7
 from eventstore.log import MAX_RECORD_BYTES, Record
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.messages import message_mutated
 from tests.fuzz.mutators import Bytes
 from tests.fuzz.of_log import partition
@@ -68,7 +69,7 @@ def command(data: bytes) -> bool:
     except DecodeError:
         return False
     try:
-        principal = principal_of([("x-dpuplane-as", "ann")], lambda: "ipv4:127.0.0.1:1")
+        principal = principal_of([(PRINCIPAL_KEY, "ann")], lambda: "ipv4:127.0.0.1:1")
         command_id = request.command_id or uuid7(T0, Random(0))
         issued_at_ms(command_id)
         statement = SHAPES[kind](request, lambda subject: envelope(subject, principal, command_id))

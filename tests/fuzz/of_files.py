@@ -82,10 +82,12 @@ def agent_table(data: bytes) -> bool:
     """The table that an agent kept: whatever stands in the file, it comes up with a whole table or with none."""
     path = _folder() / "table"
     path.write_bytes(hash_of_table(data) + data)
-    table = FileStore(path, "dpu-1").load()
+    store = FileStore(path, "dpu-1")
+    table = store.load()
     if table is EMPTY:
         return False
-    assert table.size >= 0
+    store.save(table)
+    assert store.load() == table
     assert len(digest_of(table.rules)) == 16
     return True
 

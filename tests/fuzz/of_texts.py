@@ -25,6 +25,7 @@ from eventstore.released import released
 from projections import names
 from projections.pages import page
 from projections.principals import Principal, parse_uri, uri_of
+from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, told
 from tests.support.toy_log import LOG_ID, created
 
@@ -74,7 +75,7 @@ def _principal(text: str) -> None:
 
 
 def _claimed(text: str) -> None:
-    assert principal_of([("x-dpuplane-as", text)], lambda: "ipv4:127.0.0.1:1") == f"?{text}"
+    assert principal_of([(PRINCIPAL_KEY, text)], lambda: "ipv4:127.0.0.1:1") == f"?{text}"
 
 
 def _listener(text: str) -> None:
@@ -129,7 +130,6 @@ def _version(text: str) -> None:
 
 
 def _parent(text: str) -> None:
-
     try:
         found = lineage_of(msgspec.structs.replace(created(), parent=text))
     except LogMismatch as error:
