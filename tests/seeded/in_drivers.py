@@ -71,13 +71,13 @@ def _applies_anything(apply: Any) -> Any:
 
 def _drops_the_last_step(after: Any) -> Any:
     def held(table: DeviceTable, delta: Any, capacity: int) -> Mapping[Rule, frozenset[bytes]]:
-        found: Mapping[Rule, frozenset[bytes]] = after(table, replace_steps(delta), capacity)
+        found: Mapping[Rule, frozenset[bytes]] = after(table, _without_the_last(delta), capacity)
         return found
 
     return held
 
 
-def replace_steps(delta: Any) -> Any:
+def _without_the_last(delta: Any) -> Any:
     """All but the last of several steps."""
     return delta._replace(steps=delta.steps[:-1] or delta.steps)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from msgspec.structs import replace
@@ -204,10 +203,6 @@ def _only_new_rows(put: Any) -> Any:
             self._changed.add(key)
 
     return kept
-
-
-def _throws_dice(backoff_ms: Any) -> Any:
-    return lambda name, attempt, failures: random.SystemRandom().randrange(1, 2_000)
 
 
 def _skips_some(add_ids: Any) -> Any:

@@ -410,8 +410,3 @@ class Plane(Folds):
                 self.now_s += 5 * STEP_S
         self._update_devices()
         self._save()
-
-
-def generate(seed: int, steps: int = 250) -> list[Fault]:
-    """What is wrong with the plane of this seed."""
-    return Plane(seed).run(steps)
