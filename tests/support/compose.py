@@ -1,6 +1,6 @@
 """The compose file brought up, with images made here of what is on this machine: none can be pulled everywhere.
 
-Grafana is left out: no package index that we may use has it.
+Grafana is left out: nothing that pip or apt brings has it.
 """
 
 from __future__ import annotations
