@@ -82,4 +82,4 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _module(path: Path) -> str:
-    return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
+    return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
