@@ -165,6 +165,15 @@ def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> 
     assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
 
 
+def test_the_wait_before_a_retry_is_the_same_in_every_binary_of_this_fold_version() -> None:
+    """It stands in the row: replicas that drew it in another way would have other states of one log."""
+    assert [backoff_ms("d", attempt, failures) for attempt, failures in ((9, 1), (10, 2), (11, 30))] == [
+        1_154,
+        3_369,
+        281_584,
+    ]
+
+
 def test_a_serial_that_the_device_says_first_is_the_cards_from_then_on() -> None:
     after = follow("d", row_in(NODE_EFFECT, standing="running", attempt=3, serial=""), said({"serial": "t"}))
     assert isinstance(after, Dpu)
