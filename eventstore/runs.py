@@ -25,7 +25,7 @@ from eventstore.log import Record
 RUN_RECORDS = 256
 """About 1 ms of folding."""
 
-RUN_RECORDS_MIN = 16
+RUN_RECORDS_MIN = 5
 """What is fewer costs less one by one."""
 
 PAUSE_RECORDS_MIN = 64
@@ -79,6 +79,8 @@ def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, 
     for index in range(start, min(end, start + RUN_RECORDS_MIN)):
         if records[index].value[:HEADER_BYTES] != header:
             return index
+    if end - start < RUN_RECORDS_MIN:
+        return end
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
     end = min(end, start + RUN_RECORDS)

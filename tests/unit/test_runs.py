@@ -23,7 +23,7 @@ from eventstore.saving import save
 from eventstore.snapshots import MemoryStore
 from eventstore.table import Table
 from projections.forwarding import forward
-from projections.single_joins import RunChange, SingleJoins
+from projections.single_joins import SCANNED_MIN, RunChange, SingleJoins
 from projections.zone import ZoneFold
 from projections.zone_state import ZoneState
 from schemas.events import Event, NodesJoined
@@ -32,6 +32,9 @@ from tests.support.zones import derived_of
 
 ZONES_0 = Partition(ZONES, 0)
 MINUTE_MS = 60_000
+
+SIZES = pytest.mark.parametrize("size", [RUN_RECORDS_MIN, SCANNED_MIN])
+"""Runs that are decoded, and runs that are scanned."""
 
 
 def join(number: int, now_ms: int = T0, **fields: Any) -> NodesJoined:
@@ -151,6 +154,10 @@ def test_plain_joins_are_taken_in_as_few_steps_as_marks_allow() -> None:
     assert assert_alike(records) <= 1 + 3 + 1 + marks
 
 
+def test_a_few_joins_are_taken_in_one_step() -> None:
+    assert assert_alike(log_of(joins(RUN_RECORDS_MIN))) == 1 + 1
+
+
 def test_the_plain_beginning_of_a_run_is_taken_together() -> None:
     events = joins(3 * RUN_RECORDS)
     for place in range(len(events) - 1, 0, -100):
@@ -173,13 +180,15 @@ def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
     assert sum(tries) < len(records) / 4
 
 
+@SIZES
 @pytest.mark.parametrize("fields", ODD, ids=str)
-def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) -> None:
-    events = joins(3 * RUN_RECORDS_MIN)
+def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any], size: int) -> None:
+    events = joins(3 * size)
     events.insert(len(events) // 2, join(1_000, **fields))
     assert_alike(log_of(events))
 
 
+@SIZES
 @pytest.mark.parametrize(
     "fields",
     [
@@ -195,8 +204,8 @@ def test_one_that_is_not_plain_is_no_other_than_alone(fields: dict[str, Any]) ->
     ],
     ids=str,
 )
-def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any]) -> None:
-    named = [join(number, **fields) for number in range(2 * RUN_RECORDS_MIN)]
+def test_what_all_of_a_run_say_is_no_other_than_alone(fields: dict[str, Any], size: int) -> None:
+    named = [join(number, **fields) for number in range(2 * size)]
     for number, event in enumerate(named):
         if event.addresses6:
             named[number] = msgspec.structs.replace(event, addresses6=b"\xfd" + bytes(13) + number.to_bytes(2, "big"))
@@ -218,7 +227,7 @@ def test_any_log_in_any_batches_is_folded_alike(data: st.DataObject) -> None:
     assert_alike(log_of(events, times_ms, step=data.draw(st.sampled_from([1, 2, 50]))), splits)
 
 
-@given(st.integers(20, 60), st.integers(0, 59), st.data())
+@given(st.integers(RUN_RECORDS_MIN, 60), st.integers(0, 59), st.data())
 def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataObject) -> None:
     records = log_of(joins(count))
     at = 1 + place % count
@@ -231,7 +240,7 @@ def test_damaged_values_are_folded_alike(count: int, place: int, data: st.DataOb
 
 
 def test_headers_count_in_the_running_hash() -> None:
-    records = log_of(joins(3 * RUN_RECORDS_MIN))
+    records = log_of(joins(3 * SCANNED_MIN))
     for at in (1, 20):
         records[at] = records[at]._replace(headers=(("a", b"b"),))
     assert_alike(records)
