@@ -53,9 +53,13 @@ class WrittenLog:
 
     def write(self, partition: Partition, event: e.Event) -> int:
         """Append a record; its offset."""
+        return self.append(partition, encode(event))
+
+    def append(self, partition: Partition, value: bytes) -> int:
+        """Append what may be no event; its offset."""
         self.now_s += 1.0
-        found = self.records[partition]
-        found.append(Record(len(found), self.now_ms, b"", encode(event)))
+        found = self.records.setdefault(partition, [])
+        found.append(Record(len(found), self.now_ms, b"", value))
         self._appended_s[partition, found[-1].offset] = self.now_s
         return found[-1].offset
 

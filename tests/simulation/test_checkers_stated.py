@@ -1,0 +1,216 @@
+"""What the plane states by itself, and what it may have: how much is still right, and what is one too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from eventstore.beacons import Beacon
+from eventstore.log import FLEET_0, INSTALLS, Partition
+from eventstore.status import PartitionStatus
+from schemas import events as e
+from tests.simulation.checkers import Evidence, stated
+from tests.simulation.checkers.evidence import REPLICAS_0
+from tests.simulation.history import Invoked, Lived, Sample
+from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_steps import WrittenSteps
+
+INSTALLS_0 = Partition(INSTALLS, 0)
+
+
+@pytest.fixture
+def log() -> WrittenLog:
+    """A log whose zones partition has three records, the last of them at 10 s."""
+    made = WrittenLog()
+    made.write(ZONES_0, made.join("a"))
+    made.now_s = 9.0
+    made.write(ZONES_0, made.join("b"))
+    return made
+
+
+def status(position: int, saved: int = 0, *, digest: str = "", running: str = "") -> PartitionStatus:
+    return PartitionStatus(ZONES_0, position, saved, digest, running, (), 1, "", 0, 0, 0)
+
+
+def states(log: WrittenLog, at_s: float, *statuses: PartitionStatus, replica: str = "p0") -> None:
+    """A replica's beacon of that moment."""
+    log.now_s = at_s - 1.0
+    said = Beacon(replica=replica, roles=[], addresses={}, version="", supports={}, partitions=list(statuses))
+    log.append(REPLICAS_0, msgspec.json.encode(said))
+
+
+def reports(log: WrittenLog, at_s: float, *versions: int, zone: str = "z") -> None:
+    """A relay's report of that moment."""
+    log.now_s = at_s - 1.0
+    said = e.RulesInstalled(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
+    log.write(INSTALLS_0, said)
+
+
+def test_a_position_is_stated_once_the_log_is_so_long(log: WrittenLog) -> None:
+    states(log, 9.5, status(2))
+    states(log, 10.0, status(3))
+    assert not list(stated.check_positions(log.evidence()))
+
+
+def test_a_position_that_is_yet_to_come(log: WrittenLog) -> None:
+    states(log, 9.5, status(3))
+    assert list(stated.check_positions(log.evidence())) == ["p0 stated zones/0@3, which was not there yet"]
+
+
+def test_digests_are_those_of_a_fresh_fold_at_their_positions(log: WrittenLog) -> None:
+    second, third = log.evidence().steps[ZONES_0][1:]
+    states(log, 11.0, status(3, 2, digest=second.digest.hex(), running=third.running.hex()))
+    assert not list(stated.check_digests(log.evidence()))
+
+
+def test_digests_of_another_position(log: WrittenLog) -> None:
+    second, third = log.evidence().steps[ZONES_0][1:]
+    states(log, 11.0, status(3, 2, digest=third.digest.hex(), running=second.running.hex()))
+    assert list(stated.check_digests(log.evidence())) == [
+        "p0 stated zones/0@3 after other records than are in the log",
+        "p0 stated zones/0@2 with other rows than a fresh fold has",
+    ]
+
+
+def test_of_a_position_that_is_not_in_the_log_nothing_is_known(log: WrittenLog) -> None:
+    states(log, 11.0, status(9, 9, digest="d", running="r"))
+    assert not list(stated.check_digests(log.evidence()))
+
+
+def versions(log: WrittenLog, *found: int) -> list[str]:
+    """What is wrong if a zone had these versions one after the other."""
+    run = log.evidence()
+    run.tables = {"z": dict.fromkeys(found, b"")}
+    return list(stated.check_versions(run))
+
+
+def test_versions_go_up_to_the_end_of_the_log(log: WrittenLog) -> None:
+    log.write(FLEET_0, e.Frozen(log.said(), "z"))
+    assert not versions(log)
+    assert not versions(log, 0, 1, 2)
+    assert versions(log, 2, 1) == ["the version of z went back"]
+    assert versions(log, 2, 3) == ["z has version 3, beyond the end of the log"]
+
+
+def test_a_zone_of_an_empty_fleet_has_version_0() -> None:
+    run = WrittenSteps().evidence()
+    run.tables = {"y": {}, "z": {0: b""}}
+    assert not list(stated.check_versions(run))
+    run.tables = {"z": {1: b""}}
+    assert list(stated.check_versions(run)) == ["z has version 1, beyond the end of the log"]
+
+
+def test_a_version_is_reported_once_fleet_has_it(log: WrittenLog) -> None:
+    log.now_s = 19.0
+    log.write(FLEET_0, e.Frozen(log.said(), "z"))
+    reports(log, 0.5)
+    reports(log, 19.5, 1, 0)
+    reports(log, 20.0, 1, 2)
+    assert not versions(log)
+    reports(log, 19.5, 2, 1)
+    assert versions(log) == ["r0 reported version 2 of z, which was not there yet"]
+
+
+def said(speak: Callable[[WrittenLog, float], None], *counts: int) -> list[str]:
+    """What is wrong with saying something so many times within 10 s, 10.5 s after it was begun to be said before."""
+    log = WrittenLog()
+    for window, count in enumerate(counts):
+        for number in range(count):
+            speak(log, 100 + 10.5 * window + 10 * number / (count - 1))
+    return list(stated.check_politeness(log.evidence()))
+
+
+def test_beacons_keep_their_pace() -> None:
+    """Two a second; a log doubles some, and there are 8 more at the beginning of a life."""
+    assert not said(states, 34, 34, 34)
+    assert said(states, 34, 35, 34) == ["p0 sent beacons 35 times in 10 s from 110.5 s on"]
+
+
+def test_reports_keep_their_pace() -> None:
+    """One a second, of one zone by one relay."""
+    assert not said(reports, 21, 21, 21)
+    assert said(reports, 21, 22, 21) == ["r0 reported of z 22 times in 10 s from 110.5 s on"]
+
+
+def test_everybody_may_speak() -> None:
+    log = WrittenLog()
+    for number in range(34):
+        for who in range(3):
+            states(log, 100 + number / 4, replica=f"p{who}")
+            reports(log, 100 + number / 2, zone=f"z{who}")
+    assert not list(stated.check_politeness(log.evidence()))
+
+
+def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
+    log = WrittenLog()
+    for _ in range(100):
+        states(log, 100.0)
+    run = Evidence(log.history, log.records)
+    assert not list(stated.check_politeness(run))
+
+
+def forwards(idle: int, useful: int, *lives: str) -> list[str]:
+    steps = WrittenSteps(*(Lived(life, (), 0.0, 9.0) for life in lives))
+    for number in range(idle + useful):
+        step = e.StepStarted(steps.log.stated(), "z", "d", "Rebooting", number, "p#1")
+        if number < useful:
+            steps.add(step, dpus={"d": None})
+        else:
+            steps.add(step)
+    steps.add(e.Frozen(steps.log.said(), "z"), FLEET_0)
+    return list(stated.check_waste(steps.evidence()))
+
+
+@pytest.mark.parametrize(
+    ("most", "useful", "lives"), [(11, 0, ""), (11, 0, "a"), (14, 0, "ab"), (16, 10, "a"), (22, 10, "abc")]
+)
+def test_idle_statements_are_few(most: int, useful: int, lives: str) -> None:
+    """One to two that did something, three to a life of a process, and 8."""
+    assert not forwards(most, useful, *lives)
+    assert forwards(most + 1, useful, *lives) == [f"{most + 1} StepStarted changed nothing, and {useful} something"]
+
+
+def test_what_users_say_without_effect_is_no_waste() -> None:
+    steps = WrittenSteps()
+    for _ in range(100):
+        steps.add(e.Frozen(steps.log.said(), "z"), FLEET_0)
+    assert not list(stated.check_waste(steps.evidence()))
+
+
+def written(sends: int, copies: int, *, told: bool = True) -> list[str]:
+    """What is wrong with a command that was sent and is in the log so many times."""
+    log = WrittenLog()
+    event = log.join("a")
+    for _ in range(sends):
+        log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
+    for _ in range(copies):
+        log.write(ZONES_0, event)
+    if told:
+        log.tell(event, 1)
+    return [fault.removeprefix(event.envelope.command_id) for fault in stated.check_retries(log.evidence())]
+
+
+def test_a_command_is_in_the_log_as_often_as_it_was_sent() -> None:
+    """A log may double each."""
+    assert not written(1, 2)
+    assert not written(3, 6)
+    assert written(1, 3) == [" was sent 1 times and is in the log 3 times"]
+    assert written(3, 7) == [" was sent 3 times and is in the log 7 times"]
+    assert not written(0, 3), "who sent it wrote no history"
+    assert not written(1, 3, told=False), "it is still being sent"
+
+
+def test_what_is_bounded_stays_within_its_bound() -> None:
+    """The most that there was of anything is what is told, once, and when it was first so much."""
+
+    def faults(*values: float) -> list[str]:
+        log = WrittenLog()
+        for at_s, value in enumerate(values):
+            log.history.add(Sample(at_s, "p0", "open files", value))
+            log.history.add(Sample(at_s, "p0", "tasks", 400))
+        return list(stated.check_bounds(log.evidence()))
+
+    assert not faults(1_000, 3)
+    assert faults(1_001, 5_000, 5_000, 3) == ["p0 had 5000 open files at 1.0 s, and 1000 is the most"]

@@ -1,0 +1,40 @@
+"""Steps that a test writes row by row, in place of what a fold makes of a log; some are what no fold would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eventstore.log import Partition, Record
+from schemas import events as e
+from tests.simulation.checkers import Evidence
+from tests.simulation.fresh import Step
+from tests.simulation.history import Happening
+from tests.support.written_log import START_MS, ZONES_0, WrittenLog
+
+
+class WrittenSteps:
+    """Partitions without a record at first. A step takes a second, unless a test sets the time."""
+
+    def __init__(self, *happened: Happening) -> None:
+        self.log = WrittenLog()
+        self.steps: dict[Partition, list[Step]] = {partition: [] for partition in self.log.records}
+        self.now_s = 0.0
+        for each in happened:
+            self.log.history.add(each)
+
+    def add(self, event: e.Event | None, partition: Partition = ZONES_0, **rows: Mapping[str, Any]) -> WrittenSteps:
+        """A record, and the rows that it changed, by table and key."""
+        self.now_s += 1.0
+        found = self.steps[partition]
+        record = Record(len(found), START_MS + round(self.now_s * 1000), b"", b"")
+        changed = {table: list(changes.items()) for table, changes in rows.items()}
+        found.append(Step(partition, record, event, None, changed, b"", b""))
+        return self
+
+    def evidence(self) -> Evidence:
+        """What checkers look at. A record is in the log at the second of its time."""
+        run = self.log.evidence()
+        run.steps = self.steps
+        run.records = {partition: [step.record for step in found] for partition, found in self.steps.items()}
+        return run
