@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
-Mode = Literal["pass", "lose answers", "delay", "crumbs", "half-open", "reset"]
+Mode = Literal["pass", "lose answers", "delay", "crumbs", "half-open"]
 CHUNK = 65_536
 DELAY_S = 2.0
 CRUMBS_MAX = 400
@@ -41,7 +41,7 @@ class Proxy:
 
     def become(self, mode: Mode) -> None:
         """From now on; leaving a mode ends the connections that lost something in it, as TCP in the end would."""
-        if self.mode in ("lose answers", "half-open") or mode == "reset":
+        if self.mode in ("lose answers", "half-open"):
             self._drop_all()
         self.mode = mode
         self._changed.set()
@@ -49,14 +49,10 @@ class Proxy:
 
     def _drop_all(self) -> None:
         for writer in self._open:
-            self.counts["connections ended"] += 1
             writer.transport.abort()
 
     async def _serve(self, near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
         self._open.add(answer)
-        if self.mode == "reset":
-            self.counts["reset"] += 1
-            answer.transport.abort()
         try:
             far, ask = await asyncio.open_connection(*self._target)
         except OSError:

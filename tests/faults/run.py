@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ class Tried(NamedTuple):
     def problems(self) -> list[str]:
         """Everything that makes it fail: also that nothing really happened."""
         idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
-        idle += [] if self.evidence else ["nothing shows that it happened"]
         return [*idle, *self.verdict.faults]
 
 
@@ -68,13 +67,22 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
 
 
 async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> dict[str, int]:
-    """What shows that each happened, once all have healed."""
+    """What shows that each happened, once all have healed. Two may show it by the same count, each by its own."""
     blows = [Blow(world, rng, Counter()) for _ in faults]
     async with AsyncExitStack() as stack:
         for fault, blow in zip(faults, blows, strict=True):
             await stack.enter_async_context(fault.strike(blow))
         await asyncio.sleep(max(fault.seconds for fault in faults))
-    return {what: count for blow in blows for what, count in blow.evidence.items()}
+    return shown(faults, [blow.evidence for blow in blows])
+
+
+def shown(faults: Sequence[Fault], evidence: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The counts of each fault by its name, if there are several; a fault that counted nothing counts as none."""
+    found = {}
+    for fault, counts in zip(faults, evidence, strict=True):
+        for what, count in (counts or {"trace": 0}).items():
+            found[what if len(faults) == 1 else f"{what} ({fault.name})"] = count
+    return found
 
 
 @asynccontextmanager
