@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from drivers import protocol_up
 from drivers.backends.simulated_fleet import Fleet
-from drivers.backends.simulated_records import Index, members
+from drivers.backends.simulated_records import NEVER, Index, members
 from drivers.dialing import Relays, SentAway
 from drivers.links import Link, LinkClosed
 from drivers.protocol import MAX_PARTS, ProtocolError
@@ -77,6 +77,11 @@ class SimulatedZone:
         holdings = self._fleet.holdings(self._number, devices, read_back=True)[:MAX_PARTS]
         self._send(Hello(self.name, names, [str(boot) for boot in boots[devices].tolist()], holdings))
 
+    @property
+    def due_at(self) -> float:
+        """When it says something by itself again."""
+        return min([self._beat_at, *(at for at, _ in self._again)]) if self._link is not None else NEVER
+
     def tick(self, now: float) -> None:
         """Heartbeats, and questions that are due again."""
         if self._link is None:
@@ -98,6 +103,7 @@ class SimulatedZone:
         self._link, self._beat_at = link, now() + self._rng.uniform(0.5, 1.0) * self._heartbeat_s
         self._fleet.rise_all(self._number)
         self.say_hello(members(self._fleet.zones[self._number], 0))
+        self._on_work()
         wait_s = WELCOME_S
         while True:
             async with asyncio.timeout(wait_s):
@@ -108,6 +114,7 @@ class SimulatedZone:
                     self._on_work()
                 case Welcome() as welcome:
                     self._welcome(welcome, now())
+                    self._on_work()
                     wait_s = 3 * self._heartbeat_s
                 case Refused() as refused:
                     raise SentAway(refused)

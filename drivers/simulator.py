@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated_records import NEVER
 from drivers.dialing import Relays
 from drivers.links import Dial
 from drivers.simulated_zone import SimulatedZone
@@ -26,7 +27,7 @@ from eventstore.errors import TransientError
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.01
-IDLE_TICK_S = 0.25
+"""The least time between two looks at the devices: what comes meanwhile is done in one."""
 REGISTRATIONS_AT_ONCE = 64
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
 
@@ -135,15 +136,10 @@ class Simulator:
         raise AssertionError("count() does not end")
 
     async def _tick(self) -> None:
-        """What time does to all devices: one loop, however many there are."""
+        """What time does to all devices: one loop, however many there are, that sleeps while nothing is due."""
         loop = asyncio.get_running_loop()
         while True:
-            if not self.fleet.is_busy:
-                self._work.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_TICK_S):
-                    await self._work.wait()
-            await asyncio.sleep(TICK_S)
+            await self._until_due()
             now = loop.time()
             zones = list(self.zones.values())
             for number, acks in self.fleet.tick(now).items():
@@ -152,3 +148,12 @@ class Simulator:
                 zones[number].say_hello(risen)
             for zone in zones:
                 zone.tick(now)
+
+    async def _until_due(self) -> None:
+        self._work.clear()
+        due_at = min((zone.due_at for zone in self.zones.values()), default=NEVER)
+        due_at = max(min(due_at, self.fleet.due_at), asyncio.get_running_loop().time() + TICK_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due_at if due_at < NEVER else None):
+                await self._work.wait()
+                await asyncio.sleep(TICK_S)

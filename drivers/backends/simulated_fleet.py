@@ -26,6 +26,9 @@ from projections.device_table import Code, FrameRefused
 SLOW_S = 0.05
 """A device that takes longer says first that it has received the frame."""
 
+REBOOTS_S = 5.0
+"""It is drawn at least so often who reboots."""
+
 TABLES_KEPT = 64
 
 FAILED = FrameRefused(Code.DEVICE, "the device says that it failed")
@@ -70,10 +73,11 @@ class Fleet:
         return len(self.zones) - 1
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a tick soon would do anything."""
+    def due_at(self) -> float:
+        """When time does something to a device again."""
         records = self.records
-        return bool((records.pending_at < NEVER).any() or (records.hardware_at < NEVER).any())
+        due_at = min(float(at.min(initial=NEVER)) for at in (records.pending_at, records.hardware_at, records.up_at))
+        return min(due_at, self._rebooted_at + REBOOTS_S) if self.faults.reboots_per_hour else due_at
 
     def take(self, zone: int, frame: Frame, now: float) -> list[Ack]:
         """A frame arrives at a zone's link; what its devices say at once."""

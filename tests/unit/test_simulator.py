@@ -1,4 +1,4 @@
-"""The simulator and a plane that is not always there."""
+"""The simulator and a plane that is not always there, and what devices cost to which nothing happens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 import random
 from collections.abc import Collection
 
+from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.backends.simulated_fleet import Fleet
 from drivers.links import Link, LinkClosed
+from drivers.protocol_up import Ack
 from drivers.simulator import Simulator
 from eventstore.errors import LogUnavailable
 from tests.support.virtual_loop import run_virtual
@@ -58,3 +61,34 @@ def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered() -> N
         await asyncio.gather(running, return_exceptions=True)
 
     run_virtual(scenario())
+
+
+class CountingFleet(Fleet):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def tick(self, now: float) -> dict[int, list[Ack]]:
+        self.looks += 1
+        return super().tick(now)
+
+
+def _looks_in_an_hour(faults: Faults) -> int:
+    async def scenario() -> int:
+        devices = Simulator(Away(), ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
+        fleet = devices.fleet = CountingFleet(faults, random.Random(1))
+        running = asyncio.create_task(devices.run())
+        await asyncio.sleep(3_600)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return fleet.looks
+
+    return run_virtual(scenario())
+
+
+def test_devices_to_which_nothing_happens_are_not_looked_at() -> None:
+    assert not _looks_in_an_hour(NO_FAULTS)
+
+
+def test_devices_that_reboot_by_chance_are_looked_at_every_few_seconds() -> None:
+    assert 600 <= _looks_in_an_hour(Faults(reboots_per_hour=1.0)) <= 1_000
