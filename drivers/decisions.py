@@ -101,6 +101,8 @@ class DecisionWriter:
         """Write what is due of every partition in turn, a few at a time; whether there was more than a few of any."""
         is_more = False
         for partition, owed in self._owed.items():
+            if not owed.waits():
+                continue
             rank = self._ranks.rank(str(partition), "api")
             taken = owed.take(AT_ONCE, self._now_ms() - rank * TURN_MS if rank else None)
             if taken:

@@ -22,8 +22,10 @@ from xxhash import xxh3_64_intdigest
 
 from eventstore.errors import LogUnavailable, TransientError
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
+from eventstore.partition import FoldedPartition
 from eventstore.reading import Backoff
 from eventstore.replica import Replica
+from eventstore.snapshots import reduced
 from eventstore.status import PartitionStatus
 
 EVERY_S = 0.5
@@ -196,25 +198,23 @@ class Beacons:
         return self._is_fresh(self._replica.name) and now_s - self._hearing_since_s >= FRESH_S
 
     def _compare(self, beacon: Beacon) -> None:
-        ours = {status.partition: status for status in self._replica.partitions_status()}
         for theirs in beacon.partitions:
-            mine = ours.get(theirs.partition)
-            if mine is None or theirs.partition.topic not in DECIDING_TOPICS:
+            if theirs.partition.topic not in DECIDING_TOPICS or not self._replica.folds(theirs.partition):
                 continue
-            if difference := _difference(mine, theirs):
+            if difference := _difference(self._replica.folded(theirs.partition), theirs):
                 self.divergences += 1
                 about = {"replica": beacon.replica, "partition": theirs.partition, "reason": difference}
                 logger.error("diverged", extra=about)
 
 
-def _difference(mine: PartitionStatus, theirs: PartitionStatus) -> str:
+def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
     """Where two replicas disagree about a partition; empty if they agree, or are at no common position."""
     read = {**dict(mine.marks), mine.position: mine.running}
     for position, running in (*theirs.marks, (theirs.position, theirs.running)):
-        if read.get(position, running) != running:
-            return f"the records before {position} were {read[position]} here, and {running} there"
-    if theirs.saved_position == mine.saved_position and theirs.digest != mine.digest:
-        return f"the state at {mine.saved_position} is {mine.digest} here, and {theirs.digest} there"
+        if position in read and read[position].hex() != running:
+            return f"the records before {position} were {read[position].hex()} here, and {running} there"
+    if theirs.saved_position == mine.saved_position and theirs.digest != (digest := reduced(mine.digest).hex()):
+        return f"the state at {mine.saved_position} is {digest} here, and {theirs.digest} there"
     return ""
 
 

@@ -53,6 +53,10 @@ class Folds:
             raise PermanentError(f"partition: {partition} is not folded here")
         return found
 
+    def folds(self, partition: Partition) -> bool:
+        """Whether a partition is folded here."""
+        return partition in self._folded
+
     def partitions(self, topic: str) -> tuple[Partition, ...]:
         """The partitions of a topic."""
         return partitions_of(topic, self._partition_count)

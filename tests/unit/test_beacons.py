@@ -186,6 +186,22 @@ def test_replicas_that_disagree_find_out(field: str) -> None:
     run_virtual(run())
 
 
+def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            await asyncio.sleep(3)
+            ours = one.alive()[0]
+            strange = [status._replace(partition=Partition("zones", 999)) for status in ours.partitions]
+            theirs = msgspec.structs.replace(ours, replica="other", partitions=strange)
+            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+            await asyncio.sleep(0.1)
+            assert "other" in [beacon.replica for beacon in one.alive()]
+            assert one.divergences == 0
+
+    run_virtual(run())
+
+
 def test_two_busy_replicas_do_not_mistake_each_other() -> None:
     async def run() -> None:
         plane = Plane()
