@@ -29,6 +29,9 @@ T = TypeVar("T")
 TURNS_MAX = 200_000
 """Turns of the loop at one instant, beyond which somebody spins."""
 
+LIVING_MIN = 500
+"""Tasks that are remembered before those that are done are forgotten."""
+
 _owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="world")
 
 
@@ -82,6 +85,8 @@ class _Handle:
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Virtual seconds since its start are `time()`."""
 
+    _stopping: bool
+
     def __init__(self) -> None:
         super().__init__()
         self.scheduler: random.Random | None = None
@@ -93,6 +98,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.next_number = itertools.count(1).__next__
         self._world = contextvars.copy_context()
         self._living: dict[_Task, str] = {}
+        self._living_max = LIVING_MIN
         self.set_task_factory(self._make_task)
 
     def time(self) -> float:
@@ -137,20 +143,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def _run_once(self) -> None:
+        """All turns until the loop is stopped: there is nothing else to look at between two of them."""
         due, timers = self._due, self._timers
-        if not due:
-            self._move_clock()
-        elif self._turns_at_once >= TURNS_MAX:
-            raise Stalled(f"the loop turned {TURNS_MAX} times at {self._now} s")
-        self._turns_at_once += 1
-        while timers and timers[0][0] <= self._now:
-            due.append(heappop(timers)[2])
-        if self.scheduler is not None and len(due) > 1:
-            self._reorder(self.scheduler)
-        for _ in range(len(due)):
-            handle = due.popleft()
-            if not handle._is_cancelled:
-                self._run(handle)
+        while not self._stopping:
+            if not due:
+                self._move_clock()
+            elif self._turns_at_once >= TURNS_MAX:
+                raise Stalled(f"the loop turned {TURNS_MAX} times at {self._now} s")
+            self._turns_at_once += 1
+            while timers and timers[0][0] <= self._now:
+                due.append(heappop(timers)[2])
+            if self.scheduler is not None and len(due) > 1:
+                self._reorder(self.scheduler)
+            for _ in range(len(due)):
+                handle = due.popleft()
+                if not handle._is_cancelled:
+                    self._run(handle)
 
     def _move_clock(self) -> None:
         """To when the next thing is due."""
@@ -186,12 +194,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             options["name"] = getattr(coro, "__qualname__", "generator")
         context = options.get("context")
         task = _Task(coro, loop=loop, **options)
+        if len(self._living) >= self._living_max:
+            self._living = {task: whose for task, whose in self._living.items() if not task.done()}
+            self._living_max = 2 * len(self._living) + LIVING_MIN
         self._living[task] = _owner.get() if context is None else context.get(_owner, "world")
-        task.add_done_callback(self._forget)
         return task
-
-    def _forget(self, task: _Task) -> None:
-        del self._living[task]
 
 
 def _is_step(callback: Any) -> bool:

@@ -68,11 +68,10 @@ class WiredLog:
         delivery = self._deliver(partition, key, value, timeout_s, headers)
         request = current_loop().in_world(delivery, f"append to {partition}")
         request.add_done_callback(_heard)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.shield(request)
-        except TimeoutError:
-            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s") from None
+        answered, _ = await asyncio.wait({request}, timeout=timeout_s)
+        if not answered:
+            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s")
+        request.result()
 
     async def _deliver(
         self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers

@@ -115,9 +115,11 @@ class MemoryLog:
                 self._check_position(contents, partition, reader.wanted[partition])
                 if records := contents.since(partition, reader.wanted[partition]):
                     reader.wanted[partition] = records[-1].offset + 1
-                    reader.unseen[partition] = None
+                    if len(records) == _BATCH_RECORDS:
+                        reader.look(partition)
                     yield partition, records
-                    await asyncio.sleep(0)
+                    if reader.unseen:
+                        await asyncio.sleep(0)
 
     async def begin(self, partition: Partition) -> int:
         return self.contents.begins.get(partition, 0)
