@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 
@@ -63,14 +63,23 @@ DEFAULTS = Limits()
 
 
 class _Share:
-    """What is left to one principal."""
+    """What is left to one principal; entered for the time of each call."""
 
-    __slots__ = ("calls", "filled_at_s", "tokens")
+    __slots__ = ("_admission", "calls", "filled_at_s", "tokens")
 
-    def __init__(self, tokens: float, now_s: float) -> None:
+    def __init__(self, admission: Admission, tokens: float, now_s: float) -> None:
+        self._admission = admission
         self.tokens = tokens
         self.filled_at_s = now_s
         self.calls = 0
+
+    def __enter__(self) -> None:
+        self.calls += 1
+        self._admission.under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.calls -= 1
+        self._admission.end_one()
 
 
 class Admission:
@@ -84,23 +93,20 @@ class Admission:
         self.under_way = 0
         self._drained: asyncio.Event | None = None
 
-    @contextmanager
-    def admit(self, principal: str) -> Iterator[None]:
-        """Take a place and a token for the time of a call. Raises OverLimit."""
+    def admit(self, principal: str) -> AbstractContextManager[None]:
+        """Take a token for a call, and, once entered, a place for the time of it. Raises OverLimit."""
         share = self._share(principal)
         if share.calls >= self._limits.concurrent_calls:
             self.refused += 1
             raise OverLimit(f"principal {principal!r}: {share.calls} calls under way are the most allowed at once")
         self._take(share, principal)
-        share.calls += 1
-        self.under_way += 1
-        try:
-            yield
-        finally:
-            share.calls -= 1
-            self.under_way -= 1
-            if self._drained is not None and not self.under_way:
-                self._drained.set()
+        return share
+
+    def end_one(self) -> None:
+        """A call has ended."""
+        self.under_way -= 1
+        if self._drained is not None and not self.under_way:
+            self._drained.set()
 
     async def drained(self) -> None:
         """Wait until no call is under way, of a server that takes no new ones."""
@@ -115,7 +121,7 @@ class Admission:
     def _share(self, principal: str) -> _Share:
         share = self._shares.get(principal)
         if share is None:
-            share = self._shares[principal] = _Share(self._limits.burst, self._now_s())
+            share = self._shares[principal] = _Share(self, self._limits.burst, self._now_s())
             self._forget_one()
         else:
             self._shares.move_to_end(principal)
