@@ -63,8 +63,10 @@ def _given(given: pb.NodeColumns) -> dict[str, Any]:
 def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
     """Nodes as columns. Raises PermanentError."""
     require_count("nodes", len(nodes))
+    if len(nodes) == 1:
+        return _alone(nodes[0])
     addresses = [_addresses(node) for node in nodes]
-    label_sets, label_index = label_columns(selector(node.labels) for node in nodes)
+    label_sets, label_index = label_columns([selector(node.labels) for node in nodes])
     created_ms, uids = _incarnations(nodes)
     return {
         "names": [node.name for node in nodes],
@@ -74,6 +76,22 @@ def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
         "addresses6": _packed([pair[1] for pair in addresses], _NO_ADDRESS6),
         "label_sets": label_sets,
         "label_index": label_index,
+    }
+
+
+def _alone(node: pb.NodeSpec) -> dict[str, Any]:
+    """The same of one node, which most requests are about."""
+    address4, address6 = _addresses(node)
+    labels = selector(node.labels)
+    created_ms, uids = _incarnations([node]) if node.created_ms or node.uid else ([], [])
+    return {
+        "names": [node.name],
+        "created_ms": created_ms,
+        "uids": uids,
+        "addresses4": b"" if address4 == _NO_ADDRESS4 else address4,
+        "addresses6": b"" if address6 == _NO_ADDRESS6 else address6,
+        "label_sets": [dict(labels)] if labels else [],
+        "label_index": [0] if labels else [],
     }
 
 

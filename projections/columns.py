@@ -165,7 +165,11 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     fault = fault_of_label_numbers(index, len(sets))
     if fault is not None:
         return fault
-    return next(filter(None, (_fault_of_label_set(tuple(labels.items())) for labels in sets)), None)
+    for labels in sets:
+        fault = _fault_of_label_set(tuple(labels.items()))
+        if fault is not None:
+            return fault
+    return None
 
 
 @lru_cache(1_024)
@@ -176,8 +180,10 @@ def _fault_of_label_set(labels: tuple[tuple[str, str], ...]) -> str | None:
 
 def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
     """What is wrong with these numbers of label sets, of which there are so many."""
-    wrong = next((number for number in (min(index), max(index)) if not 0 <= number < sets), None)
-    return None if wrong is None else f"label_index: {wrong} must be the number of one of the {sets} label sets"
+    low, high = min(index), max(index)
+    if low >= 0 and high < sets:
+        return None
+    return f"label_index: {low if low < 0 else high} must be the number of one of the {sets} label sets"
 
 
 def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
@@ -186,11 +192,14 @@ def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
 
 def fault_of_widths(event: NodesJoined | NodesChanged | MembershipChanged) -> str | None:
     """What is wrong with the lengths of the packed columns."""
-    count = len(event.names)
-    for field, packed, width in (("addresses4", event.addresses4, 4), ("addresses6", event.addresses6, 16)):
-        if packed and len(packed) != width * count:
-            return f"{field}: {len(packed)} bytes for {count} names must be none, or {width} a name"
-    return None
+    count, packed4, packed6 = len(event.names), event.addresses4, event.addresses6
+    return _fault_of_width("addresses4", packed4, 4, count) or _fault_of_width("addresses6", packed6, 16, count)
+
+
+def _fault_of_width(field: str, packed: bytes, width: int, count: int) -> str | None:
+    if not packed or len(packed) == width * count:
+        return None
+    return f"{field}: {len(packed)} bytes for {count} names must be none, or {width} a name"
 
 
 def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
@@ -209,6 +218,8 @@ def _fault_of_addresses4(event: NodesJoined | NodesChanged) -> str | None:
 
 def repeats4(packed: bytes) -> bool:
     """Whether packed IPv4 addresses hold one twice, but for 0. Sorting them takes a fifth of hashing them."""
+    if len(packed) == 4:
+        return False
     if len(packed) <= 4 * _FEW:
         given = [value for value in _unpacked4(packed) if value]
         return len(set(given)) != len(given)

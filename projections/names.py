@@ -27,6 +27,7 @@ _NAME = re.compile(NAME_PATTERN)
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
+_DOTTED = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
 _BMC_ADDRESS = re.compile(rf"(?:{_MORE}+|\[[0-9A-Fa-f:.]+\]):(?://)?[^\s/]\S*")
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
@@ -138,7 +139,7 @@ def check_address6(field: str, value: int) -> str | None:
 def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:
     """Text as an address that a node may have. Raises BadAddress."""
     try:
-        address = ip_address(text)
+        address = IPv4Address(bytes(map(int, text.split(".")))) if _DOTTED.fullmatch(text) else ip_address(text)
     except ValueError:
         raise BadAddress(f"{field}: {shown(text)} must be an IPv4 or IPv6 address") from None
     if isinstance(address, IPv6Address) and address.scope_id is not None:

@@ -56,7 +56,7 @@ BUILT_IN = Policy(DEFAULT, LOWEST, "allow", "any", (), {}, {}, 0)
 
 def selector(labels: Mapping[str, str]) -> Selector:
     """Labels in their canonical form."""
-    return tuple(sorted(labels.items()))
+    return tuple([(key, labels[key]) for key in sorted(labels)])
 
 
 def matches(wanted: Mapping[str, str] | Selector, labels: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 import pytest
 from hypothesis import given
@@ -151,6 +151,20 @@ def test_parsing_raises_only_its_own_error(value: object) -> None:
     except BadAddress:
         return
     assert isinstance(address, IPv4Address | IPv6Address)
+
+
+@given(st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,4}){3}\n?", fullmatch=True))
+def test_dotted_text_is_an_address_if_it_is_for_the_standard_library(text: str) -> None:
+    try:
+        found = parse_address("address", text)
+    except BadAddress as error:
+        if "IPv4 or IPv6" in str(error):
+            with pytest.raises(AddressValueError):
+                IPv4Address(text)
+        else:
+            assert check_address4("address", int(IPv4Address(text))) == str(error)
+    else:
+        assert found == IPv4Address(text)
 
 
 def test_a_uid_is_short_ascii_or_nothing() -> None:

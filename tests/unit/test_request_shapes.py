@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from commands import cliques, dpus, fleet, nodes
 from commands.shapes import Statement
 from eventstore.errors import PermanentError
+from projections.columns import single, spread
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, NodesJoined
 
@@ -180,6 +181,21 @@ def test_nodes_become_the_columns_that_say_the_same(fleet: dict[str, tuple[int, 
     said = [event.label_sets[number] for number in index] if index else [{} for _ in fleet]
     assert said == [given_labels for _, given_labels in fleet.values()]
     assert len(event.label_sets) == len({tuple(sorted(one.items())) for one in event.label_sets})
+
+
+incarnations = st.sampled_from([{}, {"created_ms": 5, "uid": "u"}])
+address_lists = st.sampled_from([[], ["10.0.0.1"], ["fd00::1"], ["fd00::1", "10.0.0.1"]])
+
+
+@given(address_lists, labels, incarnations)
+def test_a_node_alone_is_stated_as_among_others(
+    addresses: list[str], given_labels: dict[str, str], incarnation: dict[str, Any]
+) -> None:
+    first, other = node("a", *addresses, labels=given_labels, **incarnation), node("b", **incarnation)
+    alone, among = [nodes.join(join(*specs), envelope).event for specs in ([first], [first, other])]
+    assert isinstance(alone, NodesJoined)
+    assert isinstance(among, NodesJoined)
+    assert single(alone) == tuple(next(iter(column)) for column in spread(among))
 
 
 def test_columns_pass_through_as_they_came() -> None:
