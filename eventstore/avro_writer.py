@@ -21,13 +21,14 @@ _COLUMN_ITEMS = 16
 """Items in a row from which writing them all at once is quicker."""
 
 _ONE_BYTE = bytes(number << 1 for number in range(_SHORT)).ljust(256)
+_LENGTHS = [_ONE_BYTE[length : length + 1] for length in range(_SHORT)]
 _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
 
 
 def compiled(document: Mapping[str, Any], header: bytes) -> Writer:
     """The writer of a record schema, whose bodies begin with this header."""
     lines = ["def write(e):", "    o = bytearray(HEADER)", *_indented(_record(document, "e")), "    return bytes(o)"]
-    scope: dict[str, Any] = {"HEADER": header, "long": long, "text": text, "longs": _longs, "texts": _texts}
+    scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": long, "longs": _longs, "texts": _texts}
     exec(compile("\n".join(lines), f"<avro {document['name']}>", "exec"), scope)
     writer: Writer = scope["write"]
     return writer
@@ -42,9 +43,9 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
     item = f"v{depth}"
     match kind:
         case "string":
-            return [f"o += text({value})"]
+            return [f"b = {value}.encode()", *_SIZED]
         case "bytes":
-            return [f"b = {value}", "o += long(len(b))", "o += b"]
+            return [f"b = {value}", *_SIZED]
         case "long":
             return [f"o += long({value})"]
         case "boolean":
@@ -54,11 +55,15 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
         case {"type": "array", "items": items}:
             return _block(value, [f"for {item} in {value}:", *_indented(_value(items, item, depth + 1))])
         case {"type": "map", "values": values}:
-            lines = [f"o += text({item})", *_value(values, f"{value}[{item}]", depth + 1)]
+            lines = [*_value("string", item, depth), *_value(values, f"{value}[{item}]", depth + 1)]
             return _block(value, [f"for {item} in sorted({value}):", *_indented(lines)])
         case {"type": "record"}:
             return _record(kind, value)
     raise ValueError(f"schema: {kind!r} is not a type that events have")
+
+
+_SIZED = ["n = len(b)", f"o += LENGTHS[n] if n < {_SHORT} else long(n)", "o += b"]
+"""Bytes after their length. Most are short, and to call a function for each would double what they cost."""
 
 
 def _block(value: str, items: list[str]) -> list[str]:
@@ -89,7 +94,7 @@ def text(value: str) -> bytes:
     """A string after its length in bytes."""
     encoded = value.encode()
     size = len(encoded)
-    return _PREFIXES[size].encode() + encoded if size < _SHORT else long(size) + encoded
+    return (_LENGTHS[size] if size < _SHORT else long(size)) + encoded
 
 
 def _longs(column: Sequence[int]) -> bytes:
