@@ -37,6 +37,9 @@ class Sessions:
         first = self._replica.outcome(request.command_id) if answer.outcome == pb.Answer.refused else None
         if first is None:
             return answer
+        told = answers.told(request.command_id, first, self._desk.log_id)
+        if told == answer:  # it is the first that is refused; to read a record takes a reader of its own
+            return answer
         asked = shape(request, lambda subject: envelope(subject, call.principal, request.command_id)).event
         try:
             async with asyncio.timeout(call.timeout_s):
@@ -44,7 +47,7 @@ class Sessions:
         except (LogUnavailable, TimeoutError) as error:
             return answers.unknown(request.command_id, f"the first record of this id cannot be read: {error}")
         is_repeat = isinstance(stated, SessionOpened) and replace(stated, edge=self._replica.name) == asked
-        return answers.told(request.command_id, first, self._desk.log_id) if is_repeat else answer
+        return told if is_repeat else answer
 
     async def _event_of(self, first: Answer) -> Event | None:
         async with aclosing(self._replica.log.read({first.partition: first.offset})) as batches:

@@ -6,6 +6,8 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from commands import cliques
 from commands.calls import Call
 from commands.desk import Desk
@@ -73,6 +75,19 @@ def test_another_session_under_the_same_id_is_refused() -> None:
             assert "was used for another command" in (await two.sessions.open(other, CALL)).reason
             stranger = Call("?stranger", 5.0)
             assert (await two.sessions.open(request, stranger)).outcome == pb.Answer.refused
+
+    run_virtual(scenario())
+
+
+def test_a_session_that_is_refused_itself_costs_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that nobody knows repeats itself every few seconds; a reader is a connection to every broker."""
+
+    async def scenario() -> None:
+        async with two_edges() as (one, _):
+            request = opening()
+            request.node = "stranger"
+            monkeypatch.setattr(one.replica.log, "read", None)
+            assert "'stranger' has no index" in (await one.sessions.open(request, CALL)).reason
 
     run_virtual(scenario())
 
