@@ -58,7 +58,7 @@ async def submit(
 def _give_up(answer: asyncio.Future[Answer], command_id: str, timeout_s: float) -> None:
     """The deadline came first. A timer costs a fraction of asyncio.timeout, and every command has one."""
     if not answer.done():
-        reason = f"unknown after {timeout_s:g} s; the same command under this id can be repeated"
+        reason = f"unknown after {timeout_s:.3g} s; the same command under this id can be repeated"
         answer.set_exception(AppendUnknown(f"command {command_id}: {reason}"))
 
 
