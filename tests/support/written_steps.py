@@ -26,7 +26,7 @@ class WrittenSteps:
     def add(self, event: e.Event | None, partition: Partition = ZONES_0, **rows: Mapping[str, Any]) -> WrittenSteps:
         """A record, and the rows that it changed, by table and key."""
         self.now_s += 1.0
-        found = self.steps[partition]
+        found = self.steps.setdefault(partition, [])
         record = Record(len(found), START_MS + round(self.now_s * 1000), b"", b"")
         changed = {table: list(changes.items()) for table, changes in rows.items()}
         found.append(Step(partition, record, event, None, changed, b"", b""))

@@ -48,8 +48,6 @@ def _requested(request: str, before: Dpu) -> set[str]:
     """Where a request may lead from here."""
     phase, failed = before.phase, before.resume
     match request:
-        case "resume" if phase == "Pending":
-            return {_SAME, failed or "Node Effect"}
         case "pause" | "resume":
             return {_SAME}
         case "provision" if phase in _AT_REST:
@@ -67,7 +65,7 @@ def _requested(request: str, before: Dpu) -> set[str]:
         case "abort" if phase in ACTIONS or phase == "Error":
             return {"Node Effect Removal"}
         case "delete":
-            return {"Deleting", _SAME} if phase == "Deleting" else {"Deleting"}
+            return {"Deleting"}
     return set()
 
 
@@ -138,9 +136,10 @@ def check_attempts(run: Evidence) -> Found:
             if isinstance(event, e.StepProgressed | e.StepSucceeded | e.StepFailed) and event.dpu in changed:
                 yield from _unfounded(where, event, rows.get(event.dpu))
             for dpu, row in changed.items():
-                attempt = last.get(dpu, 0) if row is None else row.attempt
-                if attempt < last.get(dpu, 0):
-                    yield f"{where}: attempt {attempt} of {dpu} after {last[dpu]}"
+                before = last.get(dpu, 0)
+                attempt = before if row is None else row.attempt
+                if attempt < before:
+                    yield f"{where}: attempt {attempt} of {dpu} after {before}"
                 last[dpu] = attempt
             rows |= changed
 

@@ -1,0 +1,393 @@
+"""Where a DPU may go, told as a table, and who may move it: every other move is a fault, and none of these is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition
+from projections.zone_rows import Dpu, Zone
+from schemas import events as e
+from tests.simulation.checkers import lifecycle
+from tests.simulation.history import Called
+from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_steps import WrittenSteps
+
+LOG = WrittenLog()
+"""Whose envelopes are used: of no matter whom or when."""
+
+INSTALL = (
+    "Node Effect",
+    "Initialize Interface",
+    "Config FW Parameters",
+    "Prepare BFB",
+    "OS Installing",
+    "DPU Config",
+    "Rebooting",
+    "Host Network Configuration",
+    "DPU Cluster Config",
+    "Service Readiness",
+)
+WORK = (*INSTALL, "Node Effect Removal", "Deleting")
+PHASES = (*WORK, "Initializing", "Pending", "Ready", "Error")
+
+BACK = "Prepare BFB"
+"""Where a DPU goes on that is Pending or in Error here."""
+
+LEGAL = """
+anything         | Pending                           | back
+register         | all                               | same, Error
+provision        | Initializing, Pending, Ready, Error | Pending, Node Effect
+pause            | all                               | same
+resume           | all                               | same
+retry            | Error                             | back, Pending
+retry            | work                              | same, Pending
+skip             | Error                             | after back, Pending
+skip             | work                              | next
+abort            | Pending                           | Ready, Initializing, Node Effect Removal
+abort            | work, Error                       | Node Effect Removal
+delete           | all                               | Deleting
+started          | work                              | same
+progressed       | work                              | same
+succeeded        | work                              | next, same, Error
+failed           | work                              | same, Error
+deadline         | work                              | same, Error
+"""
+"""What is said, from where it leads somewhere, and to where."""
+
+
+def _request(request: str) -> Callable[[str], e.Event]:
+    return lambda dpu: e.LifecycleRequested(LOG.said(), "z", dpu, request, "")
+
+
+def _step(kind: type, *more: Any) -> Callable[[str], e.Event]:
+    return lambda dpu: kind(LOG.stated(), "z", dpu, "Rebooting", 7, *more)
+
+
+EVENTS: dict[str, Callable[[str], e.Event | None]] = {
+    "register": lambda dpu: e.DpuRegistered(LOG.said(), "z", dpu, "n", "s", "b"),
+    **{name: _request(name) for name in ("provision", "pause", "resume", "retry", "skip", "abort", "delete", "dance")},
+    "started": _step(e.StepStarted, "p#1"),
+    "progressed": _step(e.StepProgressed, "t", 50),
+    "succeeded": _step(e.StepSucceeded, {}),
+    "failed": _step(e.StepFailed, "device", "no"),
+    "deadline": lambda dpu: e.DeadlinePassed(LOG.stated(dpu), "step", 1),
+    "frozen": lambda dpu: e.Frozen(LOG.said(dpu), "z"),
+    "what nobody can read": lambda _: None,
+}
+
+
+def dpu(phase: str, **more: Any) -> Dpu:
+    more = {"installed": "bf-1", "resume": BACK if phase in ("Pending", "Error") else "", **more}
+    return Dpu("z", 0, "n", "s", "b", phase, more.pop("attempt", 7), 1, 1, 1, **more)
+
+
+def legal(said: str) -> set[tuple[str, str]]:
+    """The moves that the table has for what is said of the DPU itself."""
+    found = set()
+    for line in LEGAL.strip().splitlines():
+        what, froms, tos = (cell.strip() for cell in line.split("|"))
+        for phase in PHASES:
+            groups = {"all", phase, "work" if phase in WORK else ""}
+            if what in (said, "anything") and groups & set(froms.split(", ")):
+                found |= {(phase, to) for word in tos.split(", ") for to in _places(word, phase)}
+    return found
+
+
+def _places(word: str, phase: str) -> set[str]:
+    match word:
+        case "same":
+            return {phase}
+        case "back":
+            return {BACK}
+        case "after back":
+            return _after(BACK)
+        case "next":
+            return _after(phase)
+    return {word}
+
+
+def _after(phase: str) -> set[str]:
+    ends = {"Node Effect Removal": {"Ready", "Initializing"}, "Deleting": {"gone"}}
+    return ends.get(phase) or {WORK[WORK.index(phase) + 1]}
+
+
+def allowed(say: Callable[[str], e.Event | None], about: str = "{}") -> set[tuple[str, str]]:
+    """The moves that the checker lets what is said of a DPU (or of another one, if `about` changes the name) do."""
+    steps, moves = WrittenSteps(), list(product(PHASES, (*PHASES, "gone")))
+    for phase, to in moves:
+        name = f"{phase}>{to}"
+        steps.add(None, dpus={name: dpu(phase)})
+        steps.add(say(about.format(name)), dpus={name: None if to == "gone" else dpu(to)})
+    faults = {fault.partition(":")[0] for fault in lifecycle.check_transitions(steps.evidence())}
+    return {move for number, move in enumerate(moves) if f"zones/0@{2 * number + 1}" not in faults}
+
+
+@pytest.mark.parametrize("said", EVENTS)
+def test_a_dpu_goes_only_where_what_is_said_of_it_leads(said: str) -> None:
+    assert allowed(EVENTS[said]) == legal(said)
+
+
+@pytest.mark.parametrize("said", EVENTS)
+def test_what_is_said_of_one_dpu_moves_another_only_out_of_the_line(said: str) -> None:
+    assert allowed(EVENTS[said], "not {}") == {("Pending", BACK)}
+
+
+def moved(before: Dpu | None, said: str, after: Dpu | None) -> list[str]:
+    """What is wrong with a move of a DPU, wherever it came from before."""
+    steps = WrittenSteps()
+    if before is not None:
+        steps.add(None, dpus={"d": before})
+    steps.add(EVENTS[said]("d"), dpus={"d": after})
+    faults = list(lifecycle.check_transitions(steps.evidence()))
+    return faults[1:] if before is not None else faults
+
+
+def test_who_waits_without_a_phase_to_go_on_with_begins_at_the_first() -> None:
+    waits = dpu("Pending", resume="")
+    assert not moved(waits, "frozen", dpu("Node Effect"))
+    assert not moved(waits, "resume", dpu("Node Effect"))
+    assert moved(waits, "frozen", dpu(BACK)) == ["zones/0@1: d goes from Pending to Prepare BFB by Frozen "]
+    assert moved(waits, "resume", dpu(BACK))
+
+
+def test_an_error_outside_work_cannot_be_skipped() -> None:
+    failed = dpu("Error", resume="Ready")
+    assert moved(failed, "skip", dpu("Pending")) == [
+        "zones/0@1: d goes from Error to Pending by LifecycleRequested skip"
+    ]
+    assert not moved(failed, "retry", dpu("Ready"))
+
+
+def test_a_dpu_begins_by_its_registration() -> None:
+    assert not moved(None, "register", dpu("Initializing"))
+    assert moved(None, "register", dpu("Ready")) == ["zones/0@0: d begins as Ready by DpuRegistered "]
+    assert moved(None, "provision", dpu("Initializing")) == [
+        "zones/0@0: d begins as Initializing by LifecycleRequested provision"
+    ]
+
+
+def test_a_ready_dpu_has_something_installed() -> None:
+    removal = dpu("Node Effect Removal")
+    assert not moved(removal, "succeeded", dpu("Initializing", installed=""))
+    assert not moved(removal, "skip", dpu("Ready"))
+    assert moved(removal, "skip", dpu("Ready", installed="")) == ["zones/0@1: d is Ready, and nothing is installed"]
+
+
+@pytest.mark.parametrize("partition", [ZONES_0, Partition(CLIQUES, 0)])
+def test_nothing_absent_is_removed(partition: Partition) -> None:
+    steps = WrittenSteps()
+    steps.add(None, partition, nodes={"a": 1}, lists={"a": 1}, marks={"": None})
+    steps.add(None, partition, nodes={"a": None})
+    assert not list(lifecycle.check_transitions(steps.evidence()))
+    steps.add(None, partition, nodes={"a": None}, lists={"a": None})
+    assert list(lifecycle.check_transitions(steps.evidence())) == [
+        f"{partition}@2 removes a from nodes, where it is not"
+    ]
+
+
+def test_a_dpu_that_is_not_there_is_not_removed() -> None:
+    assert moved(None, "delete", None) == ["zones/0@0 removes d from dpus, where it is not"]
+
+
+def test_fleet_may_say_again_that_something_is_gone() -> None:
+    steps = WrittenSteps().add(None, FLEET_0, kept={"a": None})
+    assert not list(lifecycle.check_transitions(steps.evidence()))
+
+
+RUNNING = dpu("Rebooting", standing="running", provisioner="p#1")
+REPORTS: tuple[tuple[type, tuple[Any, ...]], ...] = (
+    (e.StepProgressed, ("t", 50)),
+    (e.StepSucceeded, ({},)),
+    (e.StepFailed, ("device", "no")),
+)
+
+
+def counted(event: e.Event, row: Dpu | None, *, partition: Partition = ZONES_0) -> list[str]:
+    """What is wrong if this is said of a DPU that stands so, and changes it."""
+    steps = WrittenSteps().add(None, FLEET_0)
+    if row is not None:
+        steps.add(None, partition, dpus={"d": row})
+    steps.add(event, partition, dpus={"d": dpu("Rebooting")})
+    return list(lifecycle.check_attempts(steps.evidence()))
+
+
+@pytest.mark.parametrize(("kind", "more"), REPORTS)
+def test_the_holder_of_the_attempt_that_runs_is_heard(kind: type, more: tuple[Any, ...]) -> None:
+    def said(by: str, phase: str = "Rebooting", attempt: int = 7) -> e.Event:
+        event: e.Event = kind(LOG.stated(actor=by), "z", "d", phase, attempt, *more)
+        return event
+
+    mine = said("provisioner/p")
+    assert not counted(mine, RUNNING)
+    where = f"zones/0@1: {kind.__name__} of attempt 7 of d by provisioner/"
+    other = "p counts, which is not the one that runs"
+    assert counted(mine, dpu("Rebooting", standing="open", provisioner="p#1")) == [where + other]
+    assert counted(mine, dpu("DPU Config", standing="running", provisioner="p#1")) == [where + other]
+    assert counted(mine, None) == [(where + other).replace("@1", "@0")]
+    assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that is over"
+    assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, which p has"]
+    assert counted(mine, None, partition=Partition(ZONES, 1)), "wherever its zone is"
+
+
+def test_another_may_say_that_the_holder_is_lost() -> None:
+    assert not counted(e.StepFailed(LOG.stated(), "z", "d", "Rebooting", 7, "lost", ""), RUNNING)
+
+
+def test_an_attempt_runs_whatever_happens_to_other_dpus_meanwhile() -> None:
+    steps = WrittenSteps().add(None, dpus={"d": RUNNING}).add(None, dpus={"e": dpu("Ready")})
+    done = e.StepSucceeded(LOG.stated(actor="provisioner/p"), "z", "d", "Rebooting", 7, {})
+    assert not list(lifecycle.check_attempts(steps.add(done, dpus={"d": RUNNING}).evidence()))
+
+
+def test_what_changes_nothing_may_be_said_by_anybody() -> None:
+    steps = WrittenSteps().add(e.StepProgressed(LOG.stated(), "z", "d", "Rebooting", 7, "t", 5), dpus={"e": RUNNING})
+    assert not list(lifecycle.check_attempts(steps.evidence()))
+
+
+def test_attempts_only_grow_whatever_becomes_of_the_dpu() -> None:
+    def faults(*attempts: int | None) -> list[str]:
+        steps = WrittenSteps()
+        for attempt in attempts:
+            steps.add(None, dpus={"d": None if attempt is None else dpu("Rebooting", attempt=attempt)})
+        return list(lifecycle.check_attempts(steps.evidence()))
+
+    assert not faults(3, 3, 4, None, 4)
+    assert not faults(None, 0)
+    assert faults(3, 2, 3) == ["zones/0@1: attempt 2 of d after 3"]
+    assert faults(3, None, 2) == ["zones/0@2: attempt 2 of d after 3"]
+    assert faults(-1) == ["zones/0@0: attempt -1 of d after 0"]
+
+
+def membership(cause: int, first: int, end: int) -> e.Event:
+    return e.MembershipChanged(LOG.stated(), cause, first, end, 1, ["z"], [], [], [], [], b"", b"", [], [])
+
+
+def superseded(first: int, end: int) -> e.Event:
+    return e.NodesSuperseded(LOG.stated(), first, end, [], [], [], [])
+
+
+def limited(first: int, end: int) -> e.Event:
+    return e.ZoneLimited(LOG.stated(), first, end, "z", 1, 1)
+
+
+def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:
+    """What is wrong if these counted, or did not."""
+    steps = WrittenSteps()
+    for event, counts in said:
+        rows: dict[str, dict[str, Any]] = {"marks": {"": 1}} if counts else {}
+        steps.add(event, partition, **rows).add(None, partition)
+    return list(lifecycle.check_marks(steps.evidence()))
+
+
+def test_what_another_partition_caused_counts_from_where_the_last_one_ended() -> None:
+    here, there = [(0, 2), (2, 3)], [(0, 5), (5, 6)]
+    assert not marked(*((membership(0, *a), True) for a in here), *((membership(1, *a), True) for a in there))
+    assert not marked((superseded(0, 4), True), (limited(4, 5), True), (superseded(5, 6), True), partition=ZONES_0)
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 3), (1, 3), (3, 4), (2, 2)])
+def test_a_gap_or_a_copy_or_nothing_at_all_does_not_count(first: int, end: int) -> None:
+    for event in (membership(0, first, end), superseded(first, end), limited(first, end)):
+        begun = superseded(0, 2) if not isinstance(event, e.MembershipChanged) else membership(0, 0, 2)
+        assert not marked((begun, True), (event, False))
+        assert marked((begun, True), (event, True)) == [f"fleet/0@2: [{first}, {end}) at mark 2"]
+
+
+def test_what_follows_has_to_count_and_what_did_not_count_moves_no_mark() -> None:
+    assert marked((membership(0, 0, 2), False)) == ["fleet/0@0: [0, 2) at mark 0"]
+    assert not marked((membership(0, 1, 2), False), (membership(0, 0, 1), True))
+
+
+def called(*told: tuple[str, int, str]) -> list[str]:
+    """What is wrong with what BMCs were told, if the log has attempt 7 for a reboot and 8 for a configuration of d."""
+    steps = WrittenSteps(*(Called(*each) for each in told))
+    steps.add(e.StepStarted(LOG.stated(), "z", "d", "DPU Config", 8, "p#1"), dpus={"d": None})
+    steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 7, "p#1"), dpus={"d": None})
+    steps.add(e.StepStarted(LOG.stated(), "z", "d", "Rebooting", 9, "p#1")).add(None)
+    return list(lifecycle.check_calls(steps.evidence()))
+
+
+def test_a_bmc_is_told_what_its_attempt_is_for() -> None:
+    assert not called(("d", 7, "reboot"), ("d", 8, "configure"))
+    assert called(("d", 7, "install")) == ["d was told to install by attempt 7, which the log has for reboot"]
+    assert called(("d", 9, "reboot")) == ["d was told to reboot by attempt 9, which the log has for None"], "not taken"
+    assert called(("e", 7, "reboot")) == ["e was told to reboot by attempt 7, which the log has for None"]
+
+
+def test_a_bmc_is_told_once_and_never_by_an_older_attempt() -> None:
+    for told in ([(7, "reboot"), (7, "reboot")], [(8, "configure"), (7, "reboot")]):
+        where = "d was told twice, or by an attempt that was over"
+        assert called(*(("d", *each) for each in told)) == [f"{where}: {told}"]
+
+
+def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition: Partition = ZONES_0) -> list[str]:
+    """What is wrong if DPUs come to stand so, one after the other."""
+    steps = WrittenSteps().add(None, FLEET_0, dpus={"x": dpu("Ready")})
+    if limits is not None:
+        steps.add(None, partition, zones={"z": limits, "gone": None})
+    for name, row in rows:
+        steps.add(None, partition, dpus={name: row})
+    return list(lifecycle.check_rollout(steps.evidence()))
+
+
+def begun(count: int, phase: str = "Node Effect", came: str = "Pending", **more: Any) -> list[tuple[str, Dpu]]:
+    """So many DPUs of one zone are let in, each of a node of its own."""
+    at_rest = [(f"d{number}", dpu(came)) for number in range(count)]
+    return [*at_rest, *((name, dpu(phase, **more)) for name, _ in at_rest)]
+
+
+@pytest.mark.parametrize("phase", INSTALL)
+@pytest.mark.parametrize("came", ["Initializing", "Pending", "Ready"])
+def test_no_more_are_installed_than_the_zone_lets(phase: str, came: str) -> None:
+    assert not rolled(*begun(2, phase, came), limits=Zone(2, 9))
+    assert rolled(*begun(3, phase, came), limits=Zone(2, 9)) == [
+        "zones/0@6 lets d2 in: 3 DPUs are installed in z, and 2 may be"
+    ]
+
+
+@pytest.mark.parametrize("phase", ["Node Effect Removal", "Deleting", "Ready"])
+def test_who_is_done_with_its_install_leaves_room(phase: str) -> None:
+    assert not rolled(*begun(3, phase), limits=Zone(2, 9))
+    assert not rolled(*begun(2), ("d0", dpu(phase)), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9))
+    assert not rolled(*begun(2), ("d0", None), ("e", dpu("Ready")), ("e", dpu("DPU Config")), limits=Zone(2, 9))
+
+
+def test_who_goes_on_or_is_new_is_not_let_in() -> None:
+    assert not rolled(*begun(3, came="Error"), limits=Zone(2, 9)), "a retry keeps its place"
+    assert not rolled(*((f"d{number}", dpu("Rebooting")) for number in range(3)), limits=Zone(2, 9))
+
+
+def test_who_comes_to_a_node_that_is_out_of_service_already_takes_nothing_more_from_a_limit_that_sank() -> None:
+    steps = WrittenSteps()
+    for name, node in (("d0", "n"), ("d1", "m")):
+        steps.add(None, dpus={name: replace(dpu("Node Effect", effect=True), node=node)})
+    steps.add(None, zones={"z": Zone(9, 1)}).add(None, dpus={"d2": dpu("Ready")})
+    steps.add(None, dpus={"d2": dpu("Node Effect", effect=True)})
+    assert not list(lifecycle.check_rollout(steps.evidence()))
+
+
+def test_nodes_out_of_service_are_counted_once_each() -> None:
+    limits = Zone(9, 1)
+    assert not rolled(*begun(3, effect=True), limits=limits), "three DPUs of one node"
+    apart = [(name, replace(row, node="")) for name, row in begun(2, effect=True)]
+    assert rolled(*apart, limits=limits) == ["zones/0@4 lets d1 in: 2 nodes are out of service in z, and 1 may be"]
+
+
+@pytest.mark.parametrize("limits", [None, Zone(0, 0)])
+def test_without_a_limit_of_its_own_a_zone_has_50(limits: Zone | None) -> None:
+    assert not rolled(*begun(50), limits=limits)
+    faults = rolled(*begun(51), limits=limits)
+    assert [fault.partition(": ")[2] for fault in faults] == ["51 DPUs are installed in z, and 50 may be"]
+    apart = [(name, replace(row, node="")) for name, row in begun(50, effect=True)]
+    assert not rolled(*apart, limits=limits)
+
+
+def test_every_partition_is_looked_at_and_every_zone_has_its_own_count() -> None:
+    assert rolled(*begun(3), limits=Zone(2, 9), partition=Partition(ZONES, 1))
+    others = [(name, replace(row, zone="y")) for name, row in begun(2)]
+    assert not rolled(*others, ("e", dpu("Ready")), ("e", dpu("Rebooting")), limits=Zone(2, 9))
