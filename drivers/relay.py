@@ -38,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 SLICE_S = 0.003
 TICK_S = 1.0
-REPORT_TICK_S = 0.25
+GATHER_S = 0.15
+"""What DPUs say within this time is reported together."""
 REPORTS_AT_ONCE = 16
 PIECE_BYTES = 4096
 """What counts as one message: a large one counts as several."""
@@ -88,6 +89,7 @@ class Relay:
         self.admission = LinkAdmission(
             settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng
         )
+        self._to_report = asyncio.Event()
         self._source = source
         self._settings = settings
         self._delivery = delivery
@@ -164,6 +166,7 @@ class Relay:
         """Hears a link out. What waits in its buffer comes without waiting: others get their turn in between."""
         since_turn = 0
         while True:
+            self._see_pending(session.zone)
             data = await session.link.receive()
             session.handle(protocol_up.decode(data))
             pieces = 1 + len(data) // PIECE_BYTES
@@ -176,6 +179,7 @@ class Relay:
     def _leave(self, session: Session) -> None:
         session.leave()
         zone = session.zone
+        self._see_pending(zone)
         if not zone.sessions and not zone.last_held:  # nobody who is registered ever spoke for it
             del self.zones[zone.name]
 
@@ -228,9 +232,16 @@ class Relay:
             session.link.abort()
         session.messages = 0
 
+    def _see_pending(self, zone: Zone[Session]) -> None:
+        if zone.pending:
+            self._to_report.set()
+
     async def _report(self) -> None:
         while True:
-            await asyncio.sleep(REPORT_TICK_S)
+            if not any(zone.pending for zone in self.zones.values()):
+                self._to_report.clear()
+                await self._to_report.wait()
+            await asyncio.sleep(GATHER_S)
             due = [zone for zone in self.zones.values() if zone.pending.is_due(self._around.now())]
             for start in range(0, len(due), REPORTS_AT_ONCE):
                 async with asyncio.TaskGroup() as tasks:

@@ -61,6 +61,10 @@ class Pending:
         joined = ordinals if before is None else before.ordinals | ordinals
         self.reached[version, level] = Reached(joined, appended_ms, now_ms)
 
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.reached or self.went_back or self.refused)
+
     def is_due(self, now: float) -> bool:
         """Whether something is to be said, and may be by now."""
         if self.reached:
