@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, Reading, Task
 from drivers.links import LinkClosed
-from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import Batch, EventLog, Headers, Partition, check_append
 from tests.simulation.loop import current_loop
 
@@ -65,25 +66,35 @@ class WiredLog:
     ) -> None:
         self._check()
         check_append(partition, key, value, self.partition_count, headers)
-        delivery = self._deliver(partition, key, value, timeout_s, headers)
-        request = current_loop().in_world(delivery, f"append to {partition}")
-        request.add_done_callback(_heard)
-        answered, _ = await asyncio.wait({request}, timeout=timeout_s)
-        if not answered:
-            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s")
-        request.result()
+        loop, what = current_loop(), f"append to {partition}"
+        land = partial(self._log.append, partition, key, value, timeout_s=timeout_s, headers=headers)
+        answer: asyncio.Future[None] = loop.create_future()
+        loop.in_world(self._deliver(land, answer, what), what)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await answer
+        except TimeoutError:
+            raise AppendUnknown(f"{what}: no answer within {timeout_s:g} s") from None
 
-    async def _deliver(
-        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers
-    ) -> None:
-        """The whole way of a request and its answer."""
-        await asyncio.sleep(self.wire.latency_s())
-        if self.wire.is_isolated:
-            raise AppendUnknown(f"append to {partition}: the connection broke")
-        await self._log.append(partition, key, value, timeout_s=timeout_s, headers=headers)
-        await asyncio.sleep(self.wire.latency_s())
-        if self.wire.is_isolated or self.wire.answers_lost:
-            raise AppendUnknown(f"append to {partition}: the connection broke")
+    async def _deliver(self, land: Callable[[], Awaitable[None]], answer: asyncio.Future[None], what: str) -> None:
+        """The whole way of a request and its answer, whether anybody still waits for that or not."""
+        failed: PlaneError | None = None
+        try:
+            await asyncio.sleep(self.wire.latency_s())
+            if self.wire.is_isolated:
+                raise AppendUnknown(f"{what}: the connection broke")
+            await land()
+            await asyncio.sleep(self.wire.latency_s())
+            if self.wire.is_isolated or self.wire.answers_lost:
+                raise AppendUnknown(f"{what}: the connection broke")
+        except PlaneError as error:
+            failed = error
+        if answer.done():
+            return
+        if failed is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(failed)
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         self._check()
