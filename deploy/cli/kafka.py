@@ -35,7 +35,8 @@ def kafka(count: int, data: Path, port: int | None) -> None:
     """Run local Kafka brokers with the settings we advise.
 
     Kafka is downloaded once, into a cache folder (DPUPLANE_CACHE, or dpuplane in the user's cache folder). Prints one
-    line `ready HOST:PORT,...` once every broker answers. SIGTERM ends them cleanly.
+    line `ready HOST:PORT,...` once every broker answers. A broker that ends by itself, or is killed, is started again.
+    SIGTERM ends them cleanly.
     """
     try:
         asyncio.run(_run(Brokers(data.absolute(), cache_folder(os.environ), count=count, base_port=port)))
@@ -52,6 +53,6 @@ async def _run(brokers: Brokers) -> None:
     try:
         async with brokers:
             click.echo(f"ready {brokers.bootstrap}")
-            await brokers.ended()
+            await brokers.keep(lambda ending: click.echo(f"dpuplane: {ending}", err=True))
     except asyncio.CancelledError:
         click.echo("dpuplane: stopped", err=True)

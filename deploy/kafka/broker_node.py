@@ -121,11 +121,15 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def ending(self) -> str:
+        """How it ended, if it has by itself; empty while it runs."""
+        status = self._process.poll() if self._process else None
+        return "" if status is None else f"broker {self.node.id} ended with status {status}, see {self._output}"
+
     def raise_if_ended(self) -> None:
         """NoKafka if it has ended by itself."""
-        status = self._process.poll() if self._process else None
-        if status is not None:
-            raise NoKafka(f"broker {self.node.id} ended with status {status}, see {self._output}")
+        if ending := self.ending():
+            raise NoKafka(ending)
 
     def send(self, number: signal.Signals) -> None:
         """Signal the broker, unless it has ended."""

@@ -14,7 +14,8 @@ import signal
 import socket
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import IO, Self
 
@@ -30,6 +31,8 @@ STOP_S = 4.0
 ALONE_S = 0.3
 """The last of several cannot hand over to anybody, and would wait for that in vain."""
 PAUSE_S = 0.05
+LOOK_S = 0.5
+"""Between looks for brokers that ended by themselves."""
 PORTS_MAX = 65_535
 FREE_PORTS = range(15_000, 30_000)
 """Below those that a system gives to clients: a client that dials a dead broker's port must not get it as its own."""
@@ -97,12 +100,19 @@ class Brokers:
         except TimeoutError:
             raise NoKafka(f"brokers in {self.data}: not all answered within {START_S:.0f} s") from None
 
-    async def ended(self) -> None:
-        """Return never; NoKafka when a broker ends by itself."""
+    async def keep(self, say: Callable[[str], None]) -> None:
+        """Start again each broker that ends by itself, for ever; NoKafka when one does so soon after its start."""
+        now_s = asyncio.get_running_loop().time
+        started_s: dict[int, float] = {}
         while True:
-            for broker in self._brokers.values():
-                broker.raise_if_ended()
-            await asyncio.sleep(0.5)
+            for number, broker in self._brokers.items():
+                if ending := broker.ending():
+                    if now_s() - started_s.get(number, -inf) < START_S:
+                        raise NoKafka(ending)
+                    say(f"{ending}; it starts again")
+                    started_s[number] = now_s()
+                    broker.start()
+            await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
         """End every broker, in order where possible. Nothing is left running."""

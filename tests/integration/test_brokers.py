@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -76,6 +77,18 @@ async def test_the_command_leaves_no_broker_behind(tmp_path: Path, number: signa
         assert await command.stdout.read() == b""
         while await _answers(ready[1]):
             await asyncio.sleep(0.05)
+
+
+async def test_a_broker_that_is_killed_starts_again_unless_it_cannot(tmp_path: Path) -> None:
+    said: asyncio.Queue[str] = asyncio.Queue()
+    async with brokers_in(tmp_path) as brokers, asyncio.timeout(PATIENCE_S):
+        keeping = asyncio.ensure_future(brokers.keep(said.put_nowait))
+        brokers.kill(1)
+        assert re.match(r"broker 1 ended with status -9, see .*output\.txt; it starts again", await said.get())
+        await brokers.ready()
+        brokers.kill(1)
+        with pytest.raises(NoKafka, match="broker 1 ended with status -9"):
+            await keeping
 
 
 async def test_a_missing_download_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
