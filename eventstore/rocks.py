@@ -9,8 +9,10 @@ else: damage in the middle of the write-ahead log refuses to open instead of qui
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -21,6 +23,8 @@ from eventstore.errors import FatalError, LogMismatch, LogUnavailable
 from eventstore.log import TOPICS, Headers, Partition, Record, partitions_of
 
 _HEADER_KEY = b"\x00header"
+_STEP_BACK = b"\x00back\x00"
+"""Before the key of a row in the key of the mark that says that the clock had stepped back when it was written."""
 _FORMAT = 1
 _KEY_TAIL = struct.Struct(">IQ")
 _ROW_HEAD = struct.Struct(">QI")
@@ -70,6 +74,7 @@ class Rocks:
             self._db = Rdict(str(path), _options(), access_type=access)
         self._synced = WriteOptions()
         self._synced.sync = True
+        self._last_ms: dict[Partition, int] = {}
 
     def header(self) -> Header | None:
         """What the directory says of itself, or None if it was just made."""
@@ -87,7 +92,11 @@ class Rocks:
         """All of these rows, on disk after the next `sync`, or after a crash none that follows a missing one."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
-            batch.put(_row_key(row.partition, row.offset), _packed(row))
+            key = _row_key(row.partition, row.offset)
+            batch.put(key, _packed(row))
+            if row.timestamp_ms < self._last_written_ms(row.partition):
+                batch.put(_STEP_BACK + key, b"")
+            self._last_ms[row.partition] = row.timestamp_ms
         with _rocks_errors():
             self._db.write(batch)
 
@@ -142,8 +151,32 @@ class Rocks:
                     return records
         raise LogMismatch(f"log directory {self.path}: record {offset} of {partition} is missing")
 
-    def timestamp_ms(self, partition: Partition, offset: int) -> int:
-        """The append time of one record."""
+    def first_at(self, partition: Partition, time_ms: int, begin: int, end: int) -> int:
+        """The first of these offsets that was appended at a time or later; the end if none was.
+
+        Append times rise from one step back of the clock to the next, so the first such stretch that ends late enough
+        has it.
+        """
+        edges = [begin, *self._step_backs(partition, begin, end), end]
+        for first, behind in pairwise(edges):
+            if first < behind and self._timestamp_ms(partition, behind - 1) >= time_ms:
+                return bisect_left(
+                    range(behind), time_ms, lo=first, key=lambda offset: self._timestamp_ms(partition, offset)
+                )
+        return end
+
+    def _step_backs(self, partition: Partition, begin: int, end: int) -> list[int]:
+        """The offsets in between at which the clock had stepped back."""
+        before = _STEP_BACK + _row_key(partition, end)
+        with _rocks_errors():
+            marks = cast("Iterator[bytes]", self._db.keys(from_key=_STEP_BACK + _row_key(partition, begin + 1)))
+            return [_offset(mark) for mark in takewhile(lambda mark: mark < before, marks)]
+
+    def _last_written_ms(self, partition: Partition) -> int:
+        known = self._last_ms.get(partition)
+        return self.bounds(partition).last_ms if known is None else known
+
+    def _timestamp_ms(self, partition: Partition, offset: int) -> int:
         with _rocks_errors():
             row = self._db.get(_row_key(partition, offset))
         if row is None:

@@ -74,10 +74,6 @@ class RocksReader:
     async def position_at(self, partition: Partition, time_ms: int) -> int:
         return self._first_at(partition, time_ms)
 
-    def record_count(self) -> int:
-        """Records that are there now."""
-        return sum(bounds.end - bounds.begin for bounds in self._bounds.values())
-
     def size_bytes(self) -> int:
         """What the log takes on disk."""
         total = 0
@@ -88,15 +84,9 @@ class RocksReader:
         return total
 
     def _first_at(self, partition: Partition, time_ms: int) -> int:
-        low, high, _ = self._bounds_of(partition)
+        begin, end, _ = self._bounds_of(partition)
         with self._reading() as rocks:
-            while low < high:
-                middle = (low + high) // 2
-                if rocks.timestamp_ms(partition, middle) < time_ms:
-                    low = middle + 1
-                else:
-                    high = middle
-        return low
+            return rocks.first_at(partition, time_ms, begin, end)
 
     @contextmanager
     def _reading(self) -> Iterator[Rocks]:
