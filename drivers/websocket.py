@@ -1,15 +1,15 @@
 """The agent link over WebSocket (aiohttp): the relay's listener and the agent's dialer.
 
-A server's WebSocket frames are not masked, so one message has the same bytes for every client. The listener frames a
-message once and hands those bytes to each connection's transport, which takes them without waiting and tells how much
-of them is still there: no task, no queue and no copy per agent. (aiohttp's own sending waits for slow peers.)
+Both ends frame their messages themselves and hand them to the connection's transport, which takes them without waiting
+and tells how much of them is still there: no task and no queue per link. (aiohttp's own sending waits for slow peers.)
+A server's WebSocket frames are not masked, so one message has the same bytes for every client, and is framed once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ssl import SSLContext
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ PATH = "/agent"
 DIAL_S = 10.0
 CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
+MASK_BYTES = 4
 
 Serve = Callable[[Link, str], Awaitable[None]]
 """Serves a link that may speak for one DPU only, or for any if it is empty."""
@@ -54,13 +55,25 @@ _ANYBODY = Bearer("")
 
 
 def framed(message: bytes) -> bytes:
-    """An unmasked, unfragmented binary WebSocket frame (RFC 6455, section 5.2)."""
+    """An unfragmented binary WebSocket frame (RFC 6455, section 5.2) as a server sends it."""
+    return _header(len(message), 0) + message
+
+
+def masked(message: bytes) -> bytes:
+    """The same as a client sends it: mixed with a mask that nobody can foresee, lest it look like another protocol."""
+    mask = secrets.token_bytes(MASK_BYTES)
     size = len(message)
+    stream = (mask * (size // MASK_BYTES + 1))[:size]
+    mixed = int.from_bytes(message) ^ int.from_bytes(stream)
+    return _header(size, 0x80) + mask + mixed.to_bytes(size)
+
+
+def _header(size: int, mask_bit: int) -> bytes:
     if size < 126:
-        return bytes((0x82, size)) + message
+        return bytes((0x82, mask_bit | size))
     if size < 1 << 16:
-        return b"\x82\x7e" + size.to_bytes(2) + message
-    return b"\x82\x7f" + size.to_bytes(8) + message
+        return bytes((0x82, mask_bit | 126)) + size.to_bytes(2)
+    return bytes((0x82, mask_bit | 127)) + size.to_bytes(8)
 
 
 class _LastFramed:
@@ -76,16 +89,22 @@ class _LastFramed:
         return self._framed
 
 
-class _ServerLink:
-    """The relay's end of one connection."""
+class _SocketLink:
+    """One end of one connection. Its messages are framed by `frame`, and may leave `backlog_max` bytes untaken."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, transport: asyncio.WriteTransport, peer: str, frame: _LastFramed
+        self,
+        socket: web.WebSocketResponse | ClientWebSocketResponse,
+        transport: asyncio.WriteTransport,
+        peer: str,
+        frame: Callable[[bytes], bytes],
+        backlog_max: int,
     ) -> None:
         self.peer = peer
         self._socket = socket
         self._transport = transport
         self._frame = frame
+        self._backlog_max = backlog_max
 
     @property
     def backlog(self) -> int:
@@ -94,7 +113,7 @@ class _ServerLink:
     def send(self, message: bytes) -> None:
         if self._transport.is_closing() or self._socket.closed:
             raise LinkClosed(f"the link to {self.peer} is closed")
-        if self.backlog > BACKLOG_BYTES_MAX:
+        if self.backlog > self._backlog_max:
             self.abort()
             raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
         self._transport.write(self._frame(message))
@@ -106,18 +125,17 @@ class _ServerLink:
         self._transport.abort()
 
     async def close(self) -> None:
-        try:
-            async with asyncio.timeout(2 * CLOSE_S):
-                await self._socket.close()
-        except TimeoutError:
-            self.abort()
+        await self._end(2 * CLOSE_S, WSCloseCode.OK, b"")
 
     async def leave(self) -> None:
         """Say goodbye as a relay that goes away. Whoever does not answer is cut off."""
+        await self._end(CLOSE_S, WSCloseCode.GOING_AWAY, b"the relay stops")
+
+    async def _end(self, within_s: float, code: int, reason: bytes) -> None:
         try:
-            async with asyncio.timeout(CLOSE_S):
-                await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"the relay stops")
-        except TimeoutError:
+            async with asyncio.timeout(within_s):
+                await self._socket.close(code=code, message=reason)
+        except (TimeoutError, ClientError, OSError):
             self.abort()
 
 
@@ -142,7 +160,7 @@ class AgentListener:
         self._ssl = ssl
         self._frame = _LastFramed()
         application = web.Application(middlewares=middlewares)
-        self._links: set[_ServerLink] = set()
+        self._links: set[_SocketLink] = set()
         application.router.add_get(PATH, self._accept)
         for path, page in (pages or {}).items():
             application.router.add_get(path, page)
@@ -174,7 +192,7 @@ class AgentListener:
         except ConnectionError as error:
             logger.info("%s left before it was let in: %s", request.remote, error)
             return web.Response(status=408)
-        link = _ServerLink(socket, transport, str(request.remote), self._frame)
+        link = _SocketLink(socket, transport, str(request.remote), self._frame, BACKLOG_BYTES_MAX)
         self._links.add(link)
         try:
             await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
@@ -183,57 +201,12 @@ class AgentListener:
         return socket
 
 
-class _ClientLink:
-    """The agent's end of one connection. Its messages are masked one by one, so a task of its own sends them."""
+class _ClientSocket(ClientWebSocketResponse):
+    """A client's WebSocket that shows the transport under it."""
 
-    def __init__(self, socket: ClientWebSocketResponse, peer: str) -> None:
-        self.peer = peer
-        self.backlog = 0
-        self._socket = socket
-        self._outbox: deque[bytes] = deque()
-        self._wake = asyncio.Event()
-        self._sender = asyncio.create_task(self._send_all())
-        self._closer: asyncio.Task[bool] | None = None
-
-    def send(self, message: bytes) -> None:
-        if self._socket.closed or self._sender.done():
-            raise LinkClosed(f"the link to {self.peer} is closed")
-        if self.backlog > AGENT_BACKLOG_BYTES_MAX:
-            self.abort()
-            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
-        self._outbox.append(message)
-        self.backlog += len(message)
-        self._wake.set()
-
-    async def _send_all(self) -> None:
-        try:
-            while True:
-                while self._outbox:
-                    await self._socket.send_bytes(self._outbox[0])
-                    self.backlog -= len(self._outbox.popleft())
-                self._wake.clear()
-                await self._wake.wait()
-        except (ClientError, OSError) as error:
-            logger.info("link to %s broke: %s", self.peer, error)
-
-    async def receive(self) -> bytes:
-        return _binary(await self._socket.receive(), self.peer)
-
-    def abort(self) -> None:
-        self._sender.cancel()
-        if self._closer is None:
-            self._closer = asyncio.create_task(self._socket.close())
-
-    async def close(self) -> None:
-        """Sends what waits, for a moment, and says goodbye."""
-        try:
-            async with asyncio.timeout(2 * CLOSE_S):
-                self._sender.cancel()
-                while self._outbox and not self._socket.closed:
-                    await self._socket.send_bytes(self._outbox.popleft())
-                await self._socket.close()
-        except (TimeoutError, ClientError, OSError):
-            self.abort()
+    def __init__(self, reader: Any, writer: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(reader, writer, *arguments, **options)
+        self.transport: asyncio.WriteTransport = writer.transport
 
 
 class Dialer:
@@ -248,7 +221,9 @@ class Dialer:
 
     async def __aenter__(self) -> Dialer:
         timeouts = ClientTimeout(total=None, connect=DIAL_S)
-        self._session = ClientSession(connector=TCPConnector(limit=0), timeout=timeouts)
+        self._session = ClientSession(
+            connector=TCPConnector(limit=0), timeout=timeouts, ws_response_class=_ClientSocket
+        )
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -272,7 +247,8 @@ class Dialer:
             raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
-        return _ClientLink(socket, address)
+        assert isinstance(socket, _ClientSocket)
+        return _SocketLink(socket, socket.transport, address, masked, AGENT_BACKLOG_BYTES_MAX)
 
 
 def _seconds(error: WSServerHandshakeError) -> float:

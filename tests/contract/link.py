@@ -42,6 +42,17 @@ class LinkContract(ABC):
 
         self.connected(scenario)
 
+    def test_messages_of_any_length_arrive_as_they_were_both_ways(self) -> None:
+        async def scenario(relay: Link, agent: Link) -> None:
+            for size in (0, 1, 2, 3, 125, 126, 127, 65_535, 65_536, 1_000_003):
+                message = bytes(number % 251 for number in range(size))
+                relay.send(message)
+                agent.send(message)
+                assert await agent.receive() == message
+                assert await relay.receive() == message
+
+        self.connected(scenario)
+
     def test_what_was_sent_before_a_close_arrives_and_then_it_is_closed(self) -> None:
         async def scenario(relay: Link, agent: Link) -> None:
             relay.send(b"one")
