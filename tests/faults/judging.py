@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from eventstore.log import FLEET_0, Partition
 from schemas.api import dpuplane_pb2 as pb
 from tests.faults.checking import Case, check
+from tests.faults.roles import Role
 from tests.faults.workload import ZONE_NAMES, Asked
 from tests.faults.world import World
 from tests.simulation.checkers import Fault
@@ -20,6 +22,8 @@ REST_S = 180.0
 PAUSE_S = 1.0
 EXCUSED = "MessageAccumulator._pop_batch"
 """aiokafka forgets a batch twice that ran out of time while it waited to be sent again; nothing comes of it."""
+CANNOT_GO_ON = 3
+"""What a process may end with by itself: it has said why, and a supervisor starts it again."""
 
 
 class Verdict(NamedTuple):
@@ -41,7 +45,8 @@ async def judge(world: World) -> Verdict:
         if not (found or more) or took_s > REST_S:
             lost = sum(fault.invariant == "I1" for fault in found)
             doubled = sum(fault.invariant == "I2" for fault in found)
-            return Verdict([*map(str, found), *more, *_bugs(world)], lost, doubled, took_s)
+            bugs = [bug for role in (*world.roles, world.simulator) for bug in bugs_of(role)]
+            return Verdict([*map(str, found), *more, *bugs], lost, doubled, took_s)
         await asyncio.sleep(PAUSE_S)
 
 
@@ -72,14 +77,18 @@ async def _differences(world: World) -> list[str]:
     return [f"verify ends with {ran.status}: {ran.stderr.strip() or ran.stdout.strip()}"]
 
 
-def _bugs(world: World) -> Iterator[str]:
-    """What no fault excuses, in the words of the roles' own logs, since they were looked at last."""
-    for role in (*world.roles, world.simulator):
-        lines = role.unread_log().splitlines()
-        for number, line in enumerate(lines):
-            if ("stopped by a bug" in line or "Traceback" in line) and EXCUSED not in line:
-                ending = next((after for after in lines[number + 1 :] if not after.startswith(" ")), "")
-                yield f"{role.name} said: {line} ... {ending}"
+def bugs_of(role: Role) -> Iterator[str]:
+    """What no fault excuses: how a role died, and what its own log says, since this was asked last."""
+    for status in role.untold_deaths():
+        if status < 0:
+            yield f"{role.name} died of {signal.Signals(-status).name}, which nobody sent"
+        elif status != CANNOT_GO_ON:
+            yield f"{role.name} ended by itself with status {status}"
+    lines = role.unread_log().splitlines()
+    for number, line in enumerate(lines):
+        if ("stopped by a bug" in line or "Traceback" in line) and EXCUSED not in line:
+            ending = next((after for after in lines[number + 1 :] if not after.startswith(" ")), "")
+            yield f"{role.name} said: {line} ... {ending}"
 
 
 async def _at_rest(world: World) -> AsyncIterator[Happening]:

@@ -32,8 +32,6 @@ class Role:
         self.name = party.name
         self.log = folder / f"{party.name}.log"
         self.kills = 0
-        self.deaths = 0
-        """How often it ended by itself."""
         self._read_bytes = 0
         self._arguments = arguments
         self._viewer = viewer
@@ -41,6 +39,7 @@ class Role:
         self._life: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._is_killed = False
+        self._deaths: list[int] = []
 
     @property
     def api(self) -> str:
@@ -76,12 +75,13 @@ class Role:
             assert child.stdout is not None
             if (await child.stdout.readline()).startswith(b"ready"):
                 self._ready.set()
-            await child.wait()
+            status = await child.wait()
             self._ready.clear()
+            if not self._is_killed or status != -signal.SIGKILL:
+                self._deaths.append(status)
             if self._is_killed:
                 self._is_killed = False
                 return
-            self.deaths += 1
             await asyncio.sleep(RESTART_S)
 
     @property
@@ -121,6 +121,11 @@ class Role:
         said = self.log.read_bytes()[self._read_bytes :]
         self._read_bytes += len(said)
         return said.decode(errors="replace")
+
+    def untold_deaths(self) -> list[int]:
+        """The exit statuses, or minus the signals, that it ended with by itself since this was asked last."""
+        found, self._deaths = self._deaths, []
+        return found
 
     def state(self) -> str:
         """What the kernel says that it does: R, S, or T when it is stopped."""
