@@ -7,6 +7,7 @@ a folder, with all that it printed and the command that tries it again; a summar
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shlex
 import signal
@@ -14,12 +15,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 SEED_MAX = 10**9
 SAID_LAST = 3
+MINUTES = 20.0
 END_S = 300.0
+"""What a turn has begun ends within this."""
+HANGS = 124
+"""The exit status of what had to be ended, as `timeout` has it."""
 
 
 class Turn(NamedTuple):
@@ -28,6 +34,13 @@ class Turn(NamedTuple):
     part: str
     module: str
     arguments: tuple[str, ...]
+    minutes: float = MINUTES
+    """It begins nothing more after these."""
+
+    @property
+    def within_s(self) -> float:
+        """Whatever takes longer hangs."""
+        return self.minutes * 60 + END_S
 
     @property
     def command(self) -> list[str]:
@@ -51,13 +64,13 @@ class Soak:
         self.kept: list[Path] = []
         self._folder = folder
 
-    def take(self, turn: Turn, within_s: float) -> None:
-        """Run it, or as much of it as the time allows."""
+    def take(self, turn: Turn) -> None:
+        """Run it. One that takes longer than it may has failed."""
         began = time.monotonic()
         path = self._folder / f"{turn.part.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.txt"
         print(f"{time.strftime('%H:%M:%S')} {turn.part}: {shlex.join(turn.command[1:])}", flush=True)
         with path.open("w") as output:
-            status = _ran(turn.command, output.fileno(), within_s)
+            status = _ran(turn.command, output.fileno(), turn.within_s)
         said = path.read_text(errors="replace").splitlines()
         part = self.parts.setdefault(turn.part, Part())
         part.turns += 1
@@ -66,6 +79,8 @@ class Soak:
             part.failed += 1
             self.kept.append(path)
             with path.open("a") as output:
+                if status == HANGS:
+                    output.write(f"\nstill at it after {turn.within_s:g} s, and ended\n")
                 output.write(f"\ntry again: {shlex.join(turn.command[1:])}\n")
         else:
             path.unlink()
@@ -91,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for turn in _turns(random.SystemRandom(), options.folder, until_s):
             if time.monotonic() > until_s:
                 break
-            soak.take(turn, until_s - time.monotonic() + END_S)
+            soak.take(turn)
     except KeyboardInterrupt:
         print("ended early")
     soak.summarise()
@@ -112,22 +127,23 @@ def _turns(chance: random.Random, folder: Path, until_s: float) -> Iterator[Turn
         yield Turn("simulation", "tests.simulation", ("--seeds", "40", "--seed", seed))
         for engine in ("embedded", "kafka"):
             seed = str(chance.randrange(SEED_MAX))
-            minutes = f"{max(0.1, (until_s - time.monotonic()) / 60):.1f}"
-            pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--minutes", minutes, "--keep", str(folder))
-            yield Turn(f"faults on {engine}", "tests.faults", pairs)
+            minutes = min(MINUTES, max(0.1, (until_s - time.monotonic()) / 60))
+            pairs = ("--engine", engine, "--pairs", "6", "--seed", seed, "--keep", str(folder))
+            yield Turn(f"faults on {engine}", "tests.faults", (*pairs, "--minutes", f"{minutes:.1f}"), minutes)
         seed = str(chance.randrange(1, 2**31))
         yield Turn("fuzzing", "tests.fuzz", ("--seconds", "30", "--seed", seed))
 
 
 def _ran(command: Sequence[str], output: int, within_s: float) -> int:
-    """The exit status; 0 of one that was ended because its time was over."""
-    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as child:
+    """The exit status; HANGS if it had to be ended. Nothing that it started is left behind."""
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True) as child:
         try:
             return child.wait(within_s)
         except subprocess.TimeoutExpired:
-            return 0
+            return HANGS
         finally:
-            child.terminate()
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 def _end(*_: object) -> None:
