@@ -38,7 +38,7 @@ async def nothing_earlier(partition: Partition, position: int) -> Saved | None:
 
 
 class Missed:
-    """Serves until `run` is cancelled. `refolded` counts records that were folded again."""
+    """Serves until `run` is cancelled."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class Missed:
         rng: Random,
         earlier: Earlier,
     ) -> None:
-        self.refolded = 0
         self._replica = replica
         self._owed = owed
         self._following = following
@@ -98,9 +97,7 @@ class Missed:
                     stop = min(start + STEP_RECORDS, len(records))
                     began_s = asyncio.get_running_loop().time()
                     while start < stop and asyncio.get_running_loop().time() < began_s + SLICE_S:
-                        begun = start
                         start, _ = folded.fold_some(records, start, stop)
-                        self.refolded += start - begun
                     owed.made_again(heard.take(), folded.position)
                     self._following.wake(partition)
                     await self._pause(owed, asyncio.get_running_loop().time() - began_s)

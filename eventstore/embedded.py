@@ -55,7 +55,8 @@ _STEP_BACK_MS = 60_000
 command too late until it has caught up (`ledger.LATE_MS`). Brokers do the same at any step; folds take either."""
 _EXPIRE_CHECKS = 600
 _REOPEN_SPARE_BYTES = 4 << 20
-_LAST_SYNC_S = 10.0
+_LAST_SYNC_S = 3.0
+"""Less than a process gets for its end, so that it can still say that its disk hung."""
 _DAY_MS = 86_400_000
 
 KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
