@@ -184,11 +184,10 @@ class Client:
             return Refused(error.details() or "")
         if _is_answer(error):
             return Unreachable(f"{error.details()}; {_again(command_id) or 'try again, or wait longer with --timeout'}")
-        again = _again(command_id)
-        if not again:
-            again = "try again, see that `dpuplane serve` runs there, or name another with --server"
-            if self._credentials is None:
-                again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
+        again = _again(command_id) or "try again"
+        again += "; see that `dpuplane serve` runs there, or name another with --server"
+        if self._credentials is None:
+            again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
         return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
 
 
