@@ -1,8 +1,7 @@
 """One Kafka broker, which is a controller of its cluster too: its settings, its files, its process.
 
 The settings are those that we advise for a cluster that holds a log, with two exceptions that suit a laptop: memory is
-kept small, and everything listens on the loopback. Session and election timeouts are short, because appends stop for as
-long as it takes the cluster to notice a dead leader: 1.5 s with these, 9 s with Kafka's own.
+kept small, and everything listens on the loopback.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +27,29 @@ _JAVA_OPTIONS = (
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.awt.headless=true",
 )
+
+TAKEOVER: Mapping[str, int] = {
+    "broker.session.timeout.ms": 500,
+    "broker.heartbeat.interval.ms": 100,
+    "controller.quorum.fetch.timeout.ms": 300,
+    "controller.quorum.election.timeout.ms": 100,
+    "controller.quorum.election.backoff.max.ms": 100,
+    "controller.quorum.append.linger.ms": 5,
+    "metadata.max.idle.interval.ms": 100,
+    "replica.fetch.wait.max.ms": 50,
+    "replica.fetch.backoff.ms": 50,
+}
+"""What appends wait for when a broker dies, one after another: Kafka's own values add up to 10 s and more.
+
+Its session has to end before another may lead. If it was the controller as well, the others notice by a fetch that has
+no answer (an idle controller answers one when it has something new, so it writes something every 0.1 s), elect another,
+which begins the session anew. At last the followers turn to the new leader, when the poll of 0.5 s that they are in, or
+the second that they wait after an error, is over.
+
+A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for less
+than a second, so a session may be as short as pauses are rare: 0.5 s is five heartbeats, and longer than the pauses of
+Java's garbage collection. Controllers change without anybody noticing, so their patience is shorter.
+"""
 
 
 class Program(NamedTuple):
@@ -74,10 +96,7 @@ def properties(node: Node, nodes: Sequence[Node], logs: Path) -> str:
         "transaction.state.log.num.partitions": 3,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": enough,
-        "broker.session.timeout.ms": 1500,
-        "broker.heartbeat.interval.ms": 300,
-        "controller.quorum.fetch.timeout.ms": 1000,
-        "controller.quorum.election.timeout.ms": 500,
+        **TAKEOVER,
         "group.initial.rebalance.delay.ms": 0,
         "num.network.threads": 2,
         "num.io.threads": 4,

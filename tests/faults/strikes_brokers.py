@@ -15,7 +15,7 @@ from tests.faults.world import PREFIX
 from tests.support.kafka_operator import Operator
 
 LED = (Partition(ZONES, 0), Partition(ZONES, 1), Partition(CLIQUES, 0), Partition(FLEET, 0))
-SHORT_S = 0.6
+SHORT_S = 0.2
 WHOLE_S = 20.0
 
 

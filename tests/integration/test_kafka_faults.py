@@ -49,7 +49,7 @@ async def test_a_short_freeze_that_nobody_is_replaced_for(kafka_log: KafkaUnderT
         leader = await kafka_log.operator.leader(PARTITIONS[3])
         for _ in range(3):
             kafka_brokers.pause(leader)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
             kafka_brokers.resume(leader)
             await running.more(5)
 
