@@ -6,9 +6,9 @@ tell the ids; so this speaks a later version of one of Kafka's requests (Metadat
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from random import Random
 from typing import Any, NamedTuple
 
 from aiokafka.client import AIOKafkaClient
@@ -152,7 +152,8 @@ class NewTopic(NamedTuple):
 class _Connection:
     """A connection to the cluster, for requests that any broker answers."""
 
-    def __init__(self, servers: list[str], access: Mapping[str, Any]) -> None:
+    def __init__(self, servers: list[str], access: Mapping[str, Any], rng: Random) -> None:
+        self._rng = rng
         self._client = AIOKafkaClient(bootstrap_servers=servers, **CLIENT, **access)
         check_security(self._client, access)
 
@@ -165,7 +166,7 @@ class _Connection:
     async def ask(self, request: Request[Any]) -> Any:
         """The answer of the first broker that takes a connection: the cluster may still name one that is gone."""
         brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
-        for node in random.sample(brokers, len(brokers)):
+        for node in self._rng.sample(brokers, len(brokers)):
             if await self._client.ready(node):
                 return await self._client.send(node, request)
         raise LogUnavailable("Kafka names no broker that takes a connection")
@@ -176,7 +177,9 @@ class Admin:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._connection: Kept[_Connection] = Kept(clients, _Connection)
+        self._connection: Kept[_Connection] = Kept(
+            clients, lambda servers, access: _Connection(servers, access, clients.rng)
+        )
 
     @property
     def server_count(self) -> int:

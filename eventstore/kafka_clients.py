@@ -131,7 +131,7 @@ class Clients:
         self._access = access
         self._servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
         rng.shuffle(self._servers)
-        self._rng = rng
+        self.rng = rng
         self._patience_s = START_S_MIN
         self._closing: set[asyncio.Task[None]] = set()
         self.is_closed = False
@@ -185,7 +185,7 @@ class Clients:
 
     async def pause(self) -> None:
         """Wait a moment before the next attempt, each process another one."""
-        await asyncio.sleep(0.05 + 0.2 * self._rng.random())
+        await asyncio.sleep(0.05 + 0.2 * self.rng.random())
 
 
 class Kept(Generic[C]):
