@@ -107,6 +107,7 @@ FLEET: Rows = {
         pytest.param({"policies": {"p": policy("drop", 2), "q": policy("allow", 1)}}, 5, id="and not what is behind"),
         pytest.param({"policies": {"q": policy("allow", 1), "p": policy("drop", 1)}}, 5, id="drop before allow"),
         pytest.param({"policies": {"default": None}}, 5, id="the last policy goes"),
+        pytest.param({"policies": {"never": None}}, 0, id="a policy that never was is gone"),
         pytest.param({"policies": {"default": policy("allow", 0, "tcp")}}, 5, id="only a protocol is left"),
         pytest.param({"policies": {"default": policy("allow", 0, "any", of=WEB)}}, 2, id="only some are left"),
         pytest.param({"zones": {"z": zone(site="x")}}, 0, id="a zone is new"),
@@ -139,6 +140,26 @@ def test_every_port_of_a_policy_counts(after: Policy, lost: bool) -> None:
     one = {"members": {"a": node("10.0.0.1")}}
     changed = losses((SAID, {"policies": PORTS}), (SAID, one), (SAID, {"policies": {"default": after}}))
     assert changed == ["any zone 1 inferred"] * lost
+
+
+@pytest.mark.parametrize(
+    ("ports", "lost"), [((0, 65_535), False), ((1, 65_535), True), ((0, 65_534), True), ((0, 90, 92, 65_535), True)]
+)
+def test_ports_begin_with_0_and_end_with_65535(ports: tuple[int, ...], lost: bool) -> None:
+    one = {"members": {"a": node("10.0.0.1")}}
+    begun = (SAID, {"policies": {"default": policy("allow", 0, "tcp")}}), (SAID, one)
+    changed = {"policies": {"default": policy("allow", 0, "tcp", *ports)}}
+    assert losses(*begun, (SAID, changed)) == ["any zone 1 inferred"] * lost
+
+
+def test_of_several_ranges_each_begins_and_ends_something() -> None:
+    one = {"members": {"a": node("10.0.0.1")}}
+    two, three = policy("allow", 0, "tcp", 0, 20, 30, 65_535), policy("allow", 0, "tcp", 0, 20, 30, 40, 50, 65_535)
+    gap = (SAID, {"policies": {"default": two}}), (SAID, one), (SAID, {"policies": {"default": three}})
+    assert losses(*gap) == ["any zone 1 inferred"], "what lies between the second and the third"
+    some, third = policy("allow", 0, "tcp", 400, 500), policy("drop", 1, "tcp", 10, 20, 30, 40, 420, 430)
+    hole = (SAID, {"policies": {"default": some}}), (SAID, one), (SAID, {"policies": {"p": third}})
+    assert losses(*hole) == ["any zone 1 inferred"], "the third"
 
 
 def test_a_protocol_of_its_own_counts_where_all_others_stay() -> None:
@@ -196,8 +217,24 @@ def test_who_joins_an_address_and_has_it_dropped_takes_it_from_who_states_a_leav
     had = {"members": {"a": node("10.0.0.1"), "b": node("10.0.0.1")}}
     joins = {"members": {"a": None, "x": node("10.0.0.1", tier="old")}}
     assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT, x=e.PRESENT), joins)) == ["any zone 1 inferred"]
+    came = {"members": {"x": node("10.0.0.1", tier="old")}}
+    assert losses((SAID, old), (SAID, had), (membership(x=e.PRESENT), came)) == ["any zone 1 inferred"]
     relabelled = {"members": {"a": node("10.0.0.1", tier="old")}}
     assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT), relabelled)) == ["any zone 1 inferred"]
+
+
+def test_who_is_stated_anew_as_it_was_takes_nothing() -> None:
+    web = {"policies": {"default": policy("allow", of=WEB)}}
+    had = {"members": {"a": node("10.0.0.1", role="web"), "b": node("10.0.0.1", role="db")}}
+    gone = {"members": {"a": None, "b": had["members"]["b"]}}
+    assert losses((SAID, web), (SAID, had), (membership(a=e.LEFT, b=e.PRESENT), gone)) == ["any zone 1 stated"]
+
+
+def test_what_is_kept_of_a_node_is_its_own_too() -> None:
+    """Of two former states with one address, as well."""
+    had = {"kept": {"a": kept(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
+    assert losses((SAID, had), (membership(a=e.LEFT), {"kept": {"a": None}})) == ["any zone 1 stated"]
+    assert losses((SAID, had), (membership(a=e.INFERRED), {"kept": {"a": None}})) == ["any zone 1 inferred"]
 
 
 def test_what_a_policy_takes_is_nobodys_leave() -> None:
@@ -294,6 +331,11 @@ def test_two_persons_let_go_what_a_third_asked_for(asks: e.Event) -> None:
 
 def test_who_says_that_nodes_are_silent_is_nobody_and_so_two_others_are_found() -> None:
     assert not approved(membership(a=e.INFERRED), "forwarder/p0", "ann")
+
+
+def test_what_follows_an_approval_is_counted_again() -> None:
+    let_go = e.HoldApproved(LOG.said(), 1, b""), {"members": {"a": None}}
+    assert losses((SAID, FLEET), let_go, (SAID, {"kept": {"k": None}})) == ["any zone 2 inferred"]
 
 
 def test_an_approval_that_takes_nothing_away_needs_nobody() -> None:

@@ -28,6 +28,8 @@ Holders = dict[tuple[Address, str], list[Labels]]
 Held = frozenset[frozenset[tuple[str, str]]]
 """The sets of labels with which an address is held: what is let through from it depends on nothing else."""
 
+PORT_MAX = 65_535
+
 LEFT = 1
 """The state of an item of a MembershipChanged whose leave somebody stated."""
 
@@ -112,8 +114,11 @@ def _let_through(held: Held, fitting: list[Policy], classes: list[tuple[str, int
 
 def _classes(policies: Iterable[Policy]) -> list[tuple[str, int]]:
     """One of every class of traffic that these policies tell apart."""
-    ports = {0, *(port + more for policy in policies for port in policy.ports for more in (0, 1))}
-    return [(protocol, port) for protocol in ("tcp", "udp") for port in sorted(ports)] + [("icmp", 0), ("other", 0)]
+    found = list(policies)
+    firsts = {0, *(port for policy in found for port in policy.ports[::2])}
+    behind = {port + 1 for policy in found for port in policy.ports[1::2]} - {PORT_MAX + 1}
+    ports = sorted(firsts | behind)
+    return [(protocol, port) for protocol in ("tcp", "udp") for port in ports] + [("icmp", 0), ("other", 0)]
 
 
 def _fits(policy: Policy, protocol: str, port: int) -> bool:
