@@ -169,5 +169,5 @@ def test_every_device_that_a_frame_hurts_is_named() -> None:
         Framed(1.5, "z", "good", ((allow, one, b""),), (add, add)),
         Framed(2.0, "z", "e", ((allow, one, b""),), (remove, add)),
     )
-    judged = "after step 1 of 2 source (5, 167772161) is judged deny for ('other', 0)"
+    judged = "after 1 of 2 changes source (5, 167772161) is judged deny for ('other', 0)"
     assert list(devices.check_safe_order(run)) == [f"d at 1.000 s: {judged}", f"e at 2.000 s: {judged}"]

@@ -27,7 +27,8 @@ def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
     for number, table in enumerate(states[1:-1], 1):
         for key, verdict in _verdicts(table, points, traffic).items():
             if verdict not in (old[key], new[key]):
-                return f"after step {number} of {len(steps)} source {key[0]} is judged {verdict} for {key[1]}"
+                where = f"after {number} of {len(states) - 1} changes"
+                return f"{where} source {key[0]} is judged {verdict} for {key[1]}"
     return ""
 
 
