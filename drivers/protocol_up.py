@@ -115,16 +115,16 @@ def _read_holdings(field: str, holdings: Sequence[pb.Holding]) -> list[Holding]:
 
 
 def _read_holding(field: str, holding: pb.Holding) -> Holding:
-    dpus = _read_mask(field, holding.dpus)
-    if len(holding.digest) != DIGEST_BYTES:
-        raise ProtocolError(f"{field}.digest: {len(holding.digest)} bytes must be {DIGEST_BYTES}")
-    if max(holding.epoch, holding.received) > protocol.MAX_VERSION:
-        highest = max(holding.epoch, holding.received)
+    dpus, epoch, digest = _read_mask(field, holding.dpus), holding.epoch, holding.digest
+    received, applied, in_hardware = holding.received, holding.applied, holding.in_hardware
+    if len(digest) != DIGEST_BYTES:
+        raise ProtocolError(f"{field}.digest: {len(digest)} bytes must be {DIGEST_BYTES}")
+    if (highest := max(epoch, received)) > protocol.MAX_VERSION:
         raise ProtocolError(f"{field}: epoch or version {highest} is more than the {protocol.MAX_VERSION} allowed")
-    if not holding.received >= holding.applied >= holding.in_hardware:
-        levels = f"{holding.received}, {holding.applied}, {holding.in_hardware}"
+    if not received >= applied >= in_hardware:
+        levels = f"{received}, {applied}, {in_hardware}"
         raise ProtocolError(f"{field}: versions {levels} must not rise from received to applied to in hardware")
-    return Holding(dpus, holding.epoch, holding.received, holding.applied, holding.in_hardware, holding.digest)
+    return Holding(dpus, epoch, received, applied, in_hardware, digest)
 
 
 def _read_refusal(refusal: pb.Refusal) -> Refusal:

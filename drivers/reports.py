@@ -7,8 +7,9 @@ something back (`went_back`) is said by name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pyroaring import BitMap
 
@@ -38,7 +39,8 @@ class Level(IntEnum):
     IN_HARDWARE = 2
 
 
-class Reached(NamedTuple):
+@dataclass(slots=True)
+class Reached:
     """These DPUs have a version at a level; the last of them said so at `reached_ms`."""
 
     ordinals: BitMap
@@ -58,8 +60,11 @@ class Pending:
     def reach(self, version: int, level: Level, ordinals: BitMap, appended_ms: int, now_ms: int) -> None:
         """These DPUs now have this version at this level."""
         before = self.reached.get((version, level))
-        joined = ordinals if before is None else before.ordinals | ordinals
-        self.reached[version, level] = Reached(joined, appended_ms, now_ms)
+        if before is None:
+            self.reached[version, level] = Reached(ordinals.copy(), appended_ms, now_ms)
+        else:
+            before.ordinals |= ordinals
+            before.reached_ms = now_ms
 
     def __bool__(self) -> bool:
         """Whether there is anything."""

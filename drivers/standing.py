@@ -97,11 +97,23 @@ def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | N
     """It says what it has now. `epoch` is ours; `known` as in `arrived`."""
     if holding.epoch != epoch:
         return _holds(standing, holding)
-    flying = tuple(version for version in standing.flying if version > holding.applied)
+    flying = tuple([version for version in standing.flying if version > holding.applied])
     wrong = not flying and known is not None and known != holding.digest
-    fine = standing if wrong or holding.applied <= standing.applied else standing._replace(failures=0, not_before=0.0)
-    sent = flying[-1] if flying else holding.applied
-    return _holds(fine, holding)._replace(sent=sent, flying=flying, repair=standing.repair or wrong)
+    fine = holding.applied > standing.applied and not wrong
+    return Standing(
+        holding.epoch,
+        holding.received,
+        holding.applied,
+        holding.in_hardware,
+        holding.digest,
+        sent=flying[-1] if flying else holding.applied,
+        flying=flying,
+        sent_at=standing.sent_at,
+        repair=standing.repair or wrong,
+        failures=0 if fine else standing.failures,
+        not_before=0.0 if fine else standing.not_before,
+        since=standing.since,
+    )
 
 
 def after_heartbeat(

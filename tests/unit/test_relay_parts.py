@@ -78,6 +78,17 @@ def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
     assert (event.envelope.actor, event.envelope.command_id, event.dpu_count) == ("relay/r", "", 10)
 
 
+def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
+    pending, mine, again = Pending(), BitMap([1]), Pending()
+    pending.reach(5, Level.APPLIED, mine, 100, 150)
+    pending.reach(5, Level.APPLIED, BitMap([2]), 100, 160)
+    taken = pending.take(0.0)
+    again.put_back(taken)
+    again.reach(5, Level.APPLIED, BitMap([3]), 100, 170)
+    assert (mine, taken.reached[5, Level.APPLIED].ordinals) == (BitMap([1]), BitMap([1, 2]))
+    assert again.reached[5, Level.APPLIED].ordinals == BitMap([1, 2, 3])
+
+
 def test_a_report_names_few_at_a_time_and_waits_between() -> None:
     pending = Pending()
     pending.refused = {f"d{number}": "FULL: it does not fit" for number in range(250)}
