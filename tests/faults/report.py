@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tests.faults.fault import Fault
 from tests.faults.run import Tried
+from tests.faults.sampling import most_held
 from tests.faults.world import World
 
 UNKNOWN = ("unknown", "deadline_exceeded", "unavailable", "cancelled", "internal")
@@ -23,6 +24,7 @@ class Report:
         self._next = ""
         self._all: dict[str, list[Tried]] = {}
         self._kills: Counter[str] = Counter()
+        self._most: dict[str, dict[str, float]] = {}
 
     def began(self, engine: str) -> None:
         self._engine = engine
@@ -62,6 +64,7 @@ class Report:
     def ended(self, world: World) -> None:
         """An engine is through."""
         self._kills[self._engine] += world.kills
+        self._most[self._engine] = most_held(world)
 
     def summarise(self) -> None:
         for engine, found in self._all.items():
@@ -71,6 +74,7 @@ class Report:
                 f"{self._kills[engine]} kill cycles, {sum(tried.finished for tried in found)} commands answered, "
                 f"{sum(map(_unknown, found))} tries unknown, {sum(t.verdict.lost for t in found)} lost, "
                 f"{sum(t.verdict.doubled for t in found)} doubled"
+                + "".join(f"; at most {most:.0f} {what}" for what, most in self._most.get(engine, {}).items())
                 + (
                     f"; longest wait at a kill p50 {_quantile(waits, 0.5)}, p99 {_quantile(waits, 0.99)}"
                     if waits

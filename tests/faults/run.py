@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from tests.faults.fault import Blow, Fault
 from tests.faults.judging import Verdict, judge
+from tests.faults.sampling import sampling
 from tests.faults.world import World
+from tests.simulation.checkers import invalid
 from tests.simulation.history import Struck
 
 CALM_S = 1.0
@@ -33,18 +35,20 @@ class Tried(NamedTuple):
     flows_after_s: float
     """From healing until every client had an answer to a command that it sent after that."""
     verdict: Verdict
+    invalid: list[str]
+    """Why it proves nothing."""
 
     @property
     def problems(self) -> list[str]:
         """Everything that makes it fail: also that nothing really happened."""
         idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
-        return [*idle, *self.verdict.faults]
+        return [*idle, *self.invalid, *self.verdict.faults]
 
 
 async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> Tried:
     """Try these faults at once."""
     before = _outcomes(world)
-    async with _commands(world):
+    async with _commands(world), sampling(world):
         await asyncio.sleep(CALM_S)
         struck_s = time.monotonic()
         evidence = await _strike(world, faults, rng)
@@ -63,6 +67,7 @@ async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> 
         waits_s=[_longest_wait(client.finished, struck_s) for client in world.clients],
         flows_after_s=flows_s - healed_s,
         verdict=verdict,
+        invalid=list(invalid(world.history)),
     )
 
 

@@ -32,7 +32,7 @@ from tests.simulation.checkers import (
 )
 from tests.simulation.checkers.evidence import Freeze
 from tests.simulation.fresh import Step
-from tests.simulation.history import Called, Claimed, History, NotTaken, Read, Sample, Seen, Struck, read
+from tests.simulation.history import Called, Claimed, History, Invoked, NotTaken, Read, Sample, Seen, Struck, read
 from tests.support.written_log import START_MS, ZONES_0, WrittenLog
 
 OTHER = uuid7(START_MS, random.Random(2))
@@ -207,6 +207,10 @@ def test_a_run_without_faults_or_answers_is_invalid() -> None:
     log.tell(event, offset)
     log.history.add(Struck("crash", "p0", 50.0, 60.0))
     assert not list(invalid(log.history))
+    log.history.add(Invoked(1.0, "c", "another", ZONES_0))
+    assert list(invalid(log.history)) == ["of 2 commands that were sent while nothing went wrong, 1 were answered"]
+    log.history.add(NotTaken(2.0, "another"))
+    assert not list(invalid(log.history)), "a certain no is an answer"
 
 
 def test_bounds() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation.history import History, Invoked, Struck, Told
+from tests.simulation.history import History, Invoked, NotTaken, Struck, Told
 
 DEFINITE_SHARE = 0.95
-"""Of the commands that were sent while nothing went wrong, so many must have got a definite answer."""
+"""Of commands that were sent while nothing went wrong, so many must have got a definite answer; a certain no is one."""
 
 AFTERMATH_S = 10.0
 
@@ -28,6 +28,7 @@ def invalid(history: History) -> Iterator[str]:
         for command_id, at_s in sent.items()
         if not any(one.from_s <= at_s <= one.to_s + AFTERMATH_S for one in struck)
     ]
-    definite = sum(command_id in told for command_id in calm)
+    known = told | {found.command_id for found in history.of(NotTaken)}
+    definite = sum(command_id in known for command_id in calm)
     if calm and definite < DEFINITE_SHARE * len(calm):
         yield f"of {len(calm)} commands that were sent while nothing went wrong, {definite} were answered"

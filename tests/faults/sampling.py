@@ -1,0 +1,56 @@
+"""What the processes of a plane hold of what the kernel gives out, looked at meanwhile: files and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tests.faults.world import World
+from tests.simulation.history import Sample
+
+EVERY_S = 0.5
+_RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+
+
+@asynccontextmanager
+async def sampling(world: World) -> AsyncIterator[None]:
+    """Add to the history, of each role, what is more than it ever had."""
+    task = asyncio.create_task(_sample(world))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _sample(world: World) -> None:
+    most = {(sample.process, sample.what): sample.value for sample in world.history.of(Sample)}
+    while True:
+        for role in world.roles:
+            for what, value in held(role.pid) if role.is_running else ():
+                if value > most.get((role.name, what), 0.0):
+                    most[role.name, what] = value
+                    world.history.add(Sample(time.monotonic(), role.name, what, value))
+        await asyncio.sleep(EVERY_S)
+
+
+def held(pid: int) -> Iterator[tuple[str, float]]:
+    """What a process holds, by the names of `checkers.BOUNDS`; nothing of one that has just ended."""
+    process = Path(f"/proc/{pid}")
+    with suppress(FileNotFoundError, ProcessLookupError):
+        yield "open files", sum(1 for _ in (process / "fd").iterdir())
+        if resident := _RESIDENT.search((process / "status").read_text()):
+            yield "resident MiB", int(resident[1]) / 1024
+
+
+def most_held(world: World) -> dict[str, float]:
+    """The most that any role held."""
+    found: dict[str, float] = {}
+    for sample in world.history.of(Sample):
+        found[sample.what] = max(found.get(sample.what, 0.0), sample.value)
+    return found
