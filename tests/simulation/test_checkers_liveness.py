@@ -1,0 +1,233 @@
+"""Who still owes something once everything rests, and whose silence should have raised an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore.log import FLEET_0, ZONES, Partition
+from schemas import events as e
+from tests.simulation.checkers import Evidence, liveness
+from tests.simulation.history import Alarm, Lived, Stood, Struck
+from tests.support.written_log import ZONES_0, WrittenLog
+
+ZONES_1 = Partition(ZONES, 1)
+
+
+def joined(log: WrittenLog, name: str, *, taken: bool = True) -> tuple[e.NodesJoined, int]:
+    """A join, and the end of it; fleet has it, if it is taken, and the outbox has heard so."""
+    event = log.join(name)
+    end = log.write(ZONES_0, event) + 1
+    if taken:
+        log.write(FLEET_0, log.forward(event, end - 1 if end > 2 else 0, end))
+        log.write(ZONES_0, e.Forwarded(log.stated(), end))
+    return event, end
+
+
+def test_nothing_is_left_to_forward() -> None:
+    log = WrittenLog()
+    joined(log, "a")
+    assert not list(liveness.check_forwarded(log.evidence()))
+    for name in "bcde":
+        joined(log, name, taken=False)
+    assert list(liveness.check_forwarded(log.evidence())) == [
+        "zones/0 still has changes of [3, 4, 5] to forward",
+    ]
+
+
+def limited(log: WrittenLog, installs: int) -> int:
+    """Limits of z are stated in fleet; where."""
+    return log.write(FLEET_0, e.ZoneDescribed(log.said(), "z", False, {}, installs, 2))
+
+
+def test_zones_have_taken_all_that_fleet_caused() -> None:
+    log = WrittenLog()
+    first = limited(log, 1)
+    assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [1]"]
+    log.write(ZONES_0, e.ZoneLimited(log.stated(), 0, first, "y", 1, 2))
+    assert list(liveness.check_forwarded(log.evidence())), "taken up to the record, not with it"
+    log.write(ZONES_0, e.ZoneLimited(log.stated(), first, first + 1, "z", 1, 2))
+    assert not list(liveness.check_forwarded(log.evidence()))
+    for installs in range(2, 6):
+        limited(log, installs)
+    assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [2, 3, 4]"]
+
+
+def test_fleet_has_every_node_as_its_zone_has_it() -> None:
+    log = WrittenLog()
+    joined(log, "a")
+    assert not list(liveness.check_union(log.evidence()))
+    run = log.evidence()
+    run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], address4=1)
+    (fault,) = liveness.check_union(run)
+    assert fault.startswith("node a: zones say ('z', ")
+
+
+def test_no_node_is_in_one_place_alone() -> None:
+    log = WrittenLog()
+    joined(log, "a", taken=False)
+    (fault,) = liveness.check_union(log.evidence())
+    assert fault.endswith("fleet says None")
+    log = WrittenLog()
+    log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
+    (fault,) = liveness.check_union(log.evidence())
+    assert fault.startswith("node a: zones say None, fleet says ('z', ")
+
+
+def test_a_member_that_is_held_has_left_its_zone() -> None:
+    log = WrittenLog()
+    log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
+    run = log.evidence()
+    run.fleet.members.rows["a"] = replace(run.fleet.members.rows["a"], held=True)
+    assert not list(liveness.check_union(run))
+
+
+def test_a_node_is_in_one_zone() -> None:
+    log = WrittenLog()
+    joined(log, "a")
+    run = log.evidence()
+    run.folded[ZONES_1] = run.folded[ZONES_0]
+    assert list(liveness.check_union(run)) == ["node a is in z and in z"]
+
+
+def test_zones_have_the_limits_that_were_stated_of_them() -> None:
+    log = WrittenLog()
+    log.write(FLEET_0, e.ZoneDescribed(log.said(), "y", True, {"site": "x"}, -1, -1))
+    stated = limited(log, 1)
+    assert list(liveness.check_limits(log.evidence())) == ["z has limits (0, 0), and (1, 2) were stated in fleet"]
+    log.write(ZONES_0, e.ZoneLimited(log.stated(), 0, stated + 1, "z", 1, 2))
+    assert not list(liveness.check_limits(log.evidence()))
+
+
+def request(log: WrittenLog, what: str) -> None:
+    log.write(ZONES_0, e.LifecycleRequested(log.said(), "z", "d", what, "bf-1" if what == "provision" else ""))
+
+
+def test_nobody_waits_for_a_step_or_works_on_one() -> None:
+    log = WrittenLog()
+    log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
+    assert not list(liveness.check_idle(log.evidence()))
+    request(log, "provision")
+    row = log.evidence().folded[ZONES_0].state.dpus.rows["d"]
+    where = "d stands at Node Effect"
+    assert list(liveness.check_idle(log.evidence())) == [f"{where}, open, attempt {row.attempt}: {row.message}"]
+    request(log, "pause")
+    assert not list(liveness.check_idle(log.evidence())), "somebody wants it to wait"
+    request(log, "resume")
+    log.write(ZONES_0, e.StepStarted(log.stated(), "z", "d", "Node Effect", row.attempt + 1, "p#1"))
+    (fault,) = liveness.check_idle(log.evidence())
+    assert fault.startswith(f"{where}, running, attempt {row.attempt + 1}: ")
+    request(log, "pause")
+    assert list(liveness.check_idle(log.evidence())), "a pause lets the attempt end"
+
+
+def test_replicas_have_folded_all_that_there_is() -> None:
+    log = WrittenLog()
+    joined(log, "a")
+    joined(log, "b")
+    log.history.add(Stood("p0", ZONES_0, 5, b"", ""))
+    log.history.add(Stood("p0", Partition("decisions", 0), 9, b"", ""))
+    assert not list(liveness.check_replicas(log.evidence()))
+    log.history.add(Stood("p1", ZONES_0, 4, b"", ""))
+    log.history.add(Stood("p2", ZONES_0, 4, b"", "a newer fold"))
+    assert list(liveness.check_replicas(log.evidence())) == [
+        "p1 is at 4 of zones/0, the log at 5",
+        "p2 has halted zones/0: a newer fold",
+    ]
+
+
+def silent(*happened: Any, taken_s: float | None = None, end_s: float = 200.0) -> list[str]:
+    """What is told of a join at 100 s that fleet takes then, or never."""
+    log = WrittenLog()
+    for each in happened:
+        log.history.add(each)
+    log.now_s = 99.0
+    event, end = joined(log, "a", taken=False)
+    if taken_s is not None:
+        log.now_s = taken_s - 1.0
+        log.write(FLEET_0, log.forward(event, 0, end))
+    log.now_s = end_s
+    return list(liveness.check_alarms(log.evidence()))
+
+
+def told(calm_s: int) -> list[str]:
+    return [f"zones/0@1 reached fleet after {calm_s} calm s, without an alarm"]
+
+
+def test_a_zone_is_heard_within_half_a_minute() -> None:
+    assert not silent(end_s=130.0), "it may still be"
+    assert not silent(taken_s=130.0)
+    assert silent(end_s=131.0) == told(31)
+    assert silent(taken_s=140.0) == told(40)
+
+
+def test_an_alarm_of_the_zone_breaks_its_silence() -> None:
+    assert not silent(Alarm(120.0, "p0", "zones/0", True))
+    assert silent(Alarm(120.0, "p0", "zones/0", False)) == told(100), "that one ended"
+    assert silent(Alarm(120.0, "p0", "zones/1", True)) == told(100), "of another"
+
+
+def struck(from_s: float, to_s: float) -> Struck:
+    return Struck("crash", "p0", from_s, to_s)
+
+
+@pytest.mark.parametrize(
+    ("happened", "calm_s"),
+    [
+        pytest.param([struck(20, 50)], 100, id="over when the join came"),
+        pytest.param([struck(300, 310)], 100, id="after the end"),
+        pytest.param([struck(120, 130)], 70, id="and 20 s of aftermath"),
+        pytest.param([struck(50, 90)], 90, id="an aftermath alone"),
+        pytest.param([struck(190, 250)], 90, id="until the end"),
+        pytest.param([struck(110, 111), struck(140, 141)], 58, id="two, one after the other"),
+        pytest.param([struck(110, 115), struck(130, 131)], 59, id="one in the aftermath of another"),
+        pytest.param([struck(120, 121), struck(110, 150)], 40, id="one within another"),
+        pytest.param([struck(101, 102), struck(125, 126), struck(130, 131), struck(160, 161)], 32, id="four"),
+        pytest.param([Lived("p0", (), 0, 150)], 80, id="a process that died"),
+        pytest.param([Lived("p0", (), 0, 200)], 100, id="a process that lived to the end"),
+        pytest.param([Lived("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
+    ],
+)
+def test_only_calm_time_counts(happened: list[Any], calm_s: int) -> None:
+    assert silent(*happened) == told(calm_s)
+
+
+def test_every_change_is_to_be_heard_of_and_the_first_that_is_not_is_told() -> None:
+    log = WrittenLog()
+    log.now_s = 99.0
+    for name in "abc":
+        joined(log, name, taken=False)
+    one, two, _ = (log.join(name) for name in "abc")
+    log.write(FLEET_0, log.forward(one, 0, 2))
+    log.now_s = 149.0
+    log.write(FLEET_0, log.forward(two, 2, 3))
+    log.now_s = 200.0
+    assert list(liveness.check_alarms(log.evidence())) == ["zones/0@2 reached fleet after 49 calm s, without an alarm"]
+
+
+def test_what_fleet_does_not_have_to_hear_may_stay_unheard() -> None:
+    log = WrittenLog()
+    log.write(ZONES_0, e.DpuRegistered(log.said(), "z", "d", "n", "s", "b"))
+    log.now_s = 200.0
+    assert not list(liveness.check_alarms(log.evidence()))
+
+
+def test_every_zones_partition_is_listened_for_until_the_end_if_that_is_known() -> None:
+    log = WrittenLog()
+    joined(log, "a", taken=False)
+    log.now_s = 200.0
+
+    def faults(change: Callable[[Evidence], None]) -> list[str]:
+        run = log.evidence()
+        change(run)
+        return [fault.partition("@")[0] for fault in liveness.check_alarms(run)]
+
+    def twice(run: Evidence) -> None:
+        run.steps[ZONES_1] = run.steps[ZONES_0]
+        run.appended_s = lambda *_: 1.0  # type: ignore[method-assign]
+
+    assert faults(twice) == ["zones/0", "zones/1"]
+    assert not faults(lambda run: setattr(run, "end_s", None))
