@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventstore.log import Partition, Record
+from eventstore.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
 from tests.simulation.fresh import Step
@@ -23,13 +24,20 @@ class WrittenSteps:
         for each in happened:
             self.log.history.add(each)
 
-    def add(self, event: e.Event | None, partition: Partition = ZONES_0, **rows: Mapping[str, Any]) -> WrittenSteps:
-        """A record, and the rows that it changed, by table and key."""
+    def add(
+        self,
+        event: e.Event | None,
+        partition: Partition = ZONES_0,
+        *,
+        answer: Answer | None = None,
+        **rows: Mapping[str, Any],
+    ) -> WrittenSteps:
+        """A record, what its author was answered, and the rows that it changed, by table and key."""
         self.now_s += 1.0
         found = self.steps.setdefault(partition, [])
         record = Record(len(found), START_MS + round(self.now_s * 1000), b"", b"")
         changed = {table: list(changes.items()) for table, changes in rows.items()}
-        found.append(Step(partition, record, event, None, changed, b"", b""))
+        found.append(Step(partition, record, event, answer, changed, b"", b""))
         return self
 
     def evidence(self) -> Evidence:

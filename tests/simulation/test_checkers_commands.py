@@ -1,0 +1,196 @@
+"""What clients were told, one word too much or too late at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore.fold import DONE, Outcome
+from eventstore.log import FLEET_0
+from eventstore.replica import Answer
+from schemas import events as e
+from tests.simulation.checkers import commands
+from tests.simulation.history import Invoked, NotTaken, Read, Told
+from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_steps import WrittenSteps
+
+REFUSED = Outcome("refused", "no")
+
+
+def test_an_answer_names_where_it_looked() -> None:
+    log = WrittenLog()
+    event = log.join("a")
+    log.tell(event, 7)
+    told = event.envelope.command_id
+    assert list(commands.check_acknowledged(log.evidence())) == [
+        f"{told} was answered by zones/0@7, where no command is"
+    ]
+    log = WrittenLog()
+    log.tell(event, 0)
+    assert list(commands.check_acknowledged(log.evidence())) == [
+        f"{told} was answered by zones/0@0, where no command is"
+    ]
+
+
+def tried(tries: int, failed: int) -> list[str]:
+    """What is told of a command in the log that was tried so often, and so often certainly left nothing there."""
+    log = WrittenLog()
+    event = log.join("a")
+    for _ in range(tries):
+        log.history.add(Invoked(0.0, "c", event.envelope.command_id, ZONES_0))
+    for _ in range(failed):
+        log.history.add(NotTaken(0.5, event.envelope.command_id))
+    log.write(ZONES_0, event)
+    return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_acknowledged(log.evidence())]
+
+
+def test_what_failed_every_time_is_not_in_the_log() -> None:
+    assert tried(2, 2) == [" was told that it had failed each time, and is at zones/0@1"]
+    assert not tried(2, 1), "nobody knows what became of the other try"
+    assert not tried(1, 0)
+
+
+def effects(*done: tuple[str, Outcome, int, bool]) -> list[str]:
+    """What is told of these: by which record of a command each was, what was answered, and whether rows changed."""
+    steps = WrittenSteps()
+    said = {name: steps.log.join(name) for name, *_ in done}
+    steps.add(None).add(steps.log.join("rejected"), nodes={"x": None})
+    for name, outcome, offset, changes in done:
+        answer = Answer(outcome, ZONES_0, offset)
+        if changes:
+            steps.add(said[name], answer=answer, nodes={name: None}, marks={"": None})
+        else:
+            steps.add(said[name], answer=answer)
+    ids = {event.envelope.command_id: name for name, event in said.items()}
+    found = commands.check_effects(steps.evidence())
+    return [" ".join(ids.get(word, word) for word in fault.split()) for fault in found]
+
+
+def test_a_command_takes_effect_once() -> None:
+    assert not effects(("a", DONE, 2, True), ("b", REFUSED, 3, False), ("a", DONE, 2, False), ("c", DONE, 5, True))
+    assert effects(("a", DONE, 2, True), ("a", DONE, 3, True)) == ["a took effect 2 times: zones/0@2, zones/0@3"]
+
+
+def test_what_was_refused_or_is_a_copy_changes_nothing() -> None:
+    assert effects(("a", REFUSED, 2, True)) == ["zones/0@2 was refused, and changed ['marks', 'nodes']"]
+    assert effects(("a", DONE, 1, True)) == ["zones/0@2 is a copy of 1, and changed ['marks', 'nodes']"]
+
+
+def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]:
+    """What is told of an answer to a command, whose records at 0, 1... the log answers so; one of them changed rows."""
+    steps = WrittenSteps()
+    event = steps.log.join("a")
+    for offset, answer in enumerate(answers):
+        if offset == effective:
+            steps.add(event, answer=answer, nodes={"a": None})
+        else:
+            steps.add(event, answer=answer)
+    steps.log.history.add(Told(9.0, "c", "p0", event.envelope.command_id, told))
+    return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_answers(steps.evidence())]
+
+
+def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
+    first, second = Answer(DONE, ZONES_0, 0), Answer(DONE, ZONES_0, 1)
+    assert not answered(first, first, first, effective=0)
+    assert answered(second, first, second, effective=0) == [" took effect at 0, and was answered by 1"]
+    assert not answered(second, first, second, effective=None), "neither changed anything"
+    refused = Answer(REFUSED, ZONES_0, 1)
+    assert not answered(refused, first, refused, effective=0), "it came twice, and the copy was too late"
+    assert answered(first, second, effective=0) == [f" was told {first} by p0, and the log says {second}"]
+
+
+def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
+    """What is told of commands sent and answered then, by these records; the first is a, the second b, and so on."""
+    log = WrittenLog()
+    for name, (sent_s, told_s, offset) in zip("abcdefg", commanded, strict=False):
+        if sent_s is not None:
+            log.history.add(Invoked(sent_s, "c", name, ZONES_0))
+            log.history.add(Invoked(sent_s + 50, "c", name, ZONES_0))
+        log.history.add(Told(told_s, "c", "p0", name, Answer(DONE, ZONES_0, offset)))
+    return list(commands.check_order(log.evidence()))
+
+
+def late(who: str, offset: int, after: str, highest: int) -> list[str]:
+    return [f"{who} is at zones/0@{offset}, and was sent after {after} was answered at {highest}"]
+
+
+def test_what_was_sent_after_an_answer_is_later_in_the_log() -> None:
+    assert not ordered((1, 2, 5), (3, 4, 6))
+    assert ordered((1, 2, 5), (3, 4, 4)) == late("b", 4, "a", 5)
+    assert ordered((1, 2, 1), (3, 4, 0)) == late("b", 0, "a", 1)
+
+
+def test_who_was_sent_before_an_answer_may_be_anywhere() -> None:
+    assert not ordered((1, 3, 5), (3, 4, 4)), "sent at the moment of the answer"
+    assert not ordered((1, 9, 5), (3, 10, 4))
+    assert not ordered((1, 2, 5), (None, 9, 4)), "nobody knows when it was sent"
+    assert not ordered((1, 2, 5), (3, 4, 5)), "of one batch, in one record"
+
+
+def test_what_counts_is_the_latest_record_that_was_answered_by_then() -> None:
+    assert ordered((1, 2, 7), (1, 3, 5), (4, 5, 6)) == late("c", 6, "a", 7)
+    assert ordered((1, 2, 5), (1, 3, 7), (4, 5, 6)) == late("c", 6, "b", 7)
+    assert not ordered((1, 2, 5), (1, 6, 7), (4, 5, 6)), "b was answered later"
+    assert ordered((7, 8, 6), (1, 2, 7), (3, 4, 8)) == late("a", 6, "c", 8)
+    assert ordered((5, 9, 3), (1, 2, 4), (4, 10, 2)) == [*late("c", 2, "b", 4), *late("a", 3, "b", 4)]
+
+
+def test_a_command_that_was_told_twice_is_not_later_than_itself() -> None:
+    log = WrittenLog()
+    log.history.add(Invoked(1.0, "c", "a", ZONES_0))
+    for told_s, offset in ((0.5, 5), (2.0, 4)):
+        log.history.add(Told(told_s, "c", "p0", "a", Answer(DONE, ZONES_0, offset)))
+    assert not list(commands.check_order(log.evidence()))
+
+
+def reads(least: int, fleet: int) -> list[str]:
+    """What is told of a reader of fleet, as of then, who asks for what fleet knows of two joins at 1 and 3.
+
+    Fleet's records 2 and 4 took them.
+    """
+    log = WrittenLog()
+    for name in ("a", "b"):
+        event = log.join(name)
+        offset = log.write(ZONES_0, event)
+        log.write(ZONES_0, e.DpuRegistered(log.said(), "z", name, "n", "s", "b"))
+        log.write(FLEET_0, e.Frozen(log.said(), name))
+        log.write(FLEET_0, log.forward(event, 0 if offset == 1 else 2, offset + 1))
+    log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, least, least, fleet))
+    return list(commands.check_reads(log.evidence()))
+
+
+@pytest.mark.parametrize(
+    ("least", "enough"),
+    [
+        pytest.param(0, 0, id="of nothing"),
+        pytest.param(1, 0, id="of what no change is before"),
+        pytest.param(2, 3, id="of the first join"),
+        pytest.param(3, 3, id="of what fleet need not hear, too"),
+        pytest.param(4, 5, id="of the second join"),
+        pytest.param(5, 5, id="of all"),
+    ],
+)
+def test_a_reader_of_fleet_finds_there_what_it_saw_of_a_zone(least: int, enough: int) -> None:
+    assert not reads(least, enough)
+    assert not reads(least, -1), "it asked for nothing of fleet"
+    if enough:
+        told = f"s was told of fleet@{enough - 1}, which has not zones/0@{least}"
+        assert reads(least, enough - 1) == [told]
+        assert reads(least, 0)
+
+
+def test_what_fleet_has_not_taken_no_reader_of_it_has_seen() -> None:
+    log = WrittenLog()
+    log.write(ZONES_0, log.join("a"))
+    log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, 1))
+    assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@1, which has not zones/0@2"]
+
+
+def test_fleet_has_a_change_when_it_took_more_than_what_is_before_it() -> None:
+    log = WrittenLog()
+    event = log.join("a")
+    offset = log.write(ZONES_0, event)
+    for start, end in ((0, offset), (offset, offset + 1)):
+        log.write(FLEET_0, log.forward(event, start, end))
+    for fleet in (3, 2):
+        log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, 2, 2, fleet))
+    assert list(commands.check_reads(log.evidence())) == ["s was told of fleet@2, which has not zones/0@2"]
