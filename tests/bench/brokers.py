@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
@@ -34,18 +33,11 @@ def cluster(data: Path) -> Iterator[str]:
     if external := os.environ.get(EXTERNAL):
         yield external
         return
-    with own_cluster(data) as (brokers, _):
-        yield brokers.bootstrap
-
-
-@contextmanager
-def own_cluster(data: Path) -> Iterator[tuple[Brokers, Callable[[Coroutine[Any, Any, Any]], Any]]]:
-    """Brokers that a bench may kill, and what runs their coroutines."""
     brokers = Brokers(data, cache_folder(os.environ))
     with asyncio.Runner() as runner:
         try:
             runner.run(brokers.start())
-            yield brokers, runner.run
+            yield brokers.bootstrap
         finally:
             runner.run(brokers.stop())
 

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 
 import grpc
 
-from eventstore.fold import Code, ItemOutcome, Outcome
 from eventstore.ids import uuid7
-from eventstore.log import CLIQUES, ZONES
-from eventstore.position import from_token
+from eventstore.log import CLIQUES
 from eventstore.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
+from tests.support.answers import answer_of, positions_of
 from tests.support.certs import Papers
 
 TIMEOUT_S = 3.0
@@ -125,7 +124,7 @@ class Client:
             seen = await self._query(server, told.partition.topic, token)
         except grpc.aio.AioRpcError:
             return
-        position = from_token(seen, seen.partition(":")[0]).offsets[told.partition]
+        position = positions_of(seen)[told.partition]
         self.counts["read back"] += 1
         self._history.add(Read(began_s, time.monotonic(), self.name, server, told.partition, least, position))
 
@@ -142,29 +141,3 @@ class Client:
 def _is_about_clocks(error: grpc.aio.AioRpcError) -> bool:
     """Whether another server, with another clock, would take it."""
     return (error.details() or "").startswith("command_id:")
-
-
-def answer_of(answer: pb.Answer) -> Answer:
-    """An answer as the folds would say it."""
-    log_id = answer.position.partition(":")[0]
-    ((partition, position),) = from_token(answer.position, log_id).offsets.items()
-    outcome = outcome_of(answer)
-    if partition.topic == ZONES and outcome.code == "held":  # a zone says done; that it is held, fleet adds
-        outcome = Outcome("done", items=tuple(item for item in outcome.items if item.code != "done"))
-    return Answer(outcome, partition, position - 1)
-
-
-def outcome_of(answer: pb.Answer) -> Outcome:
-    return Outcome(
-        _code(answer.outcome),
-        answer.reason,
-        index=answer.index if answer.HasField("index") else -1,
-        place=answer.place,
-        hold=answer.hold if answer.HasField("hold") else -1,
-        items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
-    )
-
-
-def _code(outcome: int) -> Code:
-    code: Code = pb.Answer.Outcome.Name(outcome)  # type: ignore[assignment]
-    return code

@@ -41,11 +41,11 @@ from projections.rules import Delta
 from projections.zone_rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history
-from tests.simulation.checkers.folds import driven
 from tests.simulation.checkers.lifecycle import ACTIONS
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Called, Claimed, Dumped, Framed, History, Invoked, Lived, Read, Seen, Told
 from tests.simulation.workload import KINDS, Request, Workload
+from tests.support.delivered import ran
 
 PARTITIONS = 2
 ZONE_NAMES = ("zone-0", "zone-1", "zone-2")
@@ -372,12 +372,12 @@ class Plane(Folds):
 
     def _save(self) -> None:
         for folded in self._folded.values():
-            driven(save(folded, self._store))
+            ran(save(folded, self._store))
 
     def _restart(self) -> None:
         """Forget all, load what was saved, and fold what came since."""
         for partition in self._folded:
-            folded = driven(restored(self._empty(partition), self._store)) or self._empty(partition)
+            folded = ran(restored(self._empty(partition), self._store)) or self._empty(partition)
             for record in self.records[partition]:
                 if record.offset >= folded.position:
                     folded.fold(record)

@@ -15,13 +15,13 @@ from google.protobuf.message import Message
 
 from commands.server import CommandServer
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
-from eventstore.fold import ItemOutcome, Outcome
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
-from eventstore.position import Position, from_token, to_token
+from eventstore.position import Position, to_token
 from eventstore.replica import Answer
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
+from tests.support.answers import answer_of, positions_of
 
 
 class Aborted(Exception):
@@ -92,7 +92,7 @@ class Api:
             raise AppendUnknown(answer.reason)
         if not answer.position:
             raise AppendRefused(answer.reason)
-        return _told(answer)
+        return answer_of(answer)
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
         """Ask for what is at least as new as this, of fleet too or not; the positions of the answer, -1 for none.
@@ -105,7 +105,7 @@ class Api:
             found = await self.call("Queries", method, asked.SerializeToString(), "reader", timeout_s)
         except Aborted as aborted:
             raise LogUnavailable(str(aborted)) from aborted
-        offsets = _offsets(answer.FromString(found).position)
+        offsets = positions_of(answer.FromString(found).position)
         return offsets[partition], offsets[FLEET_0] if of_fleet else -1
 
 
@@ -116,26 +116,6 @@ _QUERIES: dict[str, tuple[str, Any, Any]] = {
     "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ZoneList),
 }
 """What is asked to read a topic: the position of its answer has every partition of it."""
-
-
-def _offsets(token: str) -> dict[Partition, int]:
-    return dict(from_token(token, token.partition(":")[0]).offsets)
-
-
-def _told(answer: pb.Answer) -> Answer:
-    ((partition, position),) = _offsets(answer.position).items()
-    outcome = Outcome(
-        pb.Answer.Outcome.Name(answer.outcome),  # type: ignore[arg-type]
-        answer.reason,
-        answer.index if answer.HasField("index") else -1,
-        answer.place,
-        answer.hold if answer.HasField("hold") else -1,
-        tuple(
-            ItemOutcome(item.name, pb.Answer.Outcome.Name(item.outcome), item.reason)  # type: ignore[arg-type]
-            for item in answer.items
-        ),
-    )
-    return Answer(outcome, partition, position - 1)
 
 
 _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {

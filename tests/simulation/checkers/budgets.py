@@ -7,7 +7,7 @@ forgets late), and a larger one only makes the plane hold more; so what is over 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eventstore.log import FLEET_0
@@ -15,20 +15,18 @@ from projections.policies import BUILT_IN, Policy
 from projections.withdrawals import DEFAULTS, WINDOW_MS, Kind
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.checkers.traffic import Class, classes_of, fits
 from tests.simulation.fresh import Step
 
 Found = Iterator[str]
 Address = bytes
 Labels = Mapping[str, str]
-Traffic = frozenset[tuple[str, int]]
-"""Classes of traffic, each by a protocol and a port of it."""
+Traffic = frozenset[Class]
 
 Holders = dict[tuple[Address, str], list[Labels]]
 
 Held = frozenset[frozenset[tuple[str, str]]]
 """The sets of labels with which an address is held: what is let through from it depends on nothing else."""
-
-PORT_MAX = 65_535
 
 LEFT = 1
 """The state of an item of a MembershipChanged whose leave somebody stated."""
@@ -78,7 +76,7 @@ class Reachable:
         """All that are, or were, held by anybody."""
         return set(self._holders)
 
-    def verdicts(self, addresses: set[Address], classes: list[tuple[str, int]]) -> dict[str, dict[Address, Traffic]]:
+    def verdicts(self, addresses: set[Address], classes: list[Class]) -> dict[str, dict[Address, Traffic]]:
         """Per zone what is let through from each of these addresses."""
         held = {address: self._held(address) for address in addresses}
         found: dict[str, dict[Address, Traffic]] = {}
@@ -106,26 +104,10 @@ class Reachable:
                 self._holders.setdefault(address, {}).setdefault(key, []).append(labels)
 
 
-def _let_through(held: Held, fitting: list[Policy], classes: list[tuple[str, int]]) -> Traffic:
+def _let_through(held: Held, fitting: list[Policy], classes: list[Class]) -> Traffic:
     mine = [policy for policy in fitting if any(policy.sources.items() <= of for of in held)]
-    first = ((kind, next((policy.action for policy in mine if _fits(policy, *kind)), "drop")) for kind in classes)
+    first = ((kind, next((policy.action for policy in mine if fits(policy, *kind)), "drop")) for kind in classes)
     return frozenset(kind for kind, action in first if action == "allow")
-
-
-def _classes(policies: Iterable[Policy]) -> list[tuple[str, int]]:
-    """One of every class of traffic that these policies tell apart."""
-    found = list(policies)
-    firsts = {0, *(port for policy in found for port in policy.ports[::2])}
-    behind = {port + 1 for policy in found for port in policy.ports[1::2]} - {PORT_MAX + 1}
-    ports = sorted(firsts | behind)
-    return [(protocol, port) for protocol in ("tcp", "udp") for port in ports] + [("icmp", 0), ("other", 0)]
-
-
-def _fits(policy: Policy, protocol: str, port: int) -> bool:
-    if policy.protocol not in ("any", protocol):
-        return False
-    ports = policy.ports
-    return not ports or any(a <= port <= b for a, b in zip(ports[::2], ports[1::2], strict=True))
 
 
 def _parts(table: str, row: Any) -> list[tuple[frozenset[Address], Labels]]:
@@ -181,7 +163,7 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int
     """Takes a record. Per zone and kind, how many addresses lose what was let through, and how many had anything."""
     concerned, zones = reach.concerned(step), list(reach.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
-    classes = _classes([*reach.policies.values(), *changed])
+    classes = classes_of([*reach.policies.values(), *changed])
     before = reach.verdicts(concerned, classes)
     held_before = reach.holders(step)
     reach.take(step)

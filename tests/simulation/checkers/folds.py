@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 from deploy.roles import folds_of
 from eventstore.log import INSTALLS, Partition
@@ -13,9 +12,9 @@ from eventstore.snapshots import reduced
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Digests
 from tests.simulation.history import Claimed, Stood
+from tests.support.delivered import ran
 
 Found = Iterator[str]
-T = TypeVar("T")
 
 PORTIONS = (1, 7, 64, 500)
 """Records at a time, in turn: runs of commands are folded together if there are enough in a row."""
@@ -48,7 +47,7 @@ def check_saved(run: Evidence) -> Found:
             head = saved.head(partition)
             if head is None:
                 continue
-            other = driven(restored(_empty(run, partition), saved))
+            other = ran(restored(_empty(run, partition), saved))
             if other is None:
                 yield f"what {name} saved of {partition} cannot be used"
                 continue
@@ -107,13 +106,3 @@ def _difference(run: Evidence, other: FoldedPartition, digest: int) -> str:
     if (other.ledger.floor, other.ledger.entries) != (reference.floor, reference.entries):
         return "remembers other commands"
     return ""
-
-
-def driven(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what only yields its turn, where no loop is."""
-    while True:
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            value: T = done.value
-            return value

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from projections.device_table import WIDTH4, unpack
 from projections.rules import Rule, SetStep, precedence
+from tests.simulation.checkers.traffic import Class, classes_of, fits
 
 Table = Mapping[Rule, frozenset[bytes]]
 Point = tuple[int, int]
@@ -22,7 +23,7 @@ def unsafe(before: Table, steps: Sequence[SetStep]) -> str:
     if len(states) <= 2:
         return ""
     points = _points(prefix for table in states for prefixes in table.values() for prefix in prefixes)
-    traffic = _traffic({*(rule for table in states for rule in table)})
+    traffic = classes_of({rule for table in states for rule in table})
     old, new = _verdicts(states[0], points, traffic), _verdicts(states[-1], points, traffic)
     for number, table in enumerate(states[1:-1], 1):
         for key, verdict in _verdicts(table, points, traffic).items():
@@ -58,31 +59,15 @@ def _points(prefixes: Iterable[bytes]) -> list[Point]:
     return sorted(found)
 
 
-def _traffic(rules: set[Rule]) -> list[tuple[str, int]]:
-    """One protocol and port of every class that no rule tells apart."""
-    ports = {0} | {end for rule in rules for port in rule.ports for end in (port, port + 1)}
-    protocols = {rule.protocol for rule in rules} | {"other"}
-    return [(protocol, port) for protocol in sorted(protocols - {"any"}) for port in sorted(ports)]
-
-
-def _verdicts(
-    table: Table, points: Sequence[Point], traffic: Sequence[tuple[str, int]]
-) -> dict[tuple[Point, tuple[str, int]], str]:
+def _verdicts(table: Table, points: Sequence[Point], traffic: Sequence[Class]) -> dict[tuple[Point, Class], str]:
     ordered = [(rule, [_span(prefix) for prefix in table[rule]]) for rule in sorted(table, key=precedence)]
-    found: dict[tuple[Point, tuple[str, int]], str] = {}
+    found: dict[tuple[Point, Class], str] = {}
     alike: dict[tuple[Rule, ...], list[str]] = {}
     for point in points:
         width, address = point
         holding = tuple(r for r, spans in ordered if any(w == width and a <= address < b for w, a, b in spans))
         if (actions := alike.get(holding)) is None:
-            first = [next((rule.action for rule in holding if _fits(rule, *kind)), "deny") for kind in traffic]
+            first = [next((rule.action for rule in holding if fits(rule, *kind)), "deny") for kind in traffic]
             actions = alike[holding] = first
         found |= {(point, kind): action for kind, action in zip(traffic, actions, strict=True)}
     return found
-
-
-def _fits(rule: Rule, protocol: str, port: int) -> bool:
-    if rule.protocol not in ("any", protocol):
-        return False
-    ports = rule.ports
-    return not ports or any(first <= port <= last for first, last in zip(ports[::2], ports[1::2], strict=True))

@@ -1,0 +1,31 @@
+"""Traffic as policies and rules tell it apart: by protocol, and by port where there are ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from projections.policies import Policy
+from projections.rules import Rule
+
+Class = tuple[str, int]
+"""A protocol and one port of it: what is let through of the class is let through of this."""
+
+PORT_MAX = 65_535
+PORTLESS = ("other", "icmp")
+WITH_PORTS = ("tcp", "udp")
+
+
+def classes_of(told: Iterable[Policy | Rule]) -> list[Class]:
+    """One of every class of traffic that these tell apart."""
+    all_ports = {each.ports for each in told}
+    firsts = {0, *(port for ports in all_ports for port in ports[::2])}
+    behind = {port + 1 for ports in all_ports for port in ports[1::2]} - {PORT_MAX + 1}
+    ports = sorted(firsts | behind)
+    return [*((name, 0) for name in PORTLESS), *((name, port) for name in WITH_PORTS for port in ports)]
+
+
+def fits(one: Policy | Rule, protocol: str, port: int) -> bool:
+    """Whether this class of traffic is one of it."""
+    if one.protocol not in ("any", protocol):
+        return False
+    return not one.ports or any(a <= port <= b for a, b in zip(one.ports[::2], one.ports[1::2], strict=True))

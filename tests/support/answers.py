@@ -1,0 +1,39 @@
+"""Answers and tokens of the API, as the folds would say them."""
+
+from __future__ import annotations
+
+from eventstore.fold import Code, ItemOutcome, Outcome
+from eventstore.log import ZONES, Partition
+from eventstore.position import from_token
+from eventstore.replica import Answer
+from schemas.api import dpuplane_pb2 as pb
+
+
+def positions_of(token: str) -> dict[Partition, int]:
+    """What a token says, of whichever log it is."""
+    return dict(from_token(token, token.partition(":")[0]).offsets)
+
+
+def answer_of(answer: pb.Answer) -> Answer:
+    """An answer that has a position."""
+    ((partition, position),) = positions_of(answer.position).items()
+    outcome = _outcome_of(answer)
+    if partition.topic == ZONES and outcome.code == "held":  # a zone says done; that it is held, fleet adds
+        outcome = Outcome("done", items=tuple(item for item in outcome.items if item.code != "done"))
+    return Answer(outcome, partition, position - 1)
+
+
+def _outcome_of(answer: pb.Answer) -> Outcome:
+    return Outcome(
+        _code(answer.outcome),
+        answer.reason,
+        index=answer.index if answer.HasField("index") else -1,
+        place=answer.place,
+        hold=answer.hold if answer.HasField("hold") else -1,
+        items=tuple(ItemOutcome(item.name, _code(item.outcome), item.reason) for item in answer.items),
+    )
+
+
+def _code(outcome: int) -> Code:
+    code: Code = pb.Answer.Outcome.Name(outcome)  # type: ignore[assignment]
+    return code
