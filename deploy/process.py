@@ -74,14 +74,19 @@ async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
     gc.disable()  # it would walk what is loaded again and again as that grows, a fifth of a second each time
     late = asyncio.get_running_loop().call_later(START_SECONDS, gc.enable)
     async with Plane.start(settings, now_ms=now_ms, rng=rng, follower=follower) as plane:
-        gc.collect()
-        gc.freeze()  # what was loaded lives long: the collector need not walk it again
-        gc.set_threshold(*COLLECT)
+        settle_collector()
         late.cancel()
         gc.enable()
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         await plane.wait()
+
+
+def settle_collector() -> None:
+    """What was loaded lives long: the garbage collector need not walk it again, nor look often at what comes."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
 
 
 def run_until_signal(main: Coroutine[Any, Any, None]) -> int:
