@@ -2,7 +2,8 @@
 
 A line per seed, in order, then what really happened in all of them, what was checked, and how fast. A seed that fails
 prints what was wrong and the command that runs it again, and is cut down to a short script, which `--script FILE` runs;
-the exit status is 1. What should have happened to the plane and did not is named.
+the exit status is 1. A seed whose run proves nothing says why, and is not counted among those that are ok. What should
+have happened to the plane and did not is named.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _tell(result: Result, options: argparse.Namespace) -> None:
-    verdict = "FAILED" if result.faults else "ok"
+    verdict = "FAILED" if result.faults else "proves nothing" if result.invalid else "ok"
     print(
         f"seed {result.seed}: {verdict}, {result.virtual_s:.0f} s in {result.cpu_s:.1f} s, "
         f"at rest {result.converged_s:.0f} s after it healed, run {result.digest}",
@@ -78,7 +79,7 @@ def _tell(result: Result, options: argparse.Namespace) -> None:
     )
     if options.verbose:
         print("   ", ", ".join(f"{count} {what}" for what, count in sorted(result.counts.items())))
-    for fault in result.faults:
+    for fault in (*result.faults, *result.invalid):
         print("   ", fault)
     if result.faults:
         seconds = "" if options.seconds is None else f" --seconds {options.seconds:g}"

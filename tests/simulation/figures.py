@@ -60,9 +60,11 @@ def summary(results: Sequence[Result], real_s: float) -> str:
     others = [f"{count} {what}" for what, count in counts.most_common() if what not in FAULTS and what != "invoke"]
     commands = counts["invoke"]
     failed = [str(result.seed) for result in results if result.faults]
+    idle = sum(bool(result.invalid) and not result.faults for result in results)
     return "\n".join(
         (
-            f"{len(results)} seeds, {len(failed)} failed{': ' if failed else ''}{' '.join(failed)}",
+            f"{len(results)} seeds, {len(failed)} failed{': ' if failed else ''}{' '.join(failed)}"
+            f"{f'; {idle} prove nothing' if idle else ''}",
             f"{commands} simulated commands, {commands / cpu_s:.0f} per second and core",
             f"{hours:.2f} simulated hours, {hours / real_s * 60:.2f} per minute, "
             f"{hours * 3600 / cpu_s:.0f} times real time per core",

@@ -14,6 +14,7 @@ from xxhash import xxh3_128
 from eventstore.log import FLEET, Partition
 from projections.fleet_state import FleetState
 from schemas import events as e
+from tests.simulation.checkers import invalid
 from tests.simulation.judge import judge, read_everything
 from tests.simulation.loop import current_loop, run_simulated
 from tests.simulation.plan import Plan, calmed, plan_of
@@ -36,6 +37,8 @@ class Result:
 
     seed: int
     faults: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+    """Why it proves nothing, whatever was wrong with it."""
     counts: Counter[str] = field(default_factory=Counter)
     digest: str = ""
     virtual_s: float = 0.0
@@ -91,6 +94,7 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     records = await read_everything(world)
     result.digest = xxh3_128(repr((sorted(records.items()), world.history.digest())).encode()).hexdigest()
     result.counts = world.counts(records)
+    result.invalid = list(invalid(world.history))
     result.virtual_s = loop.time()
     await world.end()
     result.faults += list(world.faults())

@@ -24,7 +24,7 @@ _results: dict[int, Result] = {}
 @pytest.mark.parametrize("seed", KNOWN)
 def test_a_known_seed(seed: int) -> None:
     result = _results[seed] = simulate(seed, faulty_s=FAULTY_S)
-    assert not result.faults, "\n".join(result.faults)
+    assert not [*result.faults, *result.invalid], "\n".join([*result.faults, *result.invalid])
 
 
 @pytest.mark.parametrize("seed", FRESH)
@@ -64,6 +64,14 @@ def test_a_batch_says_what_was_simulated_and_what_was_checked(capsys: pytest.Cap
     for what in ("2 seeds, 0 failed", "simulated commands", "times real time per core", "faults: ", "never happened: "):
         assert what in said
     assert f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}" in said
+
+
+def test_a_run_in_which_nothing_went_wrong_is_not_called_ok(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "12", "--seeds", "1", "--seconds", "0.5", "--processes", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "seed 12: proves nothing" in said
+    assert "no fault hit anything" in said
+    assert "1 seeds, 0 failed; 1 prove nothing" in said
 
 
 def _digest_with(hash_seed: str) -> str:
