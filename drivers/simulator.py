@@ -113,7 +113,7 @@ class Simulator:
         await zone.run()
 
     async def _register_all(self, zone: SimulatedZone) -> None:
-        there = set(await self._patiently(f"zone {zone.name}", lambda: self._directory.registered(zone.name)))
+        there = set(await self._patiently(f"list dpus of {zone.name}", lambda: self._directory.registered(zone.name)))
         missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
         for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
@@ -123,15 +123,15 @@ class Simulator:
     async def _register(self, zone: str, number: int, dpu: str) -> None:
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
-            await self._patiently(f"dpu {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+            await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
 
-    async def _patiently(self, who: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the directory until it answers: devices do not end because the plane is away."""
         for failures in count():
             try:
                 return await ask()
             except TransientError as error:
-                logger.info("%s is not registered yet: %s", who, error)
+                logger.info("cannot %s yet: %s", what, error)
             await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
         raise AssertionError("count() does not end")
 

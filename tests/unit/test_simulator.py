@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Collection
+
+import pytest
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
@@ -49,7 +52,9 @@ async def _no_relay(address: str) -> Link:
     raise LinkClosed(f"{address} is down")
 
 
-def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered() -> None:
+def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "drivers.simulator")
+
     async def scenario() -> None:
         away = Away()
         devices = Simulator(away, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=3)
@@ -61,6 +66,8 @@ def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered() -> N
         await asyncio.gather(running, return_exceptions=True)
 
     run_virtual(scenario())
+    assert caplog.messages.count("cannot list dpus of z yet: the plane does not answer") == SILENCES
+    assert caplog.messages.count("cannot register z-dpu-0000 yet: the plane does not answer") == SILENCES
 
 
 class CountingFleet(Fleet):
