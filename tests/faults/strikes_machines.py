@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sysconfig
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from tests.faults.fault import Blow
 from tests.faults.roles import Role
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+FAKETIME = Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "", "faketime/libfaketime.so.1")
 HOURS_S = 7200
 STROBES = 15
 STROBE_S = 0.2
