@@ -108,7 +108,7 @@ class Blow:
         host.start()
 
     async def _fill_disk(self) -> None:
-        process, failed = self._process(), 0
+        process = self._process()
         failed, process.disk.failures = process.disk.failed, 0.7
         await asyncio.sleep(self._rng.uniform(1.0, 6.0))
         process.disk.failures = 0.0

@@ -33,10 +33,9 @@ def kind_of(fault: str) -> str:
 class Shrinker:
     """Shrinks one failing run, in so many runs at most."""
 
-    def __init__(self, runs_max: int, on_run: Callable[[Script, bool], None] = lambda script, fails: None) -> None:
+    def __init__(self, runs_max: int) -> None:
         self.runs = 0
         self._runs_max = runs_max
-        self._on_run = on_run
         self._kinds: set[str] = set()
 
     def shrink(self, result: Result, seconds: float | None) -> Script | None:
@@ -58,9 +57,7 @@ class Shrinker:
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
-        fails = self._kinds & set(map(kind_of, follow(script).faults))
-        self._on_run(script, bool(fails))
-        return bool(fails)
+        return bool(self._kinds & set(map(kind_of, follow(script).faults)))
 
     def _told(self, script: Script) -> Script:
         """With what its deeds come to now, and the fault that it ends in."""

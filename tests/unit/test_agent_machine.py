@@ -62,10 +62,8 @@ class Moody(SimulatedDevice):
     """Does as it is told, says yes and does nothing, or fails half-way."""
 
     mood = "good"
-    deltas = 0
 
     async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
-        self.deltas += 1
         SOMETIMES.saw("a device stepped on by a delta")
         return await super().apply(steps, table)
 

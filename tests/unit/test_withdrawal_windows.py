@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventstore.fold import Outcome
 from projections.withdrawals import (
     BUCKET_MS,
     EMPTY,
@@ -101,9 +104,8 @@ def full(zones: int = 1) -> Fleet:
         ),
     ],
 )
-def test_a_hold_says_what_would_go_and_over_which_budget(held: object, reason: str) -> None:
+def test_a_hold_says_what_would_go_and_over_which_budget(held: Callable[[Fleet], Outcome], reason: str) -> None:
     fleet = full()
-    assert callable(held)
     outcome = held(fleet)
     assert outcome.code == "held"
     hold = fleet.state.holds.rows[str(outcome.hold)]
