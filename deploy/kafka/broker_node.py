@@ -30,14 +30,14 @@ _JAVA_OPTIONS = (
 
 TAKEOVER: Mapping[str, int] = {
     "broker.session.timeout.ms": 500,
-    "broker.heartbeat.interval.ms": 100,
+    "broker.heartbeat.interval.ms": 150,
     "controller.quorum.fetch.timeout.ms": 300,
     "controller.quorum.election.timeout.ms": 100,
     "controller.quorum.election.backoff.max.ms": 100,
     "controller.quorum.append.linger.ms": 5,
     "metadata.max.idle.interval.ms": 100,
-    "replica.fetch.wait.max.ms": 50,
-    "replica.fetch.backoff.ms": 50,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 100,
 }
 """What appends wait for when a broker dies, one after another: Kafka's own values add up to 10 s and more.
 
@@ -47,8 +47,9 @@ which begins the session anew. At last the followers turn to the new leader, whe
 the second that they wait after an error, is over.
 
 A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for less
-than a second, so a session may be as short as pauses are rare: 0.5 s is five heartbeats, and longer than the pauses of
-Java's garbage collection. Controllers change without anybody noticing, so their patience is shorter.
+than a second, so a session may be as short as pauses are rare: 0.5 s is three heartbeats, and longer than the pauses of
+Java's garbage collection. Controllers change without anybody noticing, so their patience is shorter. All of it costs
+processor time while nothing happens, and more of it makes a takeover slower where three brokers share two cores.
 """
 
 
