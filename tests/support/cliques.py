@@ -20,6 +20,7 @@ from schemas.events import (
     NotHeard,
     SessionOpened,
 )
+from tests.support.delivered import Delivered
 
 PARTITION = Partition(CLIQUES, 0)
 START_MS = 1_700_000_000_000
@@ -109,6 +110,23 @@ class CliqueLog:
     def _envelope(self, said_ms: int | None, *, statement: bool) -> Envelope:
         command_id = "" if statement else f"id-{len(self.events)}"
         return Envelope(command_id, clique_key(self.domain, self.clique), "test", said_ms or self.now_ms + 1)
+
+
+class DeliveredCliques(CliqueLog):
+    """A clique log whose records are delivered as a real one's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivered = Delivered(PARTITION, CliqueFold(), START_MS)
+
+    def append(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        event, at, outcome = self.delivered.issue(event, self.now_ms)
+        self.events.append((event, at))
+        self.state = self.delivered.folded.state
+        if self.checked:
+            check_invariants(self.state)
+        return outcome
 
 
 def rows_of(state: CliqueState) -> bytes:

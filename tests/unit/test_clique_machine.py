@@ -9,11 +9,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from eventstore.fold import Outcome
-from projections.cliques import CliqueFold
-from schemas.events import Event, IndexReleased
-from tests.support.cliques import PARTITION, START_MS, CliqueLog, check_invariants, reloaded, rows_of
-from tests.support.delivered import Delivered
+from schemas.events import IndexReleased
+from tests.support.cliques import DeliveredCliques, reloaded, rows_of
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized
 
@@ -92,22 +89,6 @@ SOMETIMES = Sometimes(
     "a newer incarnation took over",
     *DELIVERIES,
 )
-
-
-class DeliveredCliques(CliqueLog):
-    """A clique log whose records are delivered as a real one's are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.delivered = Delivered(PARTITION, CliqueFold(), START_MS)
-
-    def append(self, event: Event) -> Outcome:
-        self.now_ms += 1
-        event, at, outcome = self.delivered.issue(event, self.now_ms)
-        self.events.append((event, at))
-        self.state = self.delivered.folded.state
-        check_invariants(self.state)
-        return outcome
 
 
 class CliqueMachine(DeliveredMachine):

@@ -1,0 +1,65 @@
+"""A log folded step by step, and all that comes of it: to compare with another way of folding it, or with a pin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eventstore.fold import DONE, Fold, Outcome
+from eventstore.listening import Ruling, RunRuling
+from eventstore.log import Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.saving import save
+from eventstore.snapshots import reduced
+from tests.support.delivered import ran
+from tests.support.kept_rows import KeptRows
+from tests.support.toy_log import LOG_ID
+
+
+class Folding:
+    """A log that is folded: the digest of the state at each position, what was told at each offset, runs there were."""
+
+    def __init__(self, topic: str, rules: Mapping[int, Fold[Any]], records: Sequence[Record]) -> None:
+        self.records = records
+        self.folded = FoldedPartition(Partition(topic, 0), rules, LOG_ID, self)
+        self.digests: dict[int, bytes] = {}
+        self.told: dict[int, Outcome] = {}
+        self.runs = 0
+        self.kept = KeptRows()
+
+    def singly(self) -> Folding:
+        for record in self.records:
+            entry = self.folded.fold(record)
+            if entry is not None:
+                self.told[record.offset] = entry.outcome
+            self._save()
+        return self
+
+    def in_runs(self) -> Folding:
+        start = 0
+        while start < len(self.records):
+            end, entries = self.folded.fold_some(self.records, start, len(self.records))
+            for record, entry in zip(self.records[start:end], entries, strict=False):
+                self.told[record.offset] = entry.outcome
+            start = end
+            self._save()
+        return self
+
+    def _save(self) -> None:
+        assert not self.folded.halted, self.folded.halted
+        ran(save(self.folded, self.kept))
+        self.digests[self.folded.position] = reduced(self.folded.digest)
+
+    def ruled(self, ruling: Ruling | RunRuling) -> None:
+        """A statement has no entry, so what is told of it is heard here."""
+        if isinstance(ruling, Ruling):
+            self.told[ruling.at.offset] = ruling.outcome
+            return
+        self.runs += 1
+        self.told.update(dict.fromkeys((record.offset for record in ruling.records), DONE))
+
+    def owes_from(self, position: int) -> int:
+        return position
+
+    def restored(self, owed_from: int, position: int) -> None:
+        """Nothing is owed."""

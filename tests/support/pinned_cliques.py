@@ -1,0 +1,151 @@
+"""A history of a cliques partition that meets every event and every refusal of its fold, and some chance."""
+
+from __future__ import annotations
+
+from random import Random
+
+from eventstore.log import Record
+from projections.clique_state import MAX_CAPACITY
+from projections.names import MAX_AHEAD_MS
+from schemas.events import Envelope, SessionOpened
+from tests.support.cliques import START_MS, DeliveredCliques
+
+
+def records() -> list[Record]:
+    log = DeliveredCliques()
+    log.now_ms = START_MS + 1_000
+    _malformed(log)
+    _members(log)
+    _pods(log)
+    _sessions(log)
+    _line(log)
+    _some(log, Random(3))
+    return log.delivered.records
+
+
+def _malformed(log: DeliveredCliques) -> None:
+    for domain, clique in (("a b", "c"), ("d", "")):
+        log.domain, log.clique = domain, clique
+        log.claim("n", "u")
+        log.release("n")
+        log.resize(3)
+        log.ready("n")
+        log.hear("n", "s")
+        log.lose("n", "s")
+    log.domain, log.clique = "d", "c"
+    log.claim("", "u")
+    log.claim("n", "u\n")
+    log.claim("n", "u", created_ms=log.now_ms + 2 + MAX_AHEAD_MS)
+    log.claim("n", "u", wish=-2)
+    for address in ("10.0.0", "fe80::1%eth0", "127.0.0.1", "::ffff:10.0.0.1", "ff02::1"):
+        log.claim("n", "u", address=address)
+    for capacity in (0, MAX_CAPACITY + 1):
+        log.resize(capacity)
+    log.claim("n", "u", wish=18)
+
+
+def _members(log: DeliveredCliques) -> None:
+    log.fill(5)
+    log.resize(4)
+    log.release("n4")
+    log.release("n4")
+    log.resize(4)
+    log.resize(4)
+    log.claim("n0", "u0", address="10.0.0.1")
+    log.claim("n0", "u0", address="2001:DB8:0::1")
+    log.claim("x", "ux", wish=0)
+    log.claim("n0", "u0", wish=3)
+    log.claim("n0", "u0", wish=0)
+    log.claim("n0", "v0", wish=7)
+    log.release("n1", "other")
+    log.ready("n1", uid="other")
+    log.release("n1", "u1")
+    log.claim("n0", "u0", wish=1)
+    log.claim("n1", "w1", address="2001:db8::1", created_ms=log.now_ms + 50)
+    log.claim("n2", "u2", clique="c2")
+    log.claim("n2", "v2", clique="c2", address="10.0.0.3", wish=5)
+    log.claim("n3", "older", created_ms=5)
+
+
+def _pods(log: DeliveredCliques) -> None:
+    """Statements of one moment, late ones, and pods of one second."""
+    now = log.now_ms = log.now_ms + 100
+    log.claim("p", "u", said_ms=now - 50, address="10.1.0.1", statement=True)
+    log.claim("p", "u", said_ms=now - 60, address="10.1.0.2", statement=True)
+    log.claim("p", "u", said_ms=now - 50, address="10.1.0.3", statement=True)
+    log.release("p", "u", said_ms=now - 70, statement=True)
+    log.ready("p", said_ms=now - 60)
+    log.ready("p", said_ms=now - 40)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 90, statement=True)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 10, statement=True)
+    log.release("p", "t", said_ms=now - 5, statement=True)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 8, statement=True)
+    log.claim("p", "t", created_ms=now - 50)
+    log.claim("n")
+    log.claim("n")
+
+
+def _sessions(log: DeliveredCliques) -> None:
+    log.hear("p", "")
+    log.hear("p", "s\n")
+    log.append(SessionOpened(Envelope("", "", "test", 0), "d", "c", "p", "t", "s", "edge\n"))
+    log.hear("p", "s1")
+    log.hear("p", "s1")
+    log.hear("p", "s0", said_ms=log.now_ms - 50)
+    log.ready("p")
+    log.lose("p", "s0")
+    log.lose("p", "s1")
+    log.lose("p", "s1")
+    log.ready("p")
+    log.ready("p", ready=False)
+    log.hear("p", "s2")
+    log.ready("p")
+
+
+def _line(log: DeliveredCliques) -> None:
+    log.clique = "l"
+    log.resize(1)
+    for name in ("a", "b", "c", "e"):
+        log.claim(name, f"u-{name}", address="10.2.0.1")
+    log.ready("b")
+    log.claim("c", "u-c", wish=0)
+    log.claim("b", "v-b")
+    log.release("c")
+    log.release("a", "u-a")
+    log.claim("a", "v-a", created_ms=log.now_ms + 100)
+    log.resize(3)
+
+
+def _some(log: DeliveredCliques, rng: Random) -> None:
+    for _ in range(600):
+        log.now_ms += rng.choice([0, 0, 10, 1_000])
+        log.clique = rng.choice(["c1", "c1", "c2"])
+        node, uid = f"r{rng.randrange(7)}", rng.choice(["", "u", "v", "w"])
+        row = log.state.member(f"d/{log.clique}", node)
+        known = row.uid if row is not None else uid
+        said_ms = log.now_ms - rng.randrange(3)
+        match rng.randrange(9):
+            case 0 | 1 | 2 | 3:
+                address = rng.choice(["", f"10.3.0.{rng.randrange(1, 6)}"])
+                created_ms = rng.choice([0, START_MS + rng.randrange(5)])
+                wish = rng.choice([-1, -1, -1, rng.randrange(5)])
+                is_statement = rng.random() < 0.5
+                log.claim(
+                    node,
+                    uid,
+                    address=address,
+                    created_ms=created_ms,
+                    wish=wish,
+                    statement=is_statement,
+                    said_ms=said_ms,
+                )
+            case 4:
+                log.release(node, rng.choice(["", known, uid]), statement=rng.random() < 0.5, said_ms=said_ms)
+            case 5:
+                log.resize(rng.randrange(1, 6))
+            case 6:
+                log.ready(node, rng.random() < 0.7, known, said_ms=said_ms)
+            case 7:
+                log.hear(node, rng.choice("st"), known, said_ms=said_ms)
+            case 8:
+                log.lose(node, rng.choice("st"))

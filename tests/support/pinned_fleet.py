@@ -1,0 +1,234 @@
+"""A history of fleet that meets every event and every refusal of its fold, and some chance."""
+
+from __future__ import annotations
+
+from random import Random
+
+from msgspec.structs import replace
+
+from eventstore.fold import Outcome
+from eventstore.log import Record
+from projections.fleet import FleetFold
+from schemas.events import (
+    MAX_FORWARD_ITEMS,
+    Event,
+    Frozen,
+    HoldApproved,
+    MembershipChanged,
+    PolicySet,
+    Thawed,
+)
+from tests.support.delivered import Delivered
+from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, envelope, membership
+from tests.support.toy_log import T0
+
+MANY = 150
+"""More than the inferred budget's 100, less than the stated one's 1,000."""
+
+
+class DeliveredFleet(Fleet):
+    """A fleet whose records are delivered as a real one's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = T0
+        self.delivered = Delivered(HERE, FleetFold(PARTITIONS), T0)
+        self.state = self.delivered.folded.state
+
+    def apply(self, event: Event) -> Outcome:
+        self.now_ms += 1
+        if not isinstance(event, MembershipChanged):
+            event = replace(event, envelope=replace(event.envelope, command_id="id"))
+        return self.delivered.issue(event, self.now_ms)[2]
+
+
+def records() -> list[Record]:
+    fleet, rng = DeliveredFleet(), Random(3)
+    _malformed_members(fleet)
+    _malformed_statements(fleet)
+    _members(fleet)
+    _member_holds(fleet)
+    _edit_holds(fleet)
+    _freezes(fleet)
+    _some_of_all(fleet, rng)
+    return fleet.delivered.records
+
+
+def _node(number: int) -> Item:
+    side = "left" if number % 2 else "right"
+    six = f"2001:db8::{number + 1:x}" if number % 3 == 0 else ""
+    return Item(f"n{number}", "z0", f"10.0.{number // 250}.{number % 250 + 1}", six, {"side": side})
+
+
+def _malformed_members(fleet: DeliveredFleet) -> None:
+    good = membership(1, 0, 5, [Item("a", address="10.1.0.1"), Item("b", labels={"app": "web"})])
+    many = [f"n{number}" for number in range(MAX_FORWARD_ITEMS + 1)]
+    changed: list[dict[str, object]] = [
+        {"cause_partition": PARTITIONS},
+        {"cause_partition": -1},
+        {"from_offset": 1},
+        {"to_offset": 0},
+        {"names": many},
+        {"names": ["a", "a"]},
+        {"zones": []},
+        {"zones": ["no zone"]},
+        {"states": [0, 4]},
+        {"uids": ["u", "v", "w"]},
+        {"addresses4": b"123"},
+        {"addresses6": b"123"},
+        {"label_index": []},
+        {"label_index": [0, 2]},
+        {"label_index": [-1, 0]},
+    ]
+    for changes in changed:
+        fleet.apply(replace(good, **changes))
+    fleet.apply(membership(2, 0, 3, []))
+    fleet.apply(membership(2, 0, 3, []))
+    fleet.apply(good)
+
+
+def _malformed_statements(fleet: DeliveredFleet) -> None:
+    good = PolicySet(envelope("ann"), "p", 1, "allow", "tcp", [1, 2], {"app": "web"}, {"tier": "1"})
+    changed: list[dict[str, object]] = [
+        {"action": "reject"},
+        {"protocol": "sctp"},
+        {"priority": 1_000_001},
+        {"name": "no name"},
+        {"ports": [2, 1]},
+        {"ports": [1]},
+        {"protocol": "icmp"},
+        {"sources": {"-": "x"}},
+        {"zones": {"k": "x\n"}},
+        {"zones": {f"k{number}": "" for number in range(129)}},
+    ]
+    for changes in changed:
+        fleet.apply(replace(good, **changes))
+    fleet.delete_policy("p")
+    for budget in (("whim", 1, 1), ("stated", 1_001, 1), ("stated", 1, -1)):
+        fleet.budget(*budget)
+    fleet.describe("no zone", {})
+    fleet.describe("z0", {"": "x"})
+    fleet.limit("z0", -2, 1)
+    fleet.limit("z0", 1, 1_000_001)
+    fleet.approve(999, "bob")
+    fleet.reject(999)
+    fleet.apply(Frozen(envelope("ann"), "no zone"))
+    for zone in ("z0", ""):
+        fleet.apply(Thawed(envelope("ann"), zone))
+
+
+def _members(fleet: DeliveredFleet) -> None:
+    """A crowd, in columns; nodes that change, move, share addresses, come back."""
+    fleet.limit("z0", 5, -1)
+    fleet.describe("z0", {"tier": "1"})
+    fleet.change(*map(_node, range(2 * MANY)))
+    fleet.change(*(Item(f"m{number}", "z1", f"10.2.0.{number + 1}") for number in range(3)))
+    fleet.policy("web", priority=5, protocol="tcp", ports=(443, 443, 80, 90, 91, 99), sources={"app": "web"})
+    fleet.policy("web", priority=5, protocol="tcp", ports=(443, 443, 80, 99), sources={"app": "web"})
+    fleet.policy("ssh", priority=7, action="drop", protocol="tcp", ports=(22, 22), zones={"tier": "2"})
+    fleet.change(Item("m0", "z1", "10.2.0.9", labels={"app": "web"}, created_ms=2))
+    fleet.change(Item("m0", "z2", "10.2.0.9", labels={"app": "web"}, created_ms=3))
+    fleet.change(Item("m0", "z1", "10.2.0.9", created_ms=1))
+    fleet.change(Item("m1", "z1", "10.2.0.9", "2001:db8:1::1", {"app": "db"}))
+    fleet.leave("m1", "m2")
+    fleet.change(Item("m2", "z1", "10.2.0.3", created_ms=9), Item("m3", "z1", "10.2.0.4"))
+    fleet.change(Item("nobody", "z1", state=1), Item("m3", "z1", state=3))
+    fleet.change(*(Item(f"k{number}", "z3", f"10.3.0.{number + 1}", labels={"app": "web"}) for number in range(40)))
+
+
+def _member_holds(fleet: DeliveredFleet) -> None:
+    half = [f"n{number}" for number in range(MANY)]
+    hold = fleet.leave(*half, state=2).hold
+    fleet.change(*(_node(number)._replace(created_ms=5) for number in range(20)))
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "operator/bob")
+    fleet.reject(hold)
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "cid")
+    fleet.now_ms += 300_000
+    fleet.change(*(_node(number)._replace(created_ms=6) for number in range(MANY)))
+    dropped = {"side": "none"}
+    fleet.policy("none", priority=9, action="drop", sources=dropped)
+    hold = fleet.change(*(_node(number)._replace(labels=dropped, created_ms=7) for number in range(250))).hold
+    fleet.change(*(Item(f"x{number}", "z0", f"10.0.0.{number + 1}", labels=dropped) for number in range(200)))
+    fleet.leave("n0", "n1", "n3")
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "cid")
+    fleet.now_ms += 700_000
+
+
+def _edit_holds(fleet: DeliveredFleet) -> None:
+    fleet.change(*(_node(number)._replace(created_ms=20) for number in range(2 * MANY)))
+    hold = fleet.policy("no", action="drop", sources={"side": "left"}).hold
+    row = fleet.state.holds.rows[str(hold)]
+    fleet.approve(hold, "ann")
+    fleet.apply(HoldApproved(envelope("bob"), hold, b"\0" * 16))
+    fleet.approve(hold, "bob")
+    fleet.change(*(_node(number)._replace(labels={"side": "left"}, created_ms=30) for number in range(2 * MANY)))
+    fleet.approve(hold, "cid")
+    fleet.apply(HoldApproved(envelope("bob"), hold, row.hash))
+    fleet.approve(hold, "bob")
+    fleet.reject(hold)
+    hold = fleet.policy("default", priority=-1_000, sources={"side": "right"}).hold
+    hold = fleet.policy("default", priority=-1_000, sources={"side": "none"}).hold
+    fleet.delete_policy("default")
+    fleet.policy("ssh", priority=7, action="drop", protocol="tcp", ports=(22, 23), zones={"tier": "2"})
+    hold = fleet.describe("z0", {"tier": "2"}).hold
+    fleet.describe("z0", {"tier": "1"})
+    hold = fleet.describe("z0", {"tier": "2"}).hold
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "cid")
+    hold = fleet.delete_policy("web").hold
+    fleet.budget("inferred", 1_000, 10_000)
+    fleet.describe("z0", {"tier": "3"})
+    fleet.delete_policy("ssh", "bob")
+    fleet.delete_policy("default")
+    fleet.budget("inferred", 10, 3)
+    fleet.budget("stated", 0, 4)
+
+
+def _freezes(fleet: DeliveredFleet) -> None:
+    for zone in ("z2", ""):
+        fleet.apply(Frozen(envelope("ann"), zone))
+    for zone in ("z1", "z2", ""):
+        fleet.apply(Thawed(envelope("ann"), zone))
+    fleet.apply(Frozen(envelope("ann"), "z5"))
+
+
+def _some_of_all(fleet: DeliveredFleet, rng: Random) -> None:
+    for _ in range(500):
+        fleet.now_ms += rng.choice([0, 0, 1_000, 100_000])
+        choice = rng.random()
+        holds = sorted(fleet.state.holds.rows)
+        if choice < 0.7:
+            _some_members(fleet, rng)
+        elif choice < 0.8 and holds:
+            if rng.random() < 0.8:
+                fleet.approve(int(rng.choice(holds)), rng.choice(["ann", "bob", "cid"]))
+            else:
+                fleet.reject(int(rng.choice(holds)))
+        elif choice < 0.9:
+            sources = rng.choice([{}, {"app": "web"}, {"app": "db"}])
+            zones = rng.choice([{}, {"tier": "1"}])
+            name, action = rng.choice(["p", "q", "default"]), rng.choice(["allow", "drop"])
+            if rng.random() < 0.7:
+                fleet.policy(name, priority=rng.randrange(3), action=action, sources=sources, zones=zones)
+            else:
+                fleet.delete_policy(name)
+        elif choice < 0.96:
+            fleet.describe(f"z{rng.randrange(4)}", {"tier": rng.choice("12")})
+        else:
+            fleet.limit(f"z{rng.randrange(4)}", rng.randrange(-1, 3), rng.randrange(-1, 3))
+            fleet.budget(rng.choice(["inferred", "stated"]), rng.randrange(300), rng.randrange(6))
+
+
+def _some_members(fleet: DeliveredFleet, rng: Random) -> None:
+    items = []
+    for number in rng.sample(range(16), rng.choice([1, 2, 8])):
+        address = f"10.4.0.{rng.randrange(1, 12)}" if rng.random() < 0.9 else ""
+        six = f"2001:db8:4::{rng.randrange(1, 12):x}" if rng.random() < 0.3 else ""
+        labels = rng.choice([{}, {"app": "web"}, {"app": "db"}])
+        state = rng.choice([0, 0, 0, 1, 2, 3])
+        about = {"created_ms": rng.randrange(1, 4), "uid": rng.choice("uv")}
+        items.append(Item(f"r{number}", f"z{rng.randrange(4)}", address, six, labels, state, **about))  # type: ignore[arg-type]
+    fleet.change(*items, earliest_ms=fleet.now_ms - rng.randrange(1_000))

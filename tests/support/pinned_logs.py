@@ -1,0 +1,72 @@
+"""Partitions to pin folds by: their histories, with what any partition may hold besides, and as they are kept."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from eventstore.codec import decode, encode
+from eventstore.ids import envelope, uuid7
+from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS
+from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
+from schemas.events import Event, FoldVersionRaised, LogCreated
+from tests.support import pinned_cliques, pinned_fleet, pinned_installs, pinned_zones
+from tests.support.toy_log import POISON
+
+HISTORIES: dict[str, Callable[[], list[Record]]] = {
+    ZONES: pinned_zones.records,
+    FLEET: pinned_fleet.records,
+    CLIQUES: pinned_cliques.records,
+    INSTALLS: pinned_installs.records,
+}
+"""By topic. What they write follows the fold of today: a log is made once, when a fold version is pinned, and kept."""
+
+
+def made(topic: str) -> list[Record]:
+    """A new log of a topic."""
+    records = HISTORIES[topic]()
+    _besides(records)
+    return records
+
+
+def write(path: Path, records: list[Record]) -> None:
+    """Keep a log."""
+    path.write_bytes(gzip.compress(msgspec.msgpack.encode(records), mtime=0))
+
+
+def read(path: Path) -> list[Record]:
+    """A log that was kept."""
+    return msgspec.msgpack.decode(gzip.decompress(path.read_bytes()), type=list[Record])
+
+
+def _besides(records: list[Record]) -> None:
+    """What every fold has around it: copies, ids that were used, are late, early, or none; versions; poison."""
+    rng, now_ms = Random(1), records[-1].timestamp_ms
+
+    def land(value: bytes | Event, later_ms: int = 1) -> None:
+        nonlocal now_ms
+        now_ms += later_ms
+        content = value if isinstance(value, bytes) else encode(value)
+        records.append(Record(len(records), now_ms, b"key", content))
+
+    def said(issued_ms: int) -> FoldVersionRaised:
+        return FoldVersionRaised(envelope("fold", "?test", uuid7(issued_ms, rng)), 1)
+
+    first = said(now_ms)
+    land(first)
+    land(first)
+    land(replace(first, version=0))
+    land(replace(first, envelope=replace(first.envelope, issued_at_ms=now_ms - 5)))
+    land(replace(first, envelope=replace(first.envelope, command_id="id")))
+    land(said(now_ms + AHEAD_MS + 2))
+    land(said(now_ms - LATE_MS))
+    land(records[0].value)
+    land(POISON)
+    land(b"")
+    land(first, 2 * KEEP_MS)
+    assert isinstance(decode(records[0].value), LogCreated)

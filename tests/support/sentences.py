@@ -1,0 +1,64 @@
+"""Every sentence that a fold may say, read from the modules that it is made of."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import projections
+from eventstore.fold import Fold
+
+
+def modules(folds: Iterable[Fold[Any]]) -> dict[str, list[str]]:
+    """The modules that folds are made of, each with the topics of these folds."""
+    found: dict[str, list[str]] = {}
+    for fold in folds:
+        reached, waiting = set(), [type(fold).__module__.removeprefix("projections.")]
+        while waiting:
+            module = waiting.pop()
+            if module not in reached:
+                reached.add(module)
+                waiting += _imported(module)
+        for module in sorted(reached):
+            found.setdefault(module, []).append(fold.topic)
+    return found
+
+
+def sentences(module: str) -> Iterator[str]:
+    """What a module may say, with {} for what it puts in: texts of several words that begin with a field."""
+    tree = _tree(module)
+    not_said = {part for node in ast.walk(tree) if _is_aside(node) for part in ast.walk(node)}
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if node in not_said or node in parts:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        else:
+            text = str(node.value) if isinstance(node, ast.Constant) else ""
+        if re.match(r"\w+: \w" if isinstance(node, ast.Constant) else r".*\w .*\w", text):
+            yield text
+
+
+def _is_aside(node: ast.AST) -> bool:
+    """Docstrings, and what an assertion says, which is about us."""
+    if isinstance(node, ast.Raise):
+        return isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "AssertionError"
+    return isinstance(node, ast.Assert | ast.Expr)
+
+
+def _imported(module: str) -> Iterator[str]:
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.ImportFrom) and node.module == "projections":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("projections."):
+            yield str(node.module).removeprefix("projections.")
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse((Path(projections.__path__[0]) / f"{module}.py").read_text("utf-8"))

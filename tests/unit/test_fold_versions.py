@@ -1,0 +1,189 @@
+"""What a fold version decides stays as it was: of the same log the same state and the same outcomes, in every binary.
+
+A partition may be folded by binaries of several builds at once, and again by one of next year. So each fold version has
+a log here that meets every event and every refusal of it, kept as bytes, and what came of it, record by record: the
+digest that replicas compare, and what was told. `python -m tests.unit.test_fold_versions` adds the fold versions that
+are new, and never changes a line of the golden file, or a log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deploy.roles import folds_of
+from eventstore.codec import decode
+from eventstore.errors import Undecodable
+from eventstore.fold import Fold, Outcome, RunFold
+from eventstore.log import Record
+from tests.support.fleet import PARTITIONS
+from tests.support.folding import Folding
+from tests.support.pinned_logs import made, read, write
+from tests.support.sentences import modules, sentences
+
+GOLDEN = Path(__file__).parent / "golden" / "folds.json"
+FOLDS: dict[str, Fold[Any]] = {f"{fold.topic}.v{fold.version}": fold for fold in folds_of(PARTITIONS)}
+WHAT_TO_DO = (
+    "a log that was written under this version folds otherwise now. Raise the version of the fold, and keep the rules"
+    " of this one beside it, for the logs that have it (LATER in deploy/roles.py); or, if no plane ever folded by this"
+    " version, take it out of tests/unit/golden/folds.json and run python -m tests.unit.test_fold_versions"
+)
+_STEP = 8
+"""Hex digits that are pinned of each record."""
+
+NEVER_TOLD = {
+    "event: {} is not one that decides about zones": "what a fold does not accept is quarantined",
+    "event: {} is not of the fleet topic": "what a fold does not accept is quarantined",
+    "event: {} is not one that decides about cliques": "what a fold does not accept is quarantined",
+    "event: {} is not one that reports installs": "what a fold does not accept is quarantined",
+    "zone: {} has {} DPUs, the most there may be": "it takes 100,000 records",
+    "name: {} would be more than the {} policies allowed": "it takes 1,000 records",
+    "clique: {} has {} nodes in line, the most there may be": "it takes 4,096 records",
+    "{}: {} must be a URL as http://HOST:PORT/NAME, or HOST:PORT": "an edge says it",
+    "{}: {} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org": "an edge says it",
+    "certificate: {} must begin with {}": "an edge says it",
+    "certificate: role {} of {} must be one of {}": "an edge says it",
+    "certificate: name": "an edge says it",
+}
+"""Sentences of the folds' modules that no log here has, and why."""
+
+
+def log_of(label: str) -> Path:
+    return GOLDEN.parent / "folds" / f"{label}.gz"
+
+
+def unfolded(label: str) -> Folding:
+    topic = FOLDS[label].topic
+    rules = {fold.version: fold for fold in FOLDS.values() if fold.topic == topic}
+    return Folding(topic, rules, read(log_of(label)))
+
+
+@cache
+def singly(label: str) -> Folding:
+    """The log of a fold version, folded record by record."""
+    return unfolded(label).singly()
+
+
+def pinned(folding: Folding) -> dict[str, str]:
+    """What must never change of a fold version: its log, and what comes of each record of it."""
+    steps = (
+        hash_of(folding.digests[record.offset + 1], fields_of(folding.told.get(record.offset)))[:_STEP]
+        for record in folding.records
+    )
+    return {
+        "log": hash_of(list(map(tuple, folding.records))),
+        "state": folding.digests[folding.folded.position].hex(),
+        "states": hash_of([*folding.digests.items()]),
+        "outcomes": hash_of([(offset, fields_of(outcome)) for offset, outcome in sorted(folding.told.items())]),
+        "steps": "".join(steps),
+    }
+
+
+def fields_of(outcome: Outcome | None) -> object:
+    """What is told, field by field, so that a field that is new some day changes no pin."""
+    if outcome is None:
+        return None
+    items = [(item.name, item.code, item.reason) for item in outcome.items]
+    return outcome.code, outcome.reason, outcome.index, outcome.place, outcome.hold, items
+
+
+def hash_of(*values: object) -> str:
+    return blake2b(msgspec.msgpack.encode(values), digest_size=16).hexdigest()
+
+
+def first_other(folding: Folding, steps: str) -> str:
+    """The first record of which something else comes than is pinned."""
+    now = pinned(folding)["steps"]
+    for number, record in enumerate(folding.records):
+        place = slice(number * _STEP, (number + 1) * _STEP)
+        if now[place] != steps[place]:
+            told = folding.told.get(record.offset)
+            return f"from offset {record.offset} on, a {type(event_of(record)).__name__} that is told {told}"
+    return "in no record"
+
+
+def event_of(record: Record) -> object:
+    try:
+        return decode(record.value)
+    except Undecodable:
+        return None
+
+
+def golden() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    return found
+
+
+def test_every_fold_version_is_pinned_and_none_that_was_is_gone() -> None:
+    assert golden().keys() == FOLDS.keys(), "python -m tests.unit.test_fold_versions pins what is new"
+
+
+@pytest.mark.parametrize("label", FOLDS)
+def test_a_fold_version_makes_of_its_log_what_it_always_did(label: str) -> None:
+    now, then = pinned(singly(label)), golden()[label]
+    assert now["log"] == then["log"], f"{label}: its log is another one; a log that is pinned is never edited"
+    assert now == then, f"{label}: {WHAT_TO_DO}. It differs {first_other(singly(label), then['steps'])}"
+
+
+@pytest.mark.parametrize("label", FOLDS)
+def test_runs_come_to_what_is_pinned(label: str) -> None:
+    alone = singly(label)
+    together = unfolded(label).in_runs()
+    assert together.digests.items() <= alone.digests.items()
+    assert together.told == alone.told
+    assert bool(together.runs) == isinstance(FOLDS[label], RunFold)
+    assert together.digests[together.folded.position].hex() == golden()[label]["state"]
+
+
+@pytest.mark.parametrize("label", FOLDS)
+def test_a_log_has_every_event_that_its_fold_takes_and_each_is_taken_and_refused(label: str) -> None:
+    folding = singly(label)
+    told = {
+        (type(event_of(r)).__name__, folding.told[r.offset].code) for r in folding.records if r.offset in folding.told
+    }
+    assert folding.folded.version == FOLDS[label].version, "a log of a later version has to raise it"
+    refused = {name for name, code in told if code == "refused"}
+    taken = {name for name, code in told if code != "refused"}
+    assert taken >= FOLDS[label].accepts
+    assert refused >= FOLDS[label].accepts - {"IndexReleased"}, "a release of what nobody has is done already"
+
+
+def test_the_logs_have_every_sentence_that_a_fold_says() -> None:
+    newest = {fold.topic: label for label, fold in sorted(FOLDS.items(), key=lambda item: item[1].version)}
+    said = {topic: said_in(singly(label)) for topic, label in newest.items()}
+    missing = set()
+    for module, topics in modules(FOLDS.values()).items():
+        for sentence in sentences(module):
+            pattern = re.compile(re.escape(sentence).replace(re.escape("{}"), r"[^\n]*?"))
+            if not any(pattern.search(said[topic]) for topic in topics):
+                missing.add(sentence)
+    assert missing == NEVER_TOLD.keys()
+
+
+def said_in(folding: Folding) -> str:
+    """All that was told, and what stands in rows in the end, a line each."""
+    reasons = [reason for told in folding.told.values() for reason in (told.reason, *(i.reason for i in told.items))]
+    rows = [row.decode(errors="replace") for row in folding.kept.kept.values()]
+    return "\n".join([*reasons, *rows])
+
+
+def main() -> None:
+    """Pin the fold versions that are new."""
+    pins = golden()
+    added = [label for label in FOLDS if label not in pins]
+    for label in added:
+        write(log_of(label), made(FOLDS[label].topic))
+        pins[label] = pinned(singly(label))
+    GOLDEN.write_text(json.dumps(pins, indent=1) + "\n")
+    print(f"{len(added)} added")
+
+
+if __name__ == "__main__":
+    main()
