@@ -43,9 +43,9 @@ _PROGRAM = "deploy.past.program"
 class Pasts:
     """A commands.past.Past: moments by what they were asked for as. Use `open`."""
 
-    def __init__(self, settings: Settings, folder: Path, now_ms: Callable[[], int]) -> None:
+    def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
-        self._folder = folder
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._now_ms = now_ms
         self._made = 0
         self._moments: OrderedDict[str, _Moment] = OrderedDict()
@@ -55,16 +55,17 @@ class Pasts:
     @asynccontextmanager
     async def open(cls, settings: Settings, now_ms: Callable[[], int]) -> AsyncIterator[Pasts]:
         """At the end all moments end with it."""
-        with tempfile.TemporaryDirectory(prefix="dpuplane-past-") as folder:
-            pasts = cls(settings, Path(folder), now_ms)
-            looking = asyncio.create_task(pasts._let_idle_ones_go())
-            try:
-                yield pasts
-            finally:
-                looking.cancel()
-                for text in list(pasts._moments):
-                    pasts._let_go(text)
-                await asyncio.gather(looking, *pasts._ending, return_exceptions=True)
+        pasts = cls(settings, now_ms)
+        looking = asyncio.create_task(pasts._let_idle_ones_go())
+        try:
+            yield pasts
+        finally:
+            looking.cancel()
+            for text in list(pasts._moments):
+                pasts._let_go(text)
+            await asyncio.gather(looking, *pasts._ending, return_exceptions=True)
+            if pasts._folder is not None:
+                pasts._folder.cleanup()
 
     async def at(self, text: str, *, timeout_s: float) -> PastQueries:
         """The Queries service as of a position or time.
@@ -89,11 +90,17 @@ class Pasts:
         if found is None:
             if len(self._moments) >= self._settings.pasts and not self._made_room():
                 return None
-            self._made += 1
-            order = Order(settings=self._settings, at=text, socket=self._folder / str(self._made))
+            order = Order(settings=self._settings, at=text, socket=self._socket())
             found = self._moments[text] = _Moment(order)
         self._moments.move_to_end(text)
         return found
+
+    def _socket(self) -> Path:
+        """A path for the next one, in a folder of ours: of who never looked back, none is left, however they end."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="dpuplane-past-")
+        self._made += 1
+        return Path(self._folder.name, str(self._made))
 
     def _made_room(self) -> bool:
         """Let go of the moment not asked for longest, unless somebody may still want each of them."""

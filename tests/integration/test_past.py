@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -168,6 +169,21 @@ async def test_a_killed_plane_leaves_no_moment_behind(tmp_path: Path) -> None:
         plane.kill()
         await plane.ended()
         await until(lambda: not Path(f"/proc/{moment}").exists())
+
+
+async def test_a_folder_is_there_from_the_first_look_back_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plane that nobody asked for the past leaves none behind, also when it is killed."""
+    async with plane_of(data=tmp_path / "plane") as (plane, channel):
+        await History(channel, seed=9).go_on(5)
+        with tempfile.TemporaryDirectory() as temporary:  # sockets have short paths
+            monkeypatch.setattr(tempfile, "tempdir", temporary)
+            async with Pasts.open(plane.settings, now_ms) as pasts:
+                assert not [*Path(temporary).iterdir()]
+                await pasts.at(str(now_ms()), timeout_s=30)
+                assert len([*Path(temporary).iterdir()]) == 1
+            assert not [*Path(temporary).iterdir()]
 
 
 async def test_the_command_line_looks_back(tmp_path: Path) -> None:
