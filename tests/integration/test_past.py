@@ -180,10 +180,10 @@ async def test_a_folder_is_there_from_the_first_look_back_to_the_end(
         with tempfile.TemporaryDirectory() as temporary:  # sockets have short paths
             monkeypatch.setattr(tempfile, "tempdir", temporary)
             async with Pasts.open(plane.settings, now_ms) as pasts:
-                assert not [*Path(temporary).iterdir()]
+                assert not listed(temporary)
                 await pasts.at(str(now_ms()), timeout_s=30)
-                assert len([*Path(temporary).iterdir()]) == 1
-            assert not [*Path(temporary).iterdir()]
+                assert len(listed(temporary)) == 1
+            assert not listed(temporary)
 
 
 async def test_the_command_line_looks_back(tmp_path: Path) -> None:
@@ -207,6 +207,10 @@ async def test_the_command_line_looks_back(tmp_path: Path) -> None:
         none = await run("nodes", "list", "--at", str(now_ms()), server=plane.address("api"))
         assert none.status == 1
         assert "--pasts" in none.stderr
+
+
+def listed(folder: str) -> list[str]:
+    return [path.name for path in Path(folder).iterdir()]
 
 
 def children(pid: int) -> list[int]:
