@@ -2,8 +2,9 @@
 
 It folds the log itself, so it needs no other process, and any number of relays can serve one zone. Whenever the log
 says something new it computes each zone's table, encodes one frame per list and base version, and hands the same bytes
-to every link. A pass over all links yields every few milliseconds, and the next one takes whatever has changed since:
-the batching of a burst needs no window of its own.
+to every link. A pass over all links yields every few milliseconds, and the next one takes whatever has changed since.
+What a pass costs hardly depends on how much has changed, so under load there is a rest after each, or nothing would be
+left of the process for reading the log; and no longer a rest than changes are late anyway, so one alone is not held up.
 
 A DPU resumes here from wherever it was, by (epoch, version, digest): versions are positions in the log and mean the
 same to every relay. What the DPUs say goes to the log as aggregates (`reports`), never one by one.
@@ -37,6 +38,10 @@ from projections.rules import Held
 logger = logging.getLogger(__name__)
 
 SLICE_S = 0.003
+REST_TIMES = 2.0
+"""How many times as long as a pass its rest is: about as long as the answers to it keep the process busy."""
+REST_MAX_S = 0.25
+"""Longest rest."""
 TICK_S = 1.0
 GATHER_S = 0.15
 """What DPUs say within this time is reported together."""
@@ -195,10 +200,13 @@ class Relay:
     async def _distribute(self) -> None:
         while True:
             if await self._source.changed():
+                began, began_ms = self._around.now(), self._around.now_ms()
                 changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
                 if self._delivery is not None:
                     self._delivery.distributing({zone.name: zone.current.version for zone in changed})
                 await self._advance(session for zone in changed for session in list(zone.sessions))
+                late_s = max((began_ms - zone.current.earliest_ms for zone in changed), default=0) / 1000
+                await asyncio.sleep(min(REST_TIMES * (self._around.now() - began), REST_MAX_S, late_s))
 
     async def _advance(self, sessions: Iterable[Session]) -> None:
         """Sends everybody what is due, in slices that leave the loop to others."""

@@ -46,6 +46,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def take(self, seconds: float) -> None:
+        """Whatever runs now takes so long, and nothing else runs meanwhile."""
+        self._jumping.now += seconds
+
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """At once: what a thread does takes no virtual time, and the clock would run on without it."""
         done: asyncio.Future[T] = self.create_future()

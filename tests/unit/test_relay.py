@@ -13,10 +13,11 @@ from drivers.protocol_down import Refused, Welcome
 from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from drivers.relay import PIECE_BYTES, TURN_PIECES
 from drivers.reports import Level
+from drivers.rule_source import Current
 from projections.device_table import Code
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables, packed
-from tests.support.virtual_loop import run_virtual
+from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 
 def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None:
@@ -250,6 +251,40 @@ def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -
             applied = made.relay.latency[Level.APPLIED]
             assert (applied.count, applied.max_ms) == (2, 400)
             assert made.relay.latency[Level.IN_HARDWARE].count == 0
+
+    run_virtual(scenario())
+
+
+class SlowTables(Tables):
+    """Tables of which each takes a tenth of a second to read."""
+
+    def current(self, zone: str, since: int) -> Current:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.take(0.1)
+        return super().current(zone, since)
+
+
+@pytest.mark.parametrize(("late_ms", "rest_s"), [(0, 0.0), (50, 0.05), (5_000, 0.2)])
+def test_a_pass_is_followed_by_a_rest_if_changes_are_late_and_never_by_a_longer_one_than_they_are(
+    late_ms: int, rest_s: float
+) -> None:
+    async def scenario() -> None:
+        tables = SlowTables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            now = asyncio.get_running_loop().time
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            first = await peer.frame()
+            await asyncio.sleep(1)
+            peer.say(Ack([Holding(0b1, 1, 5, 5, 5, first.delta.digest)], []))
+            tables.put(6, {ALLOW: SECOND}, at_ms=round(now() * 1000) - late_ms)
+            assert (await peer.frame()).delta.to_version == 6
+            passed_s = now()
+            tables.put(7, {ALLOW: THIRD}, at_ms=round(now() * 1000))
+            assert (await peer.frame()).delta.to_version == 7
+            assert now() - passed_s == pytest.approx(rest_s + 0.1)
 
     run_virtual(scenario())
 
