@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class Pace:
 
 
 class Turn:
-    """How much may still be folded before others get the loop."""
+    """How much may still be folded, or saved, before others get the loop."""
 
     __slots__ = ("_clock", "_pace", "_until_s", "records")
 
@@ -59,3 +60,10 @@ class Turn:
     def is_over(self) -> bool:
         """Whether others are due."""
         return self.records <= 0 or self._clock() >= self._until_s
+
+    async def give_way(self, rows: int = 0) -> None:
+        """So many rows have been saved: let others have the loop if they are due."""
+        self.records -= rows
+        if self.is_over():
+            await asyncio.sleep(0)
+            self.begin()

@@ -222,7 +222,7 @@ class Replica(Folds):
             if batch is not None:
                 await self._fold_batch(self._folded[batch[0]], batch[1], turn)
             if clock() >= self._saver.next_s:
-                await self._saver.save_all(self._folded.values(), clock())
+                await self._saver.save_all(self._folded.values(), clock(), turn.give_way)
 
     async def _next(self) -> Batch | None:
         """Wait for a batch; None when it is time to save."""
@@ -244,10 +244,8 @@ class Replica(Folds):
                 watch.notify(folded.partition)
             if not self._ready.is_set():
                 self._see_progress()
-            await self._saver.save_early(folded, is_behind=not self._ready.is_set())
-            if turn.is_over():
-                await asyncio.sleep(0)
-                turn.begin()
+            await self._saver.save_early(folded, not self._ready.is_set(), turn.give_way)
+            await turn.give_way()
 
     def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, turn: Turn) -> int:
         """Fold these records from `start` on, until the turn is over; where the next slice starts."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eventstore.archive import Keeping
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.log import FLEET_0, Record
-from eventstore.pace import Pace
+from eventstore.pace import Pace, Turn
 from eventstore.partition import FoldedPartition
 from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
 from eventstore.saving import Saver, restored, save
@@ -207,6 +207,41 @@ async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
     assert again is not None
     assert len(again.state.policies.rows) == 1_500
     store.close()
+
+
+async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_before() -> None:
+    now_s, passes, rows = 0.0, 0, 0
+    turn = Turn(Pace(slice_s=1.0, slice_records=1_000), lambda: now_s)
+
+    async def count_passes() -> None:
+        nonlocal passes
+        while True:
+            await asyncio.sleep(0)
+            passes += 1
+
+    async def give_way(saved: int) -> None:
+        nonlocal now_s, rows
+        rows += saved
+        now_s += step_s
+        await turn.give_way(saved)
+
+    async def save_many(number: int, count: int) -> int:
+        before = passes
+        partition = empty()
+        for record in records([created(), *[fact(f"p{number}-{i}") for i in range(count)]]):
+            partition.fold(record)
+        await save(partition, MemoryStore(), give_way)
+        return passes - before
+
+    counting = asyncio.create_task(count_passes())
+    await asyncio.sleep(0)
+    step_s = 0.01
+    assert sum([await save_many(number, 1) for number in range(10)]) == 0
+    assert 10 <= rows < 100
+    assert await save_many(10, 2_000) >= 2
+    step_s = 1.0
+    assert await save_many(11, 1) >= 1
+    counting.cancel()
 
 
 async def test_a_halted_partition_is_saved_no_more() -> None:
