@@ -26,7 +26,7 @@ APPENDS_AT_ONCE = 5_000
 PATIENCE_S = 300.0
 POLL_S = 0.002
 LOOK_S = 0.1
-"""Between looks that go through every DPU."""
+"""Between looks at every link."""
 
 
 Place = Path | tuple[str, str]
@@ -98,13 +98,15 @@ async def all_up_to_date(plane: Plane, zones: int, nodes: int, dpus: int) -> Non
 
 
 def _up_to_date(plane: Plane, zones: int) -> int:
+    """By how the DPUs of each link stand: to go through all of them takes longer than a change does to reach them."""
     assert plane.relay is not None
-    held, epoch, fleet = plane.relay.devices(), plane.replica.generation, plane.states.fleet
+    served, epoch, fleet = plane.relay.zones, plane.replica.generation, plane.states.fleet
     count = 0
     for zone in map(zone_name, range(zones)):
         now = table(fleet, zone)
         wanted = (epoch, now.version, now.digest)
-        count += sum(dpu == wanted for dpu in held.get(zone, {}).values())
+        states = (found for session in served[zone].sessions for found in session.states()) if zone in served else ()
+        count += sum(dpus for state, dpus in states if (state.epoch, state.applied, state.digest) == wanted)
     return count
 
 
