@@ -1,0 +1,182 @@
+"""One log, one state, and what is made of a log that has none: how the whole is judged, and what is taken from it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from math import inf
+
+import pytest
+
+from deploy.roles import folds_of
+from eventstore.codec import encode
+from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition, Record
+from eventstore.partition import FoldedPartition
+from eventstore.saving import save
+from schemas import events as e
+from tests.simulation.checkers import Evidence, Fault, folds, judge_history
+from tests.simulation.checkers.evidence import Freeze
+from tests.simulation.durable import Disk, DiskStore
+from tests.simulation.history import Alarm, Claimed, Read, Seen, Stood
+from tests.support.written_log import ZONES_0, WrittenLog
+
+LATE = e.Forwarded(WrittenLog().stated(), 1)
+
+
+@pytest.fixture
+def log() -> WrittenLog:
+    """A log with two joins of a zone, which fleet has not heard of."""
+    made = WrittenLog()
+    for name in "ab":
+        made.write(ZONES_0, made.join(name))
+    return made
+
+
+def disk_of(log: WrittenLog, count: int) -> DiskStore:
+    """What somebody has saved of the zones partition after so many records."""
+    fold = next(fold for fold in folds_of(1) if fold.topic == ZONES)
+    folded = FoldedPartition(ZONES_0, {fold.version: fold}, log.evidence().log_id)
+    for record in log.records[ZONES_0][:count]:
+        folded.fold(record)
+    store = DiskStore(Disk(), random.Random(1), lambda *_: None)
+    asyncio.run(save(folded, store))
+    return store
+
+
+def invariants(faults: list[Fault]) -> set[str]:
+    return {fault.invariant for fault in faults}
+
+
+def test_what_is_owed_at_rest_is_owed_at_rest_alone(log: WrittenLog) -> None:
+    assert "I16" in invariants(judge_history(log.history, log.records))
+    assert "I16" not in invariants(judge_history(log.history, log.records, at_rest=False))
+
+
+def test_what_a_judge_is_given_is_looked_at(log: WrittenLog) -> None:
+    log.history.add(Read(0.0, 0.1, "c", "p0", ZONES_0, 0, 3))
+    log.history.add(Alarm(0.0, "p0", "zones/9", True))
+
+    def found(**given: object) -> set[str]:
+        return invariants(judge_history(log.history, log.records, at_rest=False, **given))  # type: ignore[arg-type]
+
+    assert not found()
+    assert found(again={}) == {"I22"}
+    assert found(appended_s=lambda *_: 1.0) == {"I12"}
+    assert found(appended_s=lambda *_: 0.0, end_s=31.0) == {"I20"}
+    other = WrittenLog()
+    other.write(ZONES_0, other.join("x"))
+    assert found(saved={"p0": disk_of(other, 2)}) == {"I11"}
+
+
+def test_five_faults_of_a_kind_are_enough(log: WrittenLog) -> None:
+    for _ in range(7):
+        log.history.add(Claimed("p", ZONES_0, 99, b"", b""))
+    assert len(judge_history(log.history, log.records, at_rest=False)) == 5
+
+
+def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log: WrittenLog) -> None:
+    created = log.records[FLEET_0][0]
+    log.records[FLEET_0][0] = Record(0, created.timestamp_ms, b"", encode(LATE))
+    (fault,) = judge_history(log.history, log.records)
+    assert str(fault) == "I20: what follows from the log cannot be computed: a log begins with a LogCreated"
+    log.records[FLEET_0][0] = created
+    log.write(ZONES_0, e.FoldVersionRaised(log.stated(), 99))
+    (fault,) = judge_history(log.history, log.records)
+    assert str(fault).startswith("I20: zones/0: the fold halts at 3: ")
+
+
+def test_partitions_of_two_logs_are_no_log(log: WrittenLog) -> None:
+    created = e.LogCreated(log.stated(), "another", 1, 1, "")
+    log.records[ZONES_0][0] = Record(0, 0, b"", encode(created))
+    (fault,) = judge_history(log.history, log.records)
+    assert fault.invariant == "I22" and "another" in fault.what
+
+
+def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: WrittenLog) -> None:
+    for zone in "xyz":
+        log.history.add(Seen(1.0, zone, "d", 0, 1, 0, b""))
+    log.write(FLEET_0, e.PolicySet(log.said(), "p", 0, "drop", "any", [], {}, {}))
+    first = log.write(FLEET_0, e.Frozen(log.said(), "x"))
+    thawed = log.write(FLEET_0, e.Thawed(log.said(), "x"))
+    thawed_s = log.now_s
+    every = log.write(FLEET_0, e.Frozen(log.said(), ""))
+    log.write(FLEET_0, e.Frozen(log.said(), "y"))
+    end = log.write(FLEET_0, e.Thawed(log.said(), ""))
+    assert log.evidence().freezes == [
+        Freeze("x", first, thawed, thawed_s),
+        Freeze("x", every, end, log.now_s),
+        Freeze("z", every, end, log.now_s),
+        Freeze("y", every, inf, inf),
+    ]
+
+
+def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() -> None:
+    log = WrittenLog()
+    log.history.add(Seen(1.0, "z", "d", 0, 1, 0, b""))
+    assert list(log.evidence().tables["z"]) == [0]
+    log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
+    log.write(FLEET_0, e.Frozen(log.said(), "y"))
+    log.write(FLEET_0, log.forward(log.join("b"), 2, 3))
+    assert list(log.evidence().tables["z"]) == [0, 2, 4]
+
+
+def test_a_partition_ends_where_it_ended_then(log: WrittenLog) -> None:
+    run = log.evidence()
+    assert [run.end_at(ZONES_0, at_s) for at_s in (0.5, 1.0, 4.0, 4.9, 5.0, 99.0)] == [0, 1, 2, 2, 3, 3]
+
+
+def test_what_was_saved_and_the_rest_come_to_the_whole(log: WrittenLog) -> None:
+    def faults(saved: DiskStore, run: Evidence) -> list[str]:
+        run.saved = {"p0": DiskStore(Disk(), random.Random(1), lambda *_: None), "p1": saved}
+        return list(folds.check_saved(run))
+
+    assert not faults(disk_of(log, 2), log.evidence())
+    run = log.evidence()
+    run.steps[ZONES_0][-1] = run.steps[ZONES_0][-1]._replace(digest=b"x")
+    assert faults(disk_of(log, 2), run) == ["zones/0, folded on from what p1 saved at 2, has other rows"]
+    broken = disk_of(log, 2)
+    broken._of(ZONES_0).rows["nodes"].clear()
+    assert faults(broken, log.evidence()) == ["what p1 saved of zones/0 cannot be used"]
+
+
+def test_a_fold_in_portions_is_the_same_fold(log: WrittenLog) -> None:
+    def faults(run: Evidence) -> list[str]:
+        return [fault.removeprefix("zones/0, folded in portions, ") for fault in folds.check_portions(run)]
+
+    assert not faults(log.evidence())
+    last = log.evidence().steps[ZONES_0][-1]
+    for wrong, told in (
+        (last._replace(digest=b"x"), "has other rows"),
+        (last._replace(running=b"x"), "has another hash of its records"),
+    ):
+        run = log.evidence()
+        run.steps[ZONES_0][-1] = wrong
+        assert faults(run) == [told]
+    run = log.evidence()
+    run.folded[ZONES_0].ledger.floor = "beyond all of them"
+    assert faults(run) == ["remembers other commands"]
+
+
+def test_replicas_have_read_what_is_in_the_log(log: WrittenLog) -> None:
+    end = log.evidence().steps[ZONES_0][-1]
+    log.history.add(Stood("p0", ZONES_0, end.position, end.running, ""))
+    log.history.add(Stood("p1", ZONES_0, end.position - 1, b"of earlier", ""))
+    log.history.add(Stood("p2", Partition("decisions", 0), 1, b"of another", ""))
+    assert not list(folds.check_agreement(log.evidence()))
+    log.history.add(Stood("p3", ZONES_0, end.position, b"x", ""))
+    assert list(folds.check_agreement(log.evidence())) == ["p3 has read other records of zones/0 than are in it"]
+
+
+def test_only_reports_may_hold_what_no_fold_takes(log: WrittenLog) -> None:
+    for partition in (Partition(INSTALLS, 0), ZONES_0, ZONES_0, ZONES_0):
+        log.append(partition, b"nonsense")
+    (fault,) = folds.check_quarantine(log.evidence())
+    assert fault.startswith("zones/0 has 3 quarantined records: [")
+    assert fault.count("Undecodable") <= 2
+
+
+def test_a_claim_of_other_digests_says_whose_it_is(log: WrittenLog) -> None:
+    log.history.add(Claimed("p0", ZONES_0, 2, b"", b""))
+    assert list(folds.check_claims(log.evidence())) == [
+        "p0 saved zones/0 at 2 with other digests than a fresh fold has"
+    ]
