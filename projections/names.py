@@ -130,7 +130,8 @@ def check_address6(field: str, value: int) -> str | None:
     if not 0 <= value < 1 << 128:
         return _unusable(field, str(value))
     if value >> 32 == 0xFFFF:
-        return f"{field}: {str(IPv6Address(value))!r} is an IPv4 address in IPv6 form and must be given as IPv4"
+        shown_address = f"::ffff:{value >> 16 & 0xFFFF:x}:{value & 0xFFFF:x}"  # Python 3.13 has another text for it
+        return f"{field}: {shown_address!r} is an IPv4 address in IPv6 form and must be given as IPv4"
     if value in (0, 1) or value >> 120 == 0xFF:
         return _unusable(field, str(IPv6Address(value)))
     return None

@@ -13,6 +13,7 @@ from projections.names import (
     MAX_LABELS,
     BadAddress,
     check_address4,
+    check_address6,
     check_clique,
     check_label_key,
     check_labels,
@@ -130,6 +131,13 @@ def test_addresses_of_no_host(text: str) -> None:
 def test_malformed_addresses(text: str) -> None:
     with pytest.raises(BadAddress, match=r"^address: '.*' (must be|is) "):
         parse_address("address", text)
+
+
+def test_a_refusal_of_an_address_is_the_same_text_under_every_python() -> None:
+    """Replicas remember what they told; Python 3.13 writes an IPv4 address in IPv6 form in another way than 3.11."""
+    for low, text in ((0x0A000001, "::ffff:a00:1"), (0x0A000000, "::ffff:a00:0"), (0, "::ffff:0:0")):
+        fault = f"a: {text!r} is an IPv4 address in IPv6 form and must be given as IPv4"
+        assert check_address6("a", 0xFFFF << 32 | low) == fault
 
 
 def test_integers_outside_ipv4() -> None:
