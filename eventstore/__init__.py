@@ -5,7 +5,8 @@ brings the two together, and `partition.py`, the way of one record through every
 
     engines       embedded (rocks, rocks_reader, secondary), kafka (kafka_*), hostile (either, behind faults)
     records       codec, avro, avro_writer, released; ids, position, hashes
-    a replica     origin, reading, partition, ledger, saving into snapshots (rocks_store), submitting, waiting
+    a replica     origin, reading, partition, ledger, saving into snapshots (rocks_store), submitting, waiting,
+                  deadlines
     beside it     beacons (who is there), replay (fold afresh)
 
 Imports schemas. Nothing outside it touches aiokafka, fastavro or rocksdict.

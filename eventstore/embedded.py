@@ -19,12 +19,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from rocksdict import AccessType
 
 from eventstore.crowd import Crowd
+from eventstore.deadlines import Deadlines
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.log import (
     DECISIONS,
@@ -68,7 +70,6 @@ class _Pending(NamedTuple):
     key: bytes
     value: bytes
     synced: asyncio.Future[None]
-    deadline: asyncio.TimerHandle
     headers: Headers
 
     @property
@@ -84,6 +85,7 @@ class EmbeddedLog(RocksReader):
         super().__init__(path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
+        self._deadlines = Deadlines()
         self.queued_bytes = 0
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -143,10 +145,9 @@ class EmbeddedLog(RocksReader):
             return _failed(error)
         if not self._room.is_set():
             return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s, headers))
-        loop = asyncio.get_running_loop()
-        synced: asyncio.Future[None] = loop.create_future()
-        deadline = loop.call_later(timeout_s, _give_up, synced, partition, timeout_s)
-        self._enqueue(_Pending(partition, key, value, synced, deadline, headers))
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deadlines.put(synced, timeout_s, partial(_not_synced, partition, timeout_s))
+        self._enqueue(_Pending(partition, key, value, synced, headers))
         return synced
 
     async def _append_when_room(
@@ -237,7 +238,9 @@ class EmbeddedLog(RocksReader):
         while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
             pending = self._queue.popleft()
             self.queued_bytes -= pending.cost
-            if not pending.synced.done():
+            if pending.synced.done():
+                self._deadlines.drop(pending.synced)
+            else:
                 batch.append(pending)
                 size += pending.cost
         if not self._queue:
@@ -274,7 +277,7 @@ class EmbeddedLog(RocksReader):
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[Row] = []
-        for partition, key, value, _, _, headers in batch:
+        for partition, key, value, _, headers in batch:
             begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
             append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
             rows.append(Row(partition, offset, append_ms, key, value, headers))
@@ -283,7 +286,7 @@ class EmbeddedLog(RocksReader):
 
     def _answer(self, batch: Sequence[_Pending], error: PlaneError | None) -> None:
         for pending in batch:
-            pending.deadline.cancel()
+            self._deadlines.drop(pending.synced)
             if pending.synced.done():
                 continue
             if error is None:
@@ -369,11 +372,6 @@ def _failed(error: PlaneError) -> asyncio.Future[None]:
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     failed.set_exception(error)
     return failed
-
-
-def _give_up(synced: asyncio.Future[None], partition: Partition, timeout_s: float) -> None:
-    if not synced.done():
-        synced.set_exception(_not_synced(partition, timeout_s))
 
 
 def _not_synced(partition: Partition, timeout_s: float) -> AppendUnknown:

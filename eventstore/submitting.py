@@ -39,8 +39,7 @@ async def submit(
         return Answer(known.outcome, folded.partition, known.offset)
     if folded.halted:
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
-    answer = answers.expect(content)
-    deadline = asyncio.get_running_loop().call_later(timeout_s, _give_up, answer, command_id, timeout_s)
+    answer = answers.expect(content, timeout_s, partial(_late, command_id, timeout_s))
     followed = tracing.appending(folded.partition, event) if tracing is not None else None
     headers = followed.headers if followed is not None else ()
     append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s, headers=headers))
@@ -51,15 +50,12 @@ async def submit(
         return await answer
     finally:
         append.cancel()
-        deadline.cancel()
         answers.forget(content, answer)
 
 
-def _give_up(answer: asyncio.Future[Answer], command_id: str, timeout_s: float) -> None:
-    """The deadline came first. A timer costs a fraction of asyncio.timeout, and every command has one."""
-    if not answer.done():
-        reason = f"unknown after {timeout_s:.3g} s; the same command under this id can be repeated"
-        answer.set_exception(AppendUnknown(f"command {command_id}: {reason}"))
+def _late(command_id: str, timeout_s: float) -> AppendUnknown:
+    reason = f"unknown after {timeout_s:.3g} s; the same command under this id can be repeated"
+    return AppendUnknown(f"command {command_id}: {reason}")
 
 
 def _end_followed(followed: Appending, append: asyncio.Future[None]) -> None:

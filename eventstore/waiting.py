@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple, Self
 
+from eventstore.deadlines import Deadlines, Late
 from eventstore.fold import Outcome
 from eventstore.ledger import Entry
 from eventstore.log import Partition
@@ -26,15 +27,19 @@ class Answers:
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
+        self._deadlines = Deadlines()
 
-    def expect(self, content: bytes) -> asyncio.Future[Answer]:
-        """A future of the answer to the record with this content. Give it to `forget` when done."""
+    def expect(self, content: bytes, timeout_s: float, late: Late) -> asyncio.Future[Answer]:
+        """A future of the answer to the record with this content, which fails after that time. Give it to `forget`
+        when done."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._deadlines.put(future, timeout_s, late)
         self._waiting.setdefault(content, []).append(future)
         return future
 
     def forget(self, content: bytes, future: asyncio.Future[Answer]) -> None:
         """Nobody waits for this any more."""
+        self._deadlines.drop(future)
         waiting = self._waiting[content]
         waiting.remove(future)
         if not waiting:
