@@ -31,7 +31,7 @@ def issued_at_ms(command_id: str) -> int:
     """The time inside an id. Raises BadCommandId."""
     match = _UUID7(command_id)
     if match is None:
-        raise BadCommandId(f"command id: {command_id[:40]!r} is not a UUIDv7 in lower case with hyphens")
+        raise BadCommandId(f"command id: {command_id[:40]!a} is not a UUIDv7 in lower case with hyphens")
     return int(match[1] + match[2], 16)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.lifecycle import REQUESTS, RETRIES, Trigger, follow
-from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, shown
+from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
 from projections.phases import INITIALIZING, PENDING
 from projections.rollout import Admitted, Changed, admit, limits_of, place_of
 from projections.zone_rows import Dpu, Zone
@@ -97,7 +97,7 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
         return refusal(reason)
-    message = f"{row.provisioner!r} had no result by the deadline"
+    message = f"{row.provisioner!a} had no result by the deadline"
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
     return _decide(state, name, row, follow(name, row, trigger), at)
@@ -208,4 +208,4 @@ def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
 
 def _one_line(message: str) -> str:
     """A failure is taken whatever its text: what a device writes must not keep its own error from the log."""
-    return "".join(char if char.isprintable() else " " for char in message[:253])
+    return "".join(char if is_printable(char) else " " for char in message[:253])

@@ -131,7 +131,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     if event.hold_hash != hold.hash:
         return refusal(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}")
     if hold.subject != "members" and person(actor) == person(hold.requested_by):
-        return refusal(f"principal: {actor!r} asked for this change, so others must approve it")
+        return refusal(f"principal: {actor!a} asked for this change, so others must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"

@@ -155,7 +155,7 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> Result:
 
 def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
     if row.standing == "running":
-        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!r}"
+        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!a}"
     if trigger.attempt != row.attempt + 1:
         return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
     if row.paused:

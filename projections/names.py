@@ -29,6 +29,14 @@ _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
 _DOTTED = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
 _BMC_ADDRESS = re.compile(rf"(?:{_MORE}+|\[[0-9A-Fa-f:.]+\]):(?://)?[^\s/]\S*")
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f"
+    r"\u205f-\u2064\u2066-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U00013438"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f\U000f0000-\U000ffffd"
+    r"\U00100000-\U0010fffd]"
+)
+"""Controls, formats, separators, surrogates and private use, by number. What Python itself says of a character changes
+with the Unicode that it brings, and replicas under several Pythons must decide alike."""
 _LONGEST_VALUE = 253
 MAX_AHEAD_MS = 60_000
 """How far ahead of the log an incarnation may lie. One of next year would outrank every other until then."""
@@ -44,8 +52,13 @@ class BadAddress(PermanentError):
 
 
 def shown(value: str) -> str:
-    """A value as a sentence quotes it: escaped, and cut if it is long."""
-    return repr(value) if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]!r}... ({len(value)} characters)"
+    """A value as a sentence quotes it: escaped, and cut if it is long. What `repr` escapes depends on the Python."""
+    return ascii(value) if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]!a}... ({len(value)} characters)"
+
+
+def is_printable(text: str) -> bool:
+    """Whether text can stand on one line, by the same rule under every Python."""
+    return text.isprintable() if text.isascii() else _UNPRINTABLE.search(text) is None
 
 
 def check_name(field: str, value: str) -> str | None:
@@ -73,7 +86,7 @@ def check_text(field: str, value: str, longest: int = _LONGEST_VALUE) -> str | N
 
 
 def _is_text(value: str, longest: int = _LONGEST_VALUE) -> bool:
-    return len(value) <= longest and value.isprintable()
+    return len(value) <= longest and is_printable(value)
 
 
 def check_uid(field: str, value: str) -> str | None:
@@ -113,7 +126,7 @@ def check_labels(field: str, labels: Mapping[str, str]) -> str | None:
 
 
 def _are_values(values: Collection[str]) -> bool:
-    return not values or ("".join(values).isprintable() and max(map(len, values)) <= _LONGEST_VALUE)
+    return not values or (is_printable("".join(values)) and max(map(len, values)) <= _LONGEST_VALUE)
 
 
 def check_address4(field: str, value: int) -> str | None:

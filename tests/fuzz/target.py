@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from projections.names import is_printable
+
 SENTENCE_MAX = 2_000
 """Characters of a refusal at most: it quotes values cut, whatever was sent."""
 
@@ -27,4 +29,4 @@ def told(refusal: object) -> None:
     text = str(refusal)
     assert text, f"{refusal!r} says nothing"
     assert len(text) <= SENTENCE_MAX, f"{len(text)} characters: {text[:200]}"
-    assert text.isprintable(), f"not one printable line: {text!r}"
+    assert is_printable(text), f"not one printable line: {text!r}"
