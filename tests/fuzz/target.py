@@ -6,8 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from projections.names import is_printable
-
 SENTENCE_MAX = 2_000
 """Characters of a refusal at most: it quotes values cut, whatever was sent."""
 
@@ -26,6 +24,8 @@ class Target(NamedTuple):
 
 def told(refusal: object) -> None:
     """A refusal is one printable sentence that does not grow with what it refuses."""
+    from projections.names import is_printable  # not before the fuzzer has instrumented it
+
     text = str(refusal)
     assert text, f"{refusal!r} says nothing"
     assert len(text) <= SENTENCE_MAX, f"{len(text)} characters: {text[:200]}"
