@@ -57,9 +57,9 @@ def effects(*done: tuple[str, Outcome, int, bool]) -> list[str]:
     for name, outcome, offset, changes in done:
         answer = Answer(outcome, ZONES_0, offset)
         if changes:
-            steps.add(said[name], answer=answer, nodes={name: None}, marks={"": None})
+            steps.add(said[name], ZONES_0, answer, nodes={name: None}, marks={"": None})
         else:
-            steps.add(said[name], answer=answer)
+            steps.add(said[name], ZONES_0, answer)
     ids = {event.envelope.command_id: name for name, event in said.items()}
     found = commands.check_effects(steps.evidence())
     return [" ".join(ids.get(word, word) for word in fault.split()) for fault in found]
@@ -81,9 +81,9 @@ def answered(told: Answer, *answers: Answer, effective: int | None) -> list[str]
     event = steps.log.join("a")
     for offset, answer in enumerate(answers):
         if offset == effective:
-            steps.add(event, answer=answer, nodes={"a": None})
+            steps.add(event, ZONES_0, answer, nodes={"a": None})
         else:
-            steps.add(event, answer=answer)
+            steps.add(event, ZONES_0, answer)
     steps.log.history.add(Told(9.0, "c", "p0", event.envelope.command_id, told))
     return [fault.removeprefix(event.envelope.command_id) for fault in commands.check_answers(steps.evidence())]
 

@@ -28,8 +28,8 @@ class WrittenSteps:
         self,
         event: e.Event | None,
         partition: Partition = ZONES_0,
-        *,
         answer: Answer | None = None,
+        /,
         **rows: Mapping[str, Any],
     ) -> WrittenSteps:
         """A record, what its author was answered, and the rows that it changed, by table and key."""
