@@ -51,7 +51,8 @@ def _run(options: argparse.Namespace) -> int:
     print(summary(results, time.perf_counter() - began))
     print(f"checked: {', '.join(invariant.id for invariant in INVARIANTS)}")
     if options.seed is None and not options.no_figures:
-        print(figures(simulate_plan(standard(1, STANDARD_S))))
+        for plan in (standard(1, STANDARD_S, processes) for processes in (1, 3)):
+            print(figures(plan, simulate_plan(plan)))
     if missing := [what for what in MUST_HAPPEN if not any(result.counts[what] for result in results)]:
         print(f"never happened: {', '.join(missing)}")
     return int(any(result.faults for result in results))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.simulation.plan import Plan
 from tests.simulation.run import Result
 
 MUST_HAPPEN = (
@@ -74,11 +75,12 @@ def summary(results: Sequence[Result], real_s: float) -> str:
     )
 
 
-def figures(result: Result) -> str:
+def figures(plan: Plan, result: Result) -> str:
     """How fast the standard fleet is simulated, and under which load: with none, any speed could be claimed."""
     commands, virtual_s, cpu_s = result.counts["invoke"], result.virtual_s, result.cpu_s
     return (
-        f"standard fleet of 10 zones, 3 processes, {commands / virtual_s:.2f} commands per simulated second, verdict "
-        f"included: {virtual_s / cpu_s:.0f} times real time, {commands / cpu_s:.0f} commands per second and core"
+        f"standard fleet of {len(plan.zones)} zones, {len(plan.processes)} of every role, "
+        f"{commands / virtual_s:.2f} commands per simulated second, verdict included: "
+        f"{virtual_s / cpu_s:.0f} times real time, {commands / cpu_s:.0f} commands per second and core"
         f"{', FAILED' if result.faults else ''}"
     )

@@ -119,11 +119,11 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     )
 
 
-def standard(seed: int, faulty_s: float) -> Plan:
-    """A fleet of ten zones, thirty DPUs and three processes in every role: a command in five seconds, a blow in thirty,
-    and machines that fail as seldom as bad ones do."""
+def standard(seed: int, faulty_s: float, processes: int) -> Plan:
+    """A fleet of ten zones and twenty DPUs under so many processes of every role: a command in five seconds, a blow in
+    thirty, and machines that fail as seldom as bad ones do."""
     return plan_of(seed)._replace(
-        processes=(ALL, ALL, ALL),
+        processes=(ALL,) * processes,
         clients=2,
         zones=_zones(10),
         dpus_per_zone=2,

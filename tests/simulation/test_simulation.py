@@ -57,9 +57,10 @@ def test_seeds_differ() -> None:
 
 
 def test_the_standard_fleet_keeps_its_promises_and_says_under_which_load() -> None:
-    result = simulate_plan(standard(1, 120.0))
+    plan = standard(1, 120.0, 3)
+    result = simulate_plan(plan)
     assert not result.faults, "\n".join(result.faults)
-    assert f"{result.counts['invoke'] / result.virtual_s:.2f} commands per simulated second" in figures(result)
+    assert f"{result.counts['invoke'] / result.virtual_s:.2f} commands per simulated second" in figures(plan, result)
 
 
 def test_a_batch_says_what_was_simulated_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
