@@ -29,27 +29,28 @@ _JAVA_OPTIONS = (
 )
 
 TAKEOVER: Mapping[str, int] = {
-    "broker.session.timeout.ms": 500,
-    "broker.heartbeat.interval.ms": 150,
-    "controller.quorum.fetch.timeout.ms": 300,
+    "broker.session.timeout.ms": 750,
+    "broker.heartbeat.interval.ms": 250,
+    "controller.quorum.fetch.timeout.ms": 500,
     "controller.quorum.election.timeout.ms": 100,
     "controller.quorum.election.backoff.max.ms": 100,
     "controller.quorum.append.linger.ms": 5,
-    "metadata.max.idle.interval.ms": 100,
-    "replica.fetch.wait.max.ms": 100,
+    "metadata.max.idle.interval.ms": 200,
+    "replica.fetch.wait.max.ms": 200,
     "replica.fetch.backoff.ms": 100,
 }
 """What appends wait for when a broker dies, one after another: Kafka's own values add up to 10 s and more.
 
 Its session has to end before another may lead. If it was the controller as well, the others notice by a fetch that has
-no answer (an idle controller answers one when it has something new, so it writes something every 0.1 s), elect another,
+no answer (an idle controller answers one when it has something new, so it writes something every 0.2 s), elect another,
 which begins the session anew. At last the followers turn to the new leader, when the poll of 0.5 s that they are in, or
 the second that they wait after an error, is over.
 
-A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for less
-than a second, so a session may be as short as pauses are rare: 0.5 s is three heartbeats, and longer than the pauses of
-Java's garbage collection. Controllers change without anybody noticing, so their patience is shorter. All of it costs
-processor time while nothing happens, and more of it makes a takeover slower where three brokers share two cores.
+A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for about a
+second, so a session may be as short as pauses are rare: 0.75 s is three heartbeats, and longer than the pauses of
+Java's garbage collection; with 0.5 s a broker that shared two busy cores was replaced now and then. Controllers change
+without anybody noticing, so their patience is shorter. All of it costs processor time while nothing happens, and more
+of it makes a takeover slower where three brokers share two cores.
 """
 
 
