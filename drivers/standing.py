@@ -38,7 +38,10 @@ class Target(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """One DPU, as it was last heard of. Versions are of `epoch`, times are of the loop's clock, in seconds."""
+    """One DPU, as it was last heard of. Versions are of `epoch`, times are of the loop's clock, in seconds.
+
+    Up to the digest it is what it said that it has: a Holding without `dpus`.
+    """
 
     epoch: int
     received: int
@@ -61,16 +64,7 @@ class Standing(NamedTuple):
 def arrived(holding: Holding, target: Target, known: bytes | None) -> Standing:
     """A DPU that has just said hello. `known` is the digest that its version has, if we know that version."""
     wrong = known is not None and holding.epoch == target.epoch and known != holding.digest
-    return Standing(
-        holding.epoch,
-        holding.received,
-        holding.applied,
-        holding.in_hardware,
-        holding.digest,
-        sent=holding.applied,
-        repair=wrong,
-        since=target.version,
-    )
+    return Standing(*holding[1:], sent=holding.applied, repair=wrong, since=target.version)
 
 
 def due(standing: Standing, target: Target, now: float) -> Due:
@@ -101,11 +95,7 @@ def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | N
     wrong = not flying and known is not None and known != holding.digest
     fine = holding.applied > standing.applied and not wrong
     return Standing(
-        holding.epoch,
-        holding.received,
-        holding.applied,
-        holding.in_hardware,
-        holding.digest,
+        *holding[1:],
         sent=flying[-1] if flying else holding.applied,
         flying=flying,
         sent_at=standing.sent_at,

@@ -16,8 +16,6 @@ from pathlib import Path
 
 INSIDE = "--inside"
 _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-_NO_FORK_HANDLERS = "GRPC_ENABLE_FORK_SUPPORT=0"
-"""Children are other programs: gRPC must not try to survive in them, which at times ends them before they begin."""
 
 _PROBE = "nft add table inet probe && echo 1 > /proc/sys/net/ipv4/ip_forward && mount -t tmpfs tmpfs /mnt"
 
@@ -45,7 +43,7 @@ def in_memory() -> Path:
 
 def command(module: str, arguments: Sequence[str]) -> list[str]:
     """The command that runs a module of ours in such a place."""
-    return [*apart(), "env", _NO_FORK_HANDLERS, sys.executable, "-m", module, INSIDE, *arguments]
+    return [*apart(), sys.executable, "-m", module, INSIDE, *arguments]
 
 
 def run(module: str, arguments: Sequence[str]) -> int:

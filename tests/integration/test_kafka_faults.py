@@ -102,9 +102,7 @@ async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
     kafka_log: KafkaUnderTest, kafka_brokers: Brokers
 ) -> None:
     """A log made on those that are there would keep too few copies for ever, and be refused once the others come."""
-    kafka_brokers.kill(3)
-    while await count_brokers(kafka_brokers.bootstrap, random.Random(1)) != 2:
-        await asyncio.sleep(0.1)
+    await lose_one(kafka_brokers)
     opening = asyncio.ensure_future(kafka_log.open_kafka())
     await asyncio.sleep(2)
     await kafka_brokers.heal()
@@ -116,12 +114,17 @@ async def test_a_log_is_made_on_every_broker_though_one_has_not_started_yet(
 async def test_no_topic_is_made_while_a_broker_that_is_named_is_missing(
     kafka_log: KafkaUnderTest, kafka_brokers: Brokers
 ) -> None:
-    kafka_brokers.kill(3)
-    while await count_brokers(kafka_brokers.bootstrap, random.Random(1)) != 2:
-        await asyncio.sleep(0.1)
+    await lose_one(kafka_brokers)
     with pytest.raises(LogUnavailable, match="2 of the 3 brokers that are named are there"):
         await kafka_log.open_kafka()
     assert not await kafka_log.described()
+
+
+async def lose_one(brokers: Brokers) -> None:
+    """Return when the cluster knows that one of its three brokers is gone."""
+    brokers.kill(3)
+    while await count_brokers(brokers.bootstrap, random.Random(1)) != 2:
+        await asyncio.sleep(0.1)
 
 
 def segments(brokers: Brokers, topic: str) -> list[Path]:
