@@ -2,6 +2,8 @@
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt
+RUNNABLE := .venv/.runnable
 INSTALLED := .venv/.installed
 
 .PHONY: help install demo test bench lint check simulate seeded fuzz mutate faults soak docs wheels image clean
@@ -11,14 +13,19 @@ help:  ## This list
 
 install: $(INSTALLED)  ## Make .venv with everything in it
 
-$(INSTALLED): pyproject.toml deploy/constraints.txt
+$(RUNNABLE): pyproject.toml deploy/constraints.txt
 	@test -n "$(PYTHON)" || { echo "dpuplane needs Python 3.11 or later on the PATH" >&2; exit 1; }
-	@echo "setting up .venv (about a minute the first time)" >&2
+	@echo "setting up .venv with what the plane needs (150 MB, the first time)" >&2
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev,bench]' >&2
+	@$(PIP) --editable . >&2
 	@touch $@
 
-demo: $(INSTALLED)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
+$(INSTALLED): $(RUNNABLE)
+	@echo "adding what tests and tools need to .venv (1 GB, some minutes the first time)" >&2
+	@$(PIP) --editable '.[dev,bench]' >&2
+	@touch $@
+
+demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
 	@$(BIN)/dpuplane demo $(ARGS)
 
 test: $(INSTALLED)  ## Every test, real Kafka brokers included
