@@ -15,7 +15,7 @@ install: $(INSTALLED)  ## Make .venv with everything in it
 
 $(RUNNABLE): pyproject.toml deploy/constraints.txt
 	@test -n "$(PYTHON)" || { echo "dpuplane needs Python 3.11 or later on the PATH" >&2; exit 1; }
-	@echo "setting up .venv with what the plane needs (150 MB, the first time)" >&2
+	@echo "setting up .venv with what the plane needs (300 MB, half a minute the first time)" >&2
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --editable . >&2
 	@touch $@
