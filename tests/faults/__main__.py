@@ -1,7 +1,8 @@
 """Faults on real processes: `python -m tests.faults [--engine E] [--only NAME ...] [--pairs N] [--seed S]`.
 
 A line per fault: what happened, what shows it, what became of the commands, and how soon they flowed again. A fault
-that leaves no trace of itself fails, as one does that loses a command. `--list` prints the catalogue of all faults.
+that leaves no trace of itself fails, as one does that loses a command; a random pair may hide one of its two, and
+another is drawn then. `--list` prints the catalogue of all faults.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
 
 from tests.faults.arena import Arena
@@ -26,6 +27,7 @@ from tests.faults.fault import Fault
 from tests.faults.report import Report
 from tests.faults.run import attempt
 from tests.faults.table import FAULTS, pairs
+from tests.faults.trying import Trying
 from tests.faults.world import Engine, world_of
 
 ENGINES: tuple[Engine, ...] = ("embedded", "kafka")
@@ -90,24 +92,25 @@ async def _run(options: argparse.Namespace, folder: Path, report: Report) -> Non
             rng = random.Random(f"{options.seed}/{engine}")
             async with world_of(engine, arena, folder / engine, rng) as world:
                 report.began(engine)
-                for faults in _plan(options, engine, rng):
-                    if time.monotonic() > until_s:
-                        break
-                    report.tries(faults)
-                    report.tried(await attempt(world, faults, rng))
+                trying = Trying(partial(attempt, world, rng=rng), report, until_s)
+                await trying.named(_named(options, engine))
+                await trying.drawn(pairs(engine, rng), _wanted(options))
                 report.ended(world)
     report.is_whole = True
 
 
-def _plan(options: argparse.Namespace, engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, ...]]:
-    """Those that are named, or each by itself; then pairs: so many, or for as long as there is time."""
+def _named(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[Fault, ...]]:
+    """Those that are named, or each by itself, if pairs are not what is wanted."""
     drawing = options.pairs or options.minutes
     for name in options.only or ([] if drawing else FAULTS):
         faults = tuple(FAULTS[part] for part in name.split(" + "))
         if all(engine in fault.engines for fault in faults):
             yield faults
-    drawn = pairs(engine, rng)
-    yield from islice(drawn, options.pairs) if options.pairs or options.only else drawn if drawing else ()
+
+
+def _wanted(options: argparse.Namespace) -> int:
+    """How many pairs: for as long as there is time, if that is all there is."""
+    return options.pairs or (sys.maxsize if options.minutes and not options.only else 0)
 
 
 if __name__ == "__main__":

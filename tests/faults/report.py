@@ -40,23 +40,30 @@ class Report:
         print(f"FAILED {self._next:40} came to no end")
         self._advise(self._next)
 
+    def hid(self, tried: Tried) -> None:
+        """A pair of which one hid the other, and nothing else was wrong: it proves less than it should, and no more."""
+        self._print("hidden", tried)
+
     def tried(self, tried: Tried) -> None:
         """One line, and one for each problem."""
-        self._all.setdefault(self._engine, []).append(tried)
         problems = tried.problems
         self.failed += bool(problems)
+        self._print("FAILED" if problems else "ok", tried)
+        for problem in problems:
+            print(f"       {problem}")
+        if problems:
+            self._advise(" + ".join(tried.names))
+
+    def _print(self, verdict: str, tried: Tried) -> None:
+        self._all.setdefault(self._engine, []).append(tried)
         shown = ", ".join(f"{count} {what}" for what, count in tried.evidence.items())
         print(
-            f"{'FAILED' if problems else 'ok':6} {' + '.join(tried.names):40} {shown}; "
+            f"{verdict:6} {' + '.join(tried.names):40} {shown}; "
             f"{tried.finished} commands answered, {_unknown(tried)} tries unknown, {tried.verdict.lost} lost, "
             f"{tried.verdict.doubled} doubled; longest wait {max(tried.waits_s):.1f} s, "
             f"flow {tried.flows_after_s:.1f} s and rest {tried.verdict.rest_s:.1f} s after healing",
             flush=True,
         )
-        for problem in problems:
-            print(f"       {problem}")
-        if problems:
-            self._advise(" + ".join(tried.names))
 
     def _advise(self, names: str) -> None:
         print(f"       try again: python -m tests.faults --engine {self._engine} --only '{names}'", flush=True)
@@ -70,7 +77,8 @@ class Report:
         for engine, found in self._all.items():
             waits = sorted(wait for tried in found for wait in tried.waits_s if "killed" in " ".join(tried.names))
             print(
-                f"{engine}: {len(found)} faults and pairs, {sum(bool(tried.problems) for tried in found)} failed; "
+                f"{engine}: {len(found)} faults and pairs, {sum(bool(tried.wrong) for tried in found)} went wrong, "
+                f"{sum(not tried.is_shown for tried in found)} hidden; "
                 f"{self._kills[engine]} kill cycles, {sum(tried.finished for tried in found)} commands answered, "
                 f"{sum(map(_unknown, found))} tries unknown, {sum(t.verdict.lost for t in found)} lost, "
                 f"{sum(t.verdict.doubled for t in found)} doubled"

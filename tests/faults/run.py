@@ -39,10 +39,21 @@ class Tried(NamedTuple):
     """Why it proves nothing."""
 
     @property
+    def is_shown(self) -> bool:
+        """Whether all of it really happened. Of several at once one may hide another: no answer can get lost on a
+        cable that is pulled."""
+        return all(count > 0 for count in self.evidence.values())
+
+    @property
+    def wrong(self) -> list[str]:
+        """What was wrong, whether all of it happened or not."""
+        return [*self.invalid, *self.verdict.faults]
+
+    @property
     def problems(self) -> list[str]:
         """Everything that makes it fail: also that nothing really happened."""
         idle = [f"nothing shows that it happened: no {what}" for what, count in self.evidence.items() if count <= 0]
-        return [*idle, *self.invalid, *self.verdict.faults]
+        return [*idle, *self.wrong]
 
 
 async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> Tried:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from tests.faults.run import shown
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle
+
+import pytest
+
+from tests.faults.fault import Fault
+from tests.faults.judging import Verdict
+from tests.faults.report import Report
+from tests.faults.run import Tried, shown
 from tests.faults.table import FAULTS
+from tests.faults.trying import HIDDEN_IN_A_ROW, Trying
 
 ONE, OTHER = FAULTS["broker isolated"], FAULTS["packets lost"]
+BOTH, HIDDEN = {"one": 1, "other": 1}, {"one": 1, "other": 0}
 
 
 def test_each_fault_of_a_pair_shows_itself() -> None:
@@ -16,3 +28,45 @@ def test_each_fault_of_a_pair_shows_itself() -> None:
 def test_a_fault_that_counted_nothing_is_none() -> None:
     assert shown([ONE], [{}]) == {"trace": 0}
     assert shown([ONE], [{"packets dropped": 3}]) == {"packets dropped": 3}
+
+
+def test_a_fault_that_is_named_and_shows_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    report, trying = _trying([_tried(HIDDEN)])
+    asyncio.run(trying.named([(ONE, OTHER)]))
+    assert report.failed == 1
+    assert "nothing shows that it happened: no other" in capsys.readouterr().out
+
+
+def test_a_pair_that_is_drawn_and_hides_one_of_its_two_makes_room_for_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report, trying = _trying([_tried(HIDDEN), _tried(BOTH), _tried(BOTH)])
+    asyncio.run(trying.drawn(cycle([(ONE, OTHER)]), 1))
+    assert report.failed == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["hidden", "ok"]
+
+
+def test_a_pair_that_hides_something_and_is_wrong_fails() -> None:
+    report, trying = _trying([_tried(HIDDEN, "I1: lost")])
+    asyncio.run(trying.drawn(cycle([(ONE, OTHER)]), 1))
+    assert report.failed == 1
+
+
+def test_pairs_that_only_hide_fail_in_the_end() -> None:
+    report, trying = _trying([_tried(HIDDEN)] * (HIDDEN_IN_A_ROW + 1))
+    asyncio.run(trying.drawn(cycle([(ONE, OTHER)]), 1))
+    assert report.failed == 1
+
+
+def _trying(outcomes: Sequence[Tried]) -> tuple[Report, Trying]:
+    report, following = Report(), iter(outcomes)
+
+    async def attempt(_: Sequence[Fault]) -> Tried:
+        return next(following)
+
+    return report, Trying(attempt, report)
+
+
+def _tried(evidence: dict[str, int], *faults: str) -> Tried:
+    verdict = Verdict(list(faults), 0, 0, 0.0)
+    return Tried((ONE.name, OTHER.name), evidence, Counter(), 5, [0.0], 0.0, verdict, [])
