@@ -26,6 +26,8 @@ from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
 from eventstore.replica import Replica
 from projections.dpus import LOST
+from projections.lifecycle import wait_ms
+from projections.phases import STEPS
 from projections.states import States
 from projections.zone_rows import Dpu
 from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
@@ -132,8 +134,8 @@ class Provisioner:
             step = _Step(partition, name, state.dpus.rows[name])
             if step.dpu.paused:
                 continue
-            if step.dpu.not_before_ms > now_ms:
-                waits.append((step.dpu.not_before_ms - now_ms) / 1_000)
+            if left_ms := wait_ms(step.dpu, now_ms):
+                waits.append(left_ms / 1_000)
             elif self.under_way < self._settings.attempts_at_once:
                 self._begin(tasks, step, self._take)
             else:
@@ -215,7 +217,8 @@ class Provisioner:
 
         try:
             bmc = self._connect(step.dpu.bmc_address)
-            left_s = max(0.0, (step.dpu.deadline_ms - self._now_ms()) / 1_000)
+            left_ms = min(step.dpu.deadline_ms - self._now_ms(), STEPS[step.dpu.phase].deadline_ms)
+            left_s = max(0.0, left_ms / 1_000)
             async with asyncio.timeout(left_s):
                 attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._settings.device)
                 return StepSucceeded(*about, await steps.run_step(attempt))

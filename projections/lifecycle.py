@@ -90,6 +90,15 @@ def backoff_ms(name: str, attempt: int, failures: int) -> int:
     return drawn % ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS) + 1
 
 
+def wait_ms(row: Dpu, now_ms: int) -> int:
+    """How long the next attempt has to wait yet.
+
+    What lies further ahead than any backoff was said by a clock that has been put back since: nothing waits for that.
+    """
+    left_ms = row.not_before_ms - now_ms
+    return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0
+
+
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +169,7 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
         return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
     if row.paused:
         return f"dpu: {name!r} is paused"
-    if trigger.at.time_ms < row.not_before_ms:
+    if wait_ms(row, trigger.at.append_ms):
         return f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
     return replace(
         row,

@@ -65,11 +65,13 @@ class LateLog(MemoryLog):
 
 
 class Plane:
-    """Some replicas, by name. `first` is their order of rank, `gone` those without a beacon."""
+    """Some replicas, by name. `first` is their order of rank, `gone` those without a beacon, `ahead_ms` how wrong
+    everybody's clock is."""
 
     def __init__(self, tasks: asyncio.TaskGroup, partition_count: int) -> None:
         self.log = LateLog(Contents(partition_count), self.now_ms)
         self.replicas: dict[str, Replica] = {}
+        self.ahead_ms = 0
         self.first: list[str] = []
         self.gone: set[str] = set()
         self.lives: dict[str, list[asyncio.Task[None]]] = {}
@@ -77,7 +79,7 @@ class Plane:
         self._rng = Random(1)
 
     def now_ms(self) -> int:
-        return START_MS + round(asyncio.get_running_loop().time() * 1_000)
+        return START_MS + round(asyncio.get_running_loop().time() * 1_000) + self.ahead_ms
 
     def rng(self) -> Random:
         return Random(self._rng.getrandbits(64))

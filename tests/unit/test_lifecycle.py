@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from eventstore.fold import At
 from eventstore.ids import statement
@@ -18,6 +19,7 @@ from projections.lifecycle import (
     Trigger,
     backoff_ms,
     follow,
+    wait_ms,
 )
 from projections.names import MAX_AHEAD_MS
 from projections.phases import (
@@ -210,6 +212,25 @@ def test_a_clock_of_a_broker_that_ran_ahead_makes_the_wait_a_minute_longer_at_mo
     assert log.append(failed).code == "done"
     assert log.row("d").not_before_ms <= said_ms + MAX_AHEAD_MS + BACKOFF_MS
     assert log.start("d").code == "done", "fold time stays ahead, and is no reason to wait"
+
+
+def test_nothing_waits_for_a_clock_that_was_hours_ahead_as_a_failure_was_said() -> None:
+    log = provisioned()
+    before_ms = log.now_ms
+    log.now_ms += 7_200_000
+    log.start("d")
+    log.fail("d")
+    log.now_ms = before_ms
+    assert log.row("d").not_before_ms > before_ms + LONGEST_BACKOFF_MS
+    assert log.start("d").code == "done"
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "wait"),
+    [(-1, 0), (0, 0), (1, 1), (LONGEST_BACKOFF_MS, LONGEST_BACKOFF_MS), (LONGEST_BACKOFF_MS + 1, 0)],
+)
+def test_a_wait_lasts_no_longer_than_the_longest_backoff(left_ms: int, wait: int) -> None:
+    assert wait_ms(replace(row_in(NODE_EFFECT), not_before_ms=START_MS), START_MS - left_ms) == wait
 
 
 def test_the_wait_has_full_jitter_and_a_ceiling() -> None:

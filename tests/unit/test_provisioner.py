@@ -16,6 +16,7 @@ from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
 HOUR_S = 3_600.0
+HOUR_MS = 3_600_000
 QUIET = BmcFaults(latency_s=0.001)
 
 
@@ -209,6 +210,41 @@ def test_what_a_person_must_mend_is_not_tried_again_and_goes_on_when_it_is() -> 
             bmcs.device("d").faults = QUIET
             await made.request("d", "retry")
             await made.until(lambda: made.dpu("d").phase == READY)
+
+    run_virtual(scenario())
+
+
+def test_what_failed_under_a_clock_that_was_hours_ahead_goes_on_when_that_is_set_right() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            made.ahead_ms = 2 * HOUR_MS
+            await made.add("p1")
+            bmcs = devices(made, QUIET._replace(unreachable=1.0))
+            provisioner(made, "p1", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").failures == 2)
+            made.ahead_ms = 0
+            bmcs.device("d").faults = QUIET
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+
+    run_virtual(scenario())
+
+
+def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_step_began() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            made.ahead_ms = 2 * HOUR_MS
+            await made.add("p1")
+            bmcs = devices(made, QUIET._replace(pace=10.0))
+            provisioner(made, "p1", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").task != "")
+            made.ahead_ms = 0
+            bmcs.device("d").faults = QUIET._replace(hang=1.0)
+            attempt = made.dpu("d").attempt
+            await made.until(lambda: made.dpu("d").attempt > attempt, timeout_s=HOUR_S)
 
     run_virtual(scenario())
 
