@@ -60,6 +60,8 @@ class Brokers:
                 await asyncio.sleep(0.1)
 
     async def _is_whole(self) -> bool:
+        if not all(broker.process.is_running for broker in self.all):
+            return False
         try:
             return await count_brokers(self.bootstrap, random.Random()) == len(self.all)
         except TransientError:

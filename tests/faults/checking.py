@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.opening import LogPlace, open_to_read
+from eventstore.errors import PlaneError
 from eventstore.log import FOLDED_TOPICS, Partition, Record
 from eventstore.rocks_store import checkpoints, open_checkpoint
 from eventstore.snapshots import Saved
@@ -19,6 +20,7 @@ from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.fresh import event_of
 from tests.simulation.history import History
 
+READ_S = 120.0
 Records = Mapping[Partition, Sequence[Record]]
 
 
@@ -34,8 +36,11 @@ class Case(NamedTuple):
 
 
 def check(case: Case) -> tuple[list[Fault], list[str]]:
-    """What the checkers find, and commands that are in the log and should not be."""
-    records, again = asyncio.run(_read_twice(case.place))
+    """What the checkers find, and what else is wrong: the log cannot be read, or has commands that it should not."""
+    try:
+        records, again = asyncio.run(_read_twice(case.place))
+    except (PlaneError, TimeoutError) as error:
+        return [], [f"the log cannot be read: {error or f'not in {READ_S:.0f} s'}"]
     with ExitStack() as stack:
         found = judge_history(
             case.history,
@@ -50,7 +55,8 @@ def check(case: Case) -> tuple[list[Fault], list[str]]:
 
 async def _read_twice(place: LogPlace) -> tuple[Records, Records]:
     """Every record of every topic that is folded, by two readers."""
-    return await _read(place), await _read(place)
+    async with asyncio.timeout(READ_S):
+        return await _read(place), await _read(place)
 
 
 async def _read(place: LogPlace) -> Records:

@@ -30,12 +30,13 @@ REPEATED = 0.05
 _CERTAIN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """What a server says that has appended nothing."""
 READ = 0.1
-_OPTIONS = (
+RECONNECTING = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+"""Of a channel to a server that comes back at any moment."""
 
 
 class Client:
@@ -62,7 +63,7 @@ class Client:
         self._pause_s = pause_s
         self._workload = workload
         self._channels = {
-            server: grpc.aio.secure_channel(server, papers.channel, options=_OPTIONS) for server in servers
+            server: grpc.aio.secure_channel(server, papers.channel, options=RECONNECTING) for server in servers
         }
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
+import grpc
+
 from eventstore.log import FLEET_0, Partition
 from schemas.api import dpuplane_pb2 as pb
 from tests.faults.checking import Case, check
@@ -19,6 +21,8 @@ from tests.simulation.history import Dumped, Happening, History, Stood
 from tests.support.planes import Ran, run
 
 REST_S = 180.0
+ASK_S = 30.0
+"""Within this a plane at rest says how it stands."""
 PAUSE_S = 1.0
 EXCUSED = "MessageAccumulator._pop_batch"
 """aiokafka forgets a batch twice that ran out of time while it waited to be sent again; nothing comes of it."""
@@ -40,7 +44,7 @@ async def judge(world: World) -> Verdict:
     began_s = time.monotonic()
     await _thaw(world)
     while True:
-        found, more = await _faults(world)
+        found, more = await faults_of(world)
         took_s = time.monotonic() - began_s
         if not (found or more) or took_s > REST_S:
             lost = sum(fault.invariant == "I1" for fault in found)
@@ -50,11 +54,15 @@ async def judge(world: World) -> Verdict:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _faults(world: World) -> tuple[list[Fault], list[str]]:
+async def faults_of(world: World) -> tuple[list[Fault], list[str]]:
     """What the checkers find, and what else there is; `verify` has the last word."""
     history: History = world.history.copy()
-    async for happening in _at_rest(world):
-        history.add(happening)
+    try:
+        async with asyncio.timeout(ASK_S):
+            async for happening in _at_rest(world):
+                history.add(happening)
+    except (grpc.aio.AioRpcError, TimeoutError) as error:
+        return [], [f"the plane does not say how it stands: {_said(error)}"]
     refused = frozenset(command_id for client in world.clients for command_id in client.refused_unread)
     case = Case(history, world.place, world.states, refused)
     found, others = await asyncio.get_running_loop().run_in_executor(world.checking, check, case)
@@ -71,10 +79,19 @@ async def _thaw(world: World) -> None:
 
 async def _differences(world: World) -> list[str]:
     """What `verify` says: nothing, if every replica and every device is as the log says."""
-    ran: Ran = await run("verify", "--output", "json", *world.viewer.flags, server=",".join(world.servers))
+    try:
+        ran: Ran = await run("verify", "--output", "json", *world.viewer.flags, server=",".join(world.servers))
+    except TimeoutError:
+        return ["verify comes to no end"]
     if ran.status == 0 and ran.json()["devices_equal"] == world.devices:
         return []
     return [f"verify ends with {ran.status}: {ran.stderr.strip() or ran.stdout.strip()}"]
+
+
+def _said(error: grpc.aio.AioRpcError | TimeoutError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer in {ASK_S:.0f} s"
+    return f"{error.code().name}, {error.details()}"
 
 
 def bugs_of(role: Role) -> Iterator[str]:

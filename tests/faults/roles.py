@@ -32,6 +32,8 @@ class Role:
         self.name = party.name
         self.log = folder / f"{party.name}.log"
         self.kills = 0
+        self.ends = 0
+        """How often it has ended by itself."""
         self._read_bytes = 0
         self._arguments = arguments
         self._viewer = viewer
@@ -79,6 +81,7 @@ class Role:
             self._ready.clear()
             if not self._is_killed or status != -signal.SIGKILL:
                 self._deaths.append(status)
+                self.ends += 1
             if self._is_killed:
                 self._is_killed = False
                 return
@@ -142,9 +145,12 @@ class Role:
             totals[name] = totals.get(name, 0.0) + float(value)
         return totals
 
-    async def clock_s(self) -> float:
-        """What its clock shows, in seconds since the epoch, to the second."""
-        date, _ = await self._get("/healthz")
+    async def clock_s(self) -> float | None:
+        """What its clock shows, in seconds since the epoch, to the second; None if it does not answer."""
+        try:
+            date, _ = await self._get("/healthz")
+        except (aiohttp.ClientError, TimeoutError):
+            return None
         return parsedate_to_datetime(date).timestamp()
 
     async def _get(self, path: str) -> tuple[str, str]:
@@ -159,8 +165,11 @@ class Role:
 
 
 def state_of(pid: int) -> str:
-    """The state letter of a process."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    """The state letter of a process; X, as of the dead, if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def serving(party: Party, papers: Papers, *arguments: str) -> list[str]:

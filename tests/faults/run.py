@@ -58,6 +58,7 @@ class Tried(NamedTuple):
 
 async def attempt(world: World, faults: Sequence[Fault], rng: random.Random) -> Tried:
     """Try these faults at once."""
+    await world.whole()  # what ended by itself meanwhile is up again before the next blow
     before = _outcomes(world)
     async with _commands(world), sampling(world):
         await asyncio.sleep(CALM_S)

@@ -25,12 +25,14 @@ async def disk_full(blow: Blow) -> AsyncIterator[None]:
     name = blow.rng.choice(sorted(blow.world.disks))
     (victim,) = (role for role in blow.world.roles if role.name == name)
     disk = blow.world.disks[name]
-    before = await _failures(victim)
+    before, ends = await _failures(victim), victim.ends
     disk.fill()
     try:
         yield
         blow.evidence["disk seen full"] += disk.free_bytes == 0
-        blow.evidence["failures that the role counted"] += int(await _failures(victim) - before)
+        counted = max(0, int(await _failures(victim) - before))
+        gave_up = victim.ends - ends  # one that starts on a full disk ends with a line that says so, and counts nothing
+        blow.evidence["failures that the role counted or ended by"] += counted + gave_up
     finally:
         disk.empty()
 
@@ -76,7 +78,8 @@ async def _faked(blow: Blow, offsets_s: list[int]) -> AsyncIterator[None]:
     for offset_s in offsets_s:
         _set(file, offset_s)
         await asyncio.sleep(STROBE_S)
-    blow.evidence["seconds off, as it shows itself"] = round(abs(await victim.clock_s() - time.time()))
+    shown_s = await victim.clock_s()
+    blow.evidence["seconds off, as it shows itself"] = 0 if shown_s is None else round(abs(shown_s - time.time()))
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ import resource
 import shutil
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -121,7 +121,8 @@ async def out_of_files(blow: Blow) -> AsyncIterator[None]:
             blow.evidence["connections refused for want of files"] += not await victim.metrics()
         yield
     finally:
-        resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        with suppress(ProcessLookupError):  # it has ended meanwhile, and the next one has its own limit
+            resource.prlimit(victim.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager

@@ -72,9 +72,9 @@ FAULTS: Mapping[str, Fault] = {fault.name: fault for found in FIELDS.values() fo
 
 
 def pairs(engine: Engine, rng: random.Random) -> Iterator[tuple[Fault, Fault]]:
-    """Two at once, for ever."""
-    fields = [[fault for fault in found if engine in fault.engines] for found in FIELDS.values()]
-    fields = [found for found in fields if found]
+    """Two at once, for ever; every fault about as often as any other."""
+    found = [(field, fault) for field, faults in FIELDS.items() for fault in faults if engine in fault.engines]
     while True:
-        one, other = sorted(rng.sample(range(len(fields)), 2))
-        yield rng.choice(fields[one]), rng.choice(fields[other])
+        (field, fault), (other_field, other) = (found[number] for number in sorted(rng.sample(range(len(found)), 2)))
+        if field != other_field:
+            yield fault, other

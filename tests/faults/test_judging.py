@@ -1,15 +1,24 @@
-"""A role that dies is found out, also when its log says nothing: a supervisor would hide it by starting it again."""
+"""A role that dies is found out, also when its log says nothing: a supervisor would hide it by starting it again.
+A plane that does not answer and a log that cannot be read are wrong, and are looked at again: neither ends the run.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
+import grpc
 import pytest
 
-from tests.faults.arena import Party
-from tests.faults.judging import bugs_of
-from tests.faults.roles import Role
+from deploy.opening import LogPlace
+from schemas.api.stubs import QueriesStub
+from tests.faults.arena import Arena, Party
+from tests.faults.checking import Case, check
+from tests.faults.judging import bugs_of, faults_of
+from tests.faults.roles import Role, state_of
+from tests.faults.world import World
+from tests.simulation.history import History
 from tests.support.certs import Papers
 from tests.support.eventually import until
 
@@ -41,6 +50,7 @@ async def test_a_death_that_nobody_brought_about_is_told_once(tmp_path: Path, en
     mortal.start(program=("sh", "-c", program))
     await until(second.exists)
     await mortal.stop()
+    assert mortal.ends == 1
     assert list(bugs_of(mortal)) == said
     assert list(bugs_of(mortal)) == []
 
@@ -50,4 +60,27 @@ async def test_a_death_that_we_brought_about_is_none(tmp_path: Path) -> None:
     victim.start(program=("sh", "-c", "echo ready; exec sleep 60"))
     await victim.ready()
     await victim.kill()
+    assert victim.ends == 0
     assert list(bugs_of(victim)) == []
+
+
+async def test_a_plane_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
+    world = World("embedded", Arena(), tmp_path / "world", random.Random(1))
+    async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
+        world.queries = QueriesStub(channel)
+        found, others = await faults_of(world)
+    assert not found
+    assert len(others) == 1
+    assert others[0].startswith("the plane does not say how it stands: UNAVAILABLE")
+
+
+def test_a_log_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+    found, others = check(Case(History(), LogPlace(tmp_path), {}, frozenset()))
+    assert not found
+    assert len(others) == 1
+    assert others[0].startswith("the log cannot be read: ")
+
+
+def test_a_process_that_is_gone_is_dead() -> None:
+    assert state_of(os.getpid()) == "R"
+    assert state_of(2**22 + 1) == "X"

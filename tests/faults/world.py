@@ -17,7 +17,7 @@ from deploy.opening import LogPlace
 from schemas.api.stubs import QueriesStub
 from tests.faults.arena import HUB, Arena
 from tests.faults.brokers import Brokers, cluster
-from tests.faults.clients import Client
+from tests.faults.clients import RECONNECTING, Client
 from tests.faults.disk import Disk
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.roles import AGENTS, API, Role, serving, simulating
@@ -142,8 +142,8 @@ async def world_of(engine: Engine, arena: Arena, folder: Path, rng: random.Rando
             role.start()
         await world.whole()
         servers = [*world.servers, world.proxies["api"].address]
-        channel = await stack.enter_async_context(grpc.aio.secure_channel(world.servers[0], world.viewer.channel))
-        world.queries = QueriesStub(channel)
+        channel = grpc.aio.secure_channel(world.servers[0], world.viewer.channel, options=RECONNECTING)
+        world.queries = QueriesStub(await stack.enter_async_context(channel))
         world.clients = [world.client(f"client-{number}", servers) for number in range(CLIENTS)]
         for client in world.clients:
             stack.push_async_callback(client.close)

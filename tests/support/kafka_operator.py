@@ -15,6 +15,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 from eventstore.kafka_topics import settings_of
 from eventstore.log import TOPICS, Partition, partitions_of
 
+NO_LEADER = -1
+
 
 class Operator:
     """Acts on the topics under one prefix. Everything is known to every broker when it returns."""
@@ -88,11 +90,12 @@ class Operator:
         await self.alter(partition.topic, {})
 
     async def leader(self, partition: Partition) -> int:
-        """The broker that leads a partition."""
-        async with self._client() as client:
+        """The broker that leads a partition; waited for while none does."""
+        async with self._client() as client, asyncio.timeout(30):
             await client.set_topics([self.topic(partition.topic)])
-            leader = client.cluster.leader_for_partition(self._place(partition))
-        assert leader is not None
+            while (leader := client.cluster.leader_for_partition(self._place(partition))) in (None, NO_LEADER):
+                await asyncio.sleep(0.02)
+                await client.force_metadata_update()
         return int(leader)
 
     async def copies(self) -> int:
