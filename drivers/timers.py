@@ -1,7 +1,8 @@
 """Deadlines: when one of a fold has come, somebody must say so, as the fold has no clock.
 
-The statement counts only if its own append time has reached the deadline, so a timer whose clock is ahead does no harm:
-it says it again a little later. By rank, and only as long as the fold still has the deadline.
+The statement counts only if its own append time has reached the deadline, so a timer whose clock is ahead ends nothing
+too early. It finds out by the first one that does not count, goes by the log's clock then, and looks at its own again
+every minute. By rank, and only as long as the fold still has the deadline.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ logger = logging.getLogger(__name__)
 AGAIN_S = 2.0
 """A statement that changed nothing is made again after this long, with jitter."""
 
+BELIEVED_S = 60.0
+"""So long we go by the log's clock once it has shown that ours is ahead; but ours may be right again, or the log's
+behind."""
+
 
 class Deadline(NamedTuple):
     """One that a fold has: when, of what kind, about whom, and the key of the records about it."""
@@ -35,6 +40,13 @@ class Deadline(NamedTuple):
     kind: str
     subject: str
     key: str
+
+
+class LogTime(NamedTuple):
+    """What the log's clock showed at a moment of the loop's."""
+
+    time_ms: int
+    at_s: float
 
 
 class Timers:
@@ -47,6 +59,7 @@ class Timers:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"timers/{replica.name}"
+        self._log_times: dict[Partition, LogTime] = {}
         self._following = Following(replica, ZONES)
         self.statements = Statements(replica, ranks, self._following, "api")
 
@@ -60,16 +73,29 @@ class Timers:
     async def _serve(self, partition: Partition) -> None:
         while True:
             next_ms = min((deadline.deadline_ms for deadline in self._deadlines(partition)), default=None)
-            wait_s = None if next_ms is None else (next_ms - self._now_ms()) / 1_000
+            wait_s = None if next_ms is None else (next_ms - self._time_ms(partition)) / 1_000
             if wait_s is None or wait_s > 0:
                 await self._sleep(partition, wait_s)
                 continue
-            due = [found for found in self._deadlines(partition) if found.deadline_ms <= self._now_ms()]
-            for deadline in sorted(due):
-                await self._state(partition, deadline)
+            for deadline in sorted(self._deadlines(partition)):
+                if deadline.deadline_ms <= self._time_ms(partition):
+                    await self._state(partition, deadline)
+
+    def _time_ms(self, partition: Partition) -> int:
+        """What time it is: by our clock, or by the log's while we believe that ours is ahead of it."""
+        heard = self._log_times.get(partition)
+        if heard is None:
+            return self._now_ms()
+        passed_s = asyncio.get_running_loop().time() - heard.at_s
+        if passed_s >= BELIEVED_S:
+            del self._log_times[partition]
+            return self._now_ms()
+        return min(self._now_ms(), heard.time_ms + int(passed_s * 1_000))
 
     async def _sleep(self, partition: Partition, wait_s: float | None) -> None:
-        """Until then, or until the fold changed, which may have brought an earlier deadline."""
+        """Until then, or until the fold changed, which may have brought an earlier deadline. Clocks are put right
+        meanwhile, so we look at them now and then."""
+        wait_s = None if wait_s is None else min(wait_s, BELIEVED_S)
         try:
             async with asyncio.timeout(wait_s):
                 await self._following.changed(partition)
@@ -84,10 +110,13 @@ class Timers:
             return
         envelope = statement(deadline.subject, self._actor, self._now_ms())
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
-        if await self.statements.append(partition, deadline.key, event):
+        if is_appended := await self.statements.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
         await self._following.until(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))
+        log_ms = self._replica.folded(partition).time_ms
+        if is_appended and log_ms < deadline.deadline_ms:
+            self._log_times[partition] = LogTime(log_ms, asyncio.get_running_loop().time())
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:
         state = self._states.zones_at(partition)

@@ -1,10 +1,10 @@
-"""Timers: a deadline is stated when it has come, by rank, and again if the log's clock says that it has not."""
+"""Timers: a deadline is stated when it has come, by rank, and by the log's clock if that says that it has not."""
 
 from __future__ import annotations
 
 import asyncio
 
-from drivers.timers import Timers
+from drivers.timers import AGAIN_S, BELIEVED_S, Timers
 from eventstore.ids import statement
 from projections.phases import NODE_EFFECT, STEPS
 from schemas.events import DeadlinePassed, StepStarted
@@ -14,21 +14,31 @@ from tests.support.virtual_loop import run_virtual
 LIMIT_S = STEPS[NODE_EFFECT].deadline_ms / 1_000
 
 
-def timers(made: Plane, name: str, ahead_ms: int = 0) -> Timers:
-    """Timers whose clock is so much ahead of the log's."""
-    found = Timers(made.replicas[name], made.ranks(name), now_ms=lambda: made.now_ms() + ahead_ms, rng=made.rng())
+class Clock:
+    """A clock that is so much ahead of the log's."""
+
+    def __init__(self, made: Plane, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+        self._made = made
+
+    def __call__(self) -> int:
+        return self._made.now_ms() + self.ahead_ms
+
+
+def timers(made: Plane, name: str, clock: Clock | None = None) -> Timers:
+    found = Timers(made.replicas[name], made.ranks(name), now_ms=clock or made.now_ms, rng=made.rng())
     made.spawn(name, found.run())
     return found
 
 
-async def begin_step(made: Plane) -> None:
+async def begin_step(made: Plane, name: str = "d") -> None:
     """An attempt of which nobody will hear again."""
-    await made.register("d")
-    await made.request("d", "provision", "image-1")
-    number = made.dpu("d").attempt + 1
-    event = StepStarted(statement("d", "test", made.now_ms()), "z1", "d", NODE_EFFECT, number, "nobody")
+    await made.register(name)
+    await made.request(name, "provision", "image-1")
+    number = made.dpu(name).attempt + 1
+    event = StepStarted(statement(name, "test", made.now_ms()), "z1", name, NODE_EFFECT, number, "nobody")
     await next(iter(made.replicas.values())).state_fact(made.partition("z1"), b"z1", event, timeout_s=5.0)
-    await made.until(lambda: made.dpu("d").standing == "running")
+    await made.until(lambda: made.dpu(name).standing == "running")
 
 
 def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
@@ -45,14 +55,43 @@ def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:
     run_virtual(scenario())
 
 
-def test_a_clock_that_is_ahead_says_it_until_it_counts() -> None:
+def test_a_clock_that_is_ahead_is_found_out_by_what_did_not_count() -> None:
     async def scenario() -> None:
         async with plane() as made:
             await made.add("r1")
-            found = timers(made, "r1", ahead_ms=20_000)
+            found = timers(made, "r1", Clock(made, 20_000))
             await begin_step(made)
             assert LIMIT_S <= await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S) < LIMIT_S + 4
-            assert 5 < found.stated < 25
+            assert 2 <= found.stated <= 4
+
+    run_virtual(scenario())
+
+
+def test_a_clock_that_is_hours_ahead_says_something_once_a_minute_however_many_steps_begin() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = timers(made, "r1", Clock(made, 7_200_000))
+            for number in range(40):
+                await begin_step(made, f"d{number}")
+                await asyncio.sleep(BELIEVED_S / 4)
+            assert 5 <= found.stated <= 11
+
+    run_virtual(scenario())
+
+
+def test_a_clock_that_was_ahead_and_is_right_again_is_gone_by() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            clock = Clock(made, 7_200_000)
+            found = timers(made, "r1", clock)
+            await begin_step(made)
+            await asyncio.sleep(AGAIN_S)
+            clock.ahead_ms = 0
+            took_s = AGAIN_S + await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+            assert abs(took_s - LIMIT_S) < 0.1
+            assert found.stated == 2
 
     run_virtual(scenario())
 
