@@ -145,7 +145,7 @@ class Provisioner:
     def _work_on_running(self, step: _Step) -> _Work | None:
         """What to do about an attempt that runs, and with which nothing here is busy."""
         if step.dpu.provisioner == self._actor:
-            return self._work
+            return self._work if self._has_time(step.dpu) else None
         replica = step.dpu.provisioner.partition("#")[0]
         return self._lose if replica == self._replica.name or self._is_gone(replica) else None
 
@@ -281,8 +281,12 @@ class Provisioner:
             and now.dpu.standing == "running"
             and now.dpu.attempt == step.dpu.attempt
             and now.dpu.provisioner == self._actor
-            and self._now_ms() < now.dpu.deadline_ms
+            and self._has_time(now.dpu)
         )
+
+    def _has_time(self, dpu: Dpu) -> bool:
+        """Whether an attempt's time is not over, by our clock; if that is ahead, there is nothing to do but wait."""
+        return self._now_ms() < dpu.deadline_ms
 
 
 def _about(step: _Step, reason: str = "") -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -25,13 +26,17 @@ def devices(made: Plane, faults: BmcFaults = QUIET) -> SimulatedBmcs:
 
 
 def provisioner(
-    made: Plane, name: str, bmcs: SimulatedBmcs, settings: ProvisionerSettings | None = None
+    made: Plane,
+    name: str,
+    bmcs: SimulatedBmcs,
+    settings: ProvisionerSettings | None = None,
+    now_ms: Callable[[], int] | None = None,
 ) -> Provisioner:
     found = Provisioner(
         made.replicas[name],
         made.ranks(name),
         bmcs.connect,
-        now_ms=made.now_ms,
+        now_ms=now_ms or made.now_ms,
         rng=made.rng(),
         settings=settings or ProvisionerSettings(),
     )
@@ -245,6 +250,22 @@ def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_ste
             bmcs.device("d").faults = QUIET._replace(hang=1.0)
             attempt = made.dpu("d").attempt
             await made.until(lambda: made.dpu("d").attempt > attempt, timeout_s=HOUR_S)
+
+    run_virtual(scenario())
+
+
+def test_a_provisioner_whose_clock_is_hours_ahead_waits_until_it_is_right() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            ahead_ms = 2 * HOUR_MS
+            found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + ahead_ms)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await asyncio.sleep(60)
+            assert found.ended.total() == 0, "it began again and again what its clock says is over"
+            ahead_ms = 0
+            await made.until(lambda: made.dpu("d").phase == READY)
 
     run_virtual(scenario())
 
