@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.faults.disk import Disk
 from tests.faults.fault import Blow
 from tests.faults.roles import Role
 
 FAKETIME = Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "", "faketime/libfaketime.so.1")
 HOURS_S = 7200
+TOP_UP_S = 0.05
 STROBES = 15
 STROBE_S = 0.2
 FAILURES = ("dpuplane_save_failures_total", "dpuplane_append_failures_total", "dpuplane_unknown_outcomes_total")
@@ -26,15 +28,30 @@ async def disk_full(blow: Blow) -> AsyncIterator[None]:
     (victim,) = (role for role in blow.world.roles if role.name == name)
     disk = blow.world.disks[name]
     before, ends = await _failures(victim), victim.ends
-    disk.fill()
-    try:
+    async with _kept_full(blow, disk):
         yield
-        blow.evidence["disk seen full"] += disk.free_bytes == 0
         counted = max(0, int(await _failures(victim) - before))
         gave_up = victim.ends - ends  # one that starts on a full disk ends with a line that says so, and counts nothing
         blow.evidence["failures that the role counted or ended by"] += counted + gave_up
-    finally:
-        disk.empty()
+
+
+@asynccontextmanager
+async def _kept_full(blow: Blow, disk: Disk) -> AsyncIterator[None]:
+    """Room that its owner makes meanwhile is taken at once."""
+
+    async def keep() -> None:
+        while True:
+            disk.fill()
+            blow.evidence["times that the disk was full"] += disk.free_bytes == 0
+            await asyncio.sleep(TOP_UP_S)
+
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            disk.empty()
 
 
 @asynccontextmanager
