@@ -101,7 +101,8 @@ class Session:
             frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
             if frame.is_snapshot and state.flying:
                 continue
-            allowed = self._within_budget(dpus, now) if frame.is_snapshot else dpus
+            instead = due == "delta" and standing.keeps_up(state)  # more has changed since than the table is large
+            allowed = self._within_budget(dpus, now) if frame.is_snapshot and not instead else dpus
             if allowed:
                 group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)

@@ -1,7 +1,8 @@
 """A zone as a relay serves it: what its DPUs should have, what they said, who speaks for whom.
 
 What outlives a link is kept by ordinal in flat arrays: the last version that a DPU had (to notice one that comes back
-with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute).
+with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute; one that keeps
+up is not held to that, as a small table under many changes is sent whole time and again).
 """
 
 from __future__ import annotations

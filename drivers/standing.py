@@ -77,6 +77,11 @@ def due(standing: Standing, target: Target, now: float) -> Due:
     return "delta" if standing.sent < target.version else "nothing"
 
 
+def keeps_up(standing: Standing) -> bool:
+    """Whether it was sent here what its zone had when it came, and so does not come over and over with less."""
+    return standing.sent >= standing.since
+
+
 def after_send(standing: Standing, version: int, now: float) -> Standing:
     """A frame to `version` is on its way."""
     return standing._replace(sent=version, flying=(*standing.flying, version), sent_at=now, repair=False)

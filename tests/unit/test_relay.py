@@ -120,6 +120,24 @@ def test_links_of_unknown_zones_leave_nothing_behind() -> None:
     run_virtual(scenario())
 
 
+def test_a_dpu_that_keeps_up_is_sent_every_table_whole_where_that_is_shorter_than_what_changed() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            for version in range(6, 20):
+                frame = await peer.frame()
+                assert frame.delta.from_version == 0
+                tables.history.clear()
+                tables.put(version, {ALLOW: SECOND if version % 2 else THIRD})
+                peer.say(has(frame))
+            assert asyncio.get_running_loop().time() < 1
+
+    run_virtual(scenario())
+
+
 def test_a_dpu_that_flaps_gets_a_few_snapshots_and_then_one_a_minute() -> None:
     async def scenario() -> None:
         tables = Tables(["d"])
