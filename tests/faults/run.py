@@ -89,7 +89,8 @@ async def _strike(world: World, faults: Sequence[Fault], rng: random.Random) -> 
     async with AsyncExitStack() as stack:
         for fault, blow in zip(faults, blows, strict=True):
             await stack.enter_async_context(fault.strike(blow))
-        await asyncio.sleep(max(fault.seconds for fault in faults))
+        # what one has killed comes back while the other still holds, which nobody would have met otherwise
+        await asyncio.sleep(sum(fault.seconds for fault in faults))
     return shown(faults, [blow.evidence for blow in blows])
 
 
