@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from projections.fleet_state import FleetState, SetRow, window_key
+from projections.holders import Address
 from projections.membership import Kept, Member, Part, held_items
 from projections.moves import Move, Weighed
-from projections.roster import Address
 from projections.withdrawals import EMPTY, Kind, add_hashes
 
 

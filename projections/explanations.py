@@ -13,10 +13,10 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from projections.fleet_state import ANY_ZONE, FleetState
+from projections.holders import Address
 from projections.install_rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.membership import Member, Part
 from projections.names import shown
-from projections.roster import Address
 from projections.rules import Held
 from projections.tables import RuleTable, TableSet, table
 from projections.zone_rows import Dpu, Node

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventstore.table import Table
+from projections.holders import Address
 from projections.labels import Labels
 from projections.lists import Plan, SetKey, text_of
 from projections.members import Members
 from projections.membership import Kept, Part, held_items
 from projections.policies import BUILT_IN, Policy, selector
-from projections.roster import Address, Roster
+from projections.roster import Roster
 from projections.rulesets import RuleSet
 from projections.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
 
@@ -189,7 +190,7 @@ class FleetState:
     def conflicts(self) -> list[tuple[Address, tuple[str, ...]]]:
         """Addresses that several nodes hold, with those nodes, in order of the first of them."""
         found = []
-        for address, slots in self.roster.shared.items():
+        for address, slots in self.roster.holders.shared.items():
             names = sorted({self.roster.names[slot] for slot in slots})
             if len(names) > 1:
                 found.append((tuple(names), address))

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import partition_of
-from projections.columns import repeats4
 from projections.effects import note
 from projections.fleet_state import FleetState
+from projections.holders import Address
 from projections.holds import member_hold
 from projections.membership import Items, Member, Part, read_items
 from projections.moves import Move, Weighed, weigh
 from projections.names import check_zone
-from projections.roster import Address, Labelled
+from projections.roster import Labelled
 from projections.withdrawals import Hold, Kind
 from schemas.events import LEFT, PRESENT, MembershipChanged
 
@@ -97,10 +97,10 @@ def _all_new(state: FleetState, items: Items) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
     if any(items.states) or not state.members.rows.keys().isdisjoint(items.names):
         return False
-    if any(column.given and state.roster.holds_any(column.values) for column in (items.addresses4, items.addresses6)):
+    fours, sixes = items.addresses4, items.addresses6.given()
+    if fours.repeats or len(set(sixes)) != len(sixes):
         return False
-    given = [value for value in items.addresses6.values if value]
-    return not repeats4(items.addresses4.packed) and len(set(given)) == len(given)
+    return not state.roster.holders.any_of(fours.given, sixes)
 
 
 def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move], list[Superseded]]:
@@ -118,7 +118,7 @@ def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move],
         after = Member(
             items.zones[i],
             *incarnation,
-            items.addresses4.values[i],  # type: ignore[arg-type]
+            items.addresses4.values[i],
             items.addresses6.values[i],  # type: ignore[arg-type]
             labels[items.label_index[i]],
             -1,
@@ -191,19 +191,19 @@ def join(state: FleetState, change: Joined, at: At) -> None:
 
 def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
     """Take new nodes as columns."""
-    fours = np.frombuffer(items.addresses4.packed, np.uint32)
-    sixes = np.frombuffer(items.addresses6.packed, np.uint64).reshape(-1, 2)
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
-    addresses4 = np.bincount(index[fours != 0], minlength=len(members)).tolist()
-    addresses6 = np.bincount(index[sixes.any(axis=1)], minlength=len(members)).tolist()
+    addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))
+    if items.addresses6.packed:
+        high, low = np.frombuffer(items.addresses6.packed, np.uint64).reshape(-1, 2).T
+        addresses += np.bincount(index[(high | low) > 0], minlength=len(members))
     number_of = np.zeros(len(members), np.int32)
     uses: Counter[int] = Counter()
     held: Counter[int] = Counter()
     for i, number in numbers.items():
         number_of[i] = number
         uses[number] += members[i]
-        held[number] += addresses4[i] + addresses6[i]
+        held[number] += int(addresses[i])
     labels = Labelled(number_of[index], uses, held)
     slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
     state.members.seat(items.names, slots, items.zones, items.created_ms, items.uids)
@@ -220,15 +220,14 @@ def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
 
 
 def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:
-    bits = state.labels.bits
-    columns = [column.values for column in (change.items.addresses4, change.items.addresses6) if column.given]
+    fours, sixes, bits = change.items.addresses4, change.items.addresses6, state.labels.bits
     by_bits: dict[int, list[Address]] = {}
     distinct = {bits[number] for number in numbers.values()}
-    for values in columns:
-        if len(distinct) == 1:
-            by_bits.setdefault(min(distinct), []).extend(filter(None, values))
-            continue
-        for address, i in zip(values, change.items.label_index, strict=True):
+    if len(distinct) == 1:
+        by_bits[min(distinct)] = [*fours.given, *sixes.given()]
+    else:
+        columns: tuple[Sequence[Address], ...] = (fours.values, sixes.values)
+        for address, i in chain.from_iterable(zip(values, change.items.label_index, strict=True) for values in columns):
             if address:
                 by_bits.setdefault(bits[numbers[i]], []).append(address)
     for found, addresses in by_bits.items():

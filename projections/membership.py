@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from projections.columns import fault_of_label_numbers, fault_of_widths
-from projections.roster import Address, Column
+from projections.holders import Address, Column4, column4
+from projections.roster import Column6
 from projections.withdrawals import hash_of
 from schemas.events import MAX_FORWARD_ITEMS, SUPERSEDED, MembershipChanged
 
@@ -75,8 +76,8 @@ class Items(NamedTuple):
     states: Sequence[int]
     created_ms: Sequence[int]
     uids: Sequence[str]
-    addresses4: Column
-    addresses6: Column
+    addresses4: Column4
+    addresses6: Column6
     label_sets: list[dict[str, str]]
     label_index: Sequence[int]
 
@@ -133,16 +134,14 @@ def _full(column: Sequence[T], count: int) -> Sequence[T]:
     return column if len(column) == count else list(repeat(column[0], count))
 
 
-def _column4(packed: bytes, count: int) -> Column:
-    if not packed:
-        return Column(list(repeat(0, count)), bytes(4 * count), given=False)
-    return Column(np.frombuffer(packed, ">u4").tolist(), packed, given=True)
+def _column4(packed: bytes, count: int) -> Column4:
+    return column4(np.frombuffer(packed or bytes(4 * count), ">u4").astype(np.uint32).tobytes())
 
 
-def _column6(packed: bytes, count: int) -> Column:
+def _column6(packed: bytes, count: int) -> Column6:
     if not packed:
-        return Column(list(repeat(b"", count)), bytes(16 * count), given=False)
+        return Column6(list(repeat(b"", count)), b"")
     values: list[Address] = [packed[i : i + 16] for i in range(0, 16 * count, 16)]
     if _ZERO6 in values:
         values = [b"" if value == _ZERO6 else value for value in values]
-    return Column(values, packed, given=True)
+    return Column6(values, packed)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from projections.fleet_state import FleetState
+from projections.holders import Address
 from projections.membership import Member, Part
-from projections.roster import Address
 from projections.withdrawals import Kind
 
 
@@ -120,7 +120,7 @@ def _touches(state: FleetState, moves: Sequence[Move]) -> dict[Address, _Touch]:
         found = touches.get(address)
         if found is None:
             rest = 0
-            for slot in roster.holders(address):
+            for slot in roster.holders.of(address):
                 if slot not in going:
                     rest |= labels.bits[roster.label[slot]]
             found = touches[address] = _Touch(rest)

@@ -65,5 +65,5 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
 def _conflicts(name: str, node: Node | Member, fleet: FleetState) -> tuple[str, ...]:
     """Other nodes that have one of its addresses."""
     roster = fleet.roster
-    holders = (slot for address in (node.address4, node.address6) if address for slot in roster.holders(address))
+    holders = (slot for address in (node.address4, node.address6) if address for slot in roster.holders.of(address))
     return tuple(sorted({roster.names[slot] for slot in holders} - {name}))

@@ -4,26 +4,23 @@ Whoever makes an address reachable has a slot: a member, or the former state of 
 the lowest free one goes first, and they never leave the fold. Columns over slots (addresses, label set) are plain
 arrays, which numpy reads in place, so a set's addresses are picked whole in milliseconds.
 
-An address is counted per holder and leaves with its last one. Nearly always it has one, so `_first` maps addresses to
-slots and `shared` lists all holders of the few that have several. What the members of each label set hold is counted
-along, so that an edit of a policy looks at label sets and not at a million members.
+An address is counted per holder and leaves with its last one (projections/holders). What the members of each label set
+hold is counted along, so that an edit of a policy looks at label sets and not at a million members.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from projections.holders import Address, Column4, Holders
 from projections.labels import Labels
-
-Address: TypeAlias = int | bytes
-"""IPv4 as an integer, IPv6 as 16 bytes."""
 
 NO_ADDRESS6 = bytes(16)
 
@@ -46,12 +43,15 @@ class Seated(Protocol):
     def address6(self) -> bytes: ...
 
 
-class Column(NamedTuple):
-    """Addresses of one family, one per item (0 or b"" for none), and packed as they stand in a record."""
+class Column6(NamedTuple):
+    """IPv6 addresses, one per item (b"" for none), and packed as they stand in a record (b"" if nobody has one)."""
 
     values: Sequence[Address]
     packed: bytes
-    given: bool
+
+    def given(self) -> list[Address]:
+        """Those that are one."""
+        return list(filter(None, self.values)) if self.packed else []
 
 
 class Labelled(NamedTuple):
@@ -68,30 +68,17 @@ class Roster:
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.names: list[str] = []
-        self.shared: dict[Address, tuple[int, ...]] = {}
+        self.holders = Holders()
         self.label = array("i")
         self._four = array("I")
         self._six = array("Q")
-        self._first: dict[Address, int] = {}
         self._free = BitMap()
         self._held: Counter[int] = Counter()
-
-    def holds_any(self, addresses: Collection[Address]) -> bool:
-        """Whether anybody holds any of these."""
-        return not self._first.keys().isdisjoint(addresses)
-
-    def holders(self, address: Address) -> tuple[int, ...]:
-        """The slots that hold an address, in no particular order."""
-        several = self.shared.get(address)
-        if several is not None:
-            return several
-        first = self._first.get(address)
-        return () if first is None else (first,)
 
     def bits(self, address: Address) -> int:
         """The sets that an address is in."""
         bits = 0
-        for slot in self.holders(address):
+        for slot in self.holders.of(address):
             bits |= self.labels.bits[self.label[slot]]
         return bits
 
@@ -102,8 +89,8 @@ class Roster:
     def extend(
         self,
         names: Sequence[str],
-        fours: Column,
-        sixes: Column,
+        fours: Column4,
+        sixes: Column6,
         labels: Labelled,
     ) -> Sequence[int]:
         """Neighbouring slots for new members, none of whose addresses anybody holds."""
@@ -111,13 +98,13 @@ class Roster:
         slots = list(range(len(self.names), len(self.names) + len(names)))
         self.names += names
         self.label.frombytes(labels.numbers.tobytes())
-        self._four.frombytes(np.frombuffer(fours.packed, ">u4").astype(np.uint32).tobytes())
-        self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
-        for column in (fours, sixes):
-            if column.given:
-                self._first.update(zip(column.values, slots, strict=True))
-        self._first.pop(0, None)
-        self._first.pop(b"", None)
+        self._four += fours.values
+        self.holders.hold_batch(fours, slots[0])
+        if sixes.packed:
+            self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
+            self.holders.hold_sixes(sixes.values, slots)
+        else:
+            self._six.frombytes(bytes(16 * len(names)))
         for label, count in labels.uses.items():
             self.labels.use(label, count)
         self._held.update(labels.held)
@@ -157,7 +144,7 @@ class Roster:
         self.labels.use(label, 1)
         for address in (address4, address6):
             if address:
-                self._hold(address, slot)
+                self.holders.hold(address, slot)
                 self._held[label] += 1
         return slot
 
@@ -165,7 +152,7 @@ class Roster:
         """Empty a slot, whose addresses these are."""
         for address in (address4, address6):
             if address:
-                self._release(address, slot)
+                self.holders.release(address, slot)
                 self._held[self.label[slot]] -= 1
         self.labels.use(self.label[slot], -1)
         self.label[slot], self._four[slot] = -1, 0
@@ -192,17 +179,8 @@ class Roster:
         taken = label >= 0
         each = (four[taken] != 0).astype(np.int64) + six[taken].any(axis=1)
         self._held = Counter(dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist())))
-        columns: tuple[Sequence[Address], ...] = (fours, sixes)
-        for addresses in columns:
-            self._hold_all([(address, slot) for address, slot in zip(addresses, slots, strict=True) if address])
-
-    def _hold_all(self, held: list[tuple[Address, int]]) -> None:
-        alone = dict(held)
-        if len(alone) == len(held):
-            self._first.update(alone)
-            return
-        for address, slot in held:
-            self._hold(address, slot)
+        self.holders.seat4(self._four)
+        self.holders.seat6([(address, slot) for address, slot in zip(sixes, slots, strict=True) if address])
 
     def addresses4(self, picked: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
         """IPv4 addresses of the picked slots; they may repeat."""
@@ -230,7 +208,7 @@ class Roster:
         counts: Counter[tuple[int, ...]] = Counter(
             {(number,): held for number, held in sorted(self._held.items()) if held}
         )
-        for slots in self.shared.values():
+        for slots in self.holders.shared.values():
             numbers = tuple(sorted(self.label[slot] for slot in slots))
             for number in numbers:
                 counts[number,] -= 1
@@ -253,18 +231,3 @@ class Roster:
         self._four.append(0)
         self._six.extend((0, 0))
         return len(self.names) - 1
-
-    def _hold(self, address: Address, slot: int) -> None:
-        first = self._first.setdefault(address, slot)
-        if first != slot:
-            self.shared[address] = (*self.shared.get(address, (first,)), slot)
-
-    def _release(self, address: Address, slot: int) -> None:
-        several = self.shared.pop(address, None)
-        if several is None:
-            del self._first[address]
-            return
-        left = tuple(other for other in several if other != slot)
-        self._first[address] = left[0]
-        if len(left) > 1:
-            self.shared[address] = left

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from projections.holders import Address
 from projections.lists import SetKey
 from projections.prefixes import (
     NO_KEYS4,
@@ -38,7 +39,7 @@ from projections.prefixes import (
     pack_ints,
     unpack,
 )
-from projections.roster import Address, Roster, as_int
+from projections.roster import Roster, as_int
 
 FEW = 256
 """Changes that are always walked in singly; more are too if the set has 128 times as many addresses.

@@ -59,6 +59,10 @@ columns = (
     st.lists(longs, max_size=5)
     | st.lists(longs, min_size=60, max_size=300)
     | st.lists(st.integers(-64, 64), min_size=60, max_size=300)
+    | st.builds(
+        lambda groups: [number for number, count in groups for _ in range(count)],
+        st.lists(st.tuples(longs, st.integers(1, 150)), max_size=4),
+    )
 )
 of_one_length = st.sampled_from(["ab", "ab\0", "éü"]).flatmap(
     lambda letters: st.lists(st.text(letters, min_size=3, max_size=3), min_size=60, max_size=200)
