@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from eventstore.rocks_store import checkpoints, open_checkpoint
 from eventstore.snapshots import Saved
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import Fault, judge_history
-from tests.simulation.fresh import event_of
 from tests.simulation.history import History
 
 READ_S = 120.0
@@ -31,12 +30,10 @@ class Case(NamedTuple):
     place: LogPlace
     states: Mapping[str, Path]
     """Where each role saves its state."""
-    refused: frozenset[str]
-    """Commands of which a client was told that they are in no log."""
 
 
 def check(case: Case) -> tuple[list[Fault], list[str]]:
-    """What the checkers find, and what else is wrong: the log cannot be read, or has commands that it should not."""
+    """What the checkers find; or why they cannot look, if the log cannot be read."""
     try:
         records, again = asyncio.run(_read_twice(case.place))
     except (PlaneError, TimeoutError) as error:
@@ -50,7 +47,7 @@ def check(case: Case) -> tuple[list[Fault], list[str]]:
             saved=_saved(case.states, stack),
             end_s=time.monotonic(),
         )
-    return found, list(_unread(case.refused, records))
+    return found, []
 
 
 async def _read_twice(place: LogPlace) -> tuple[Records, Records]:
@@ -80,11 +77,3 @@ def _saved(states: Mapping[str, Path], stack: ExitStack) -> dict[str, Saved]:
             stack.callback(saved.close)
             found[name] = saved
     return found
-
-
-def _unread(refused: frozenset[str], records: Records) -> Iterator[str]:
-    for partition, found in records.items():
-        for record in found:
-            event = event_of(record)
-            if event is not None and event.envelope.command_id in refused:
-                yield f"{event.envelope.command_id} was refused without a record, and is {partition}@{record.offset}"
