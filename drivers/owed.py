@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eventstore.codec import decode
-from eventstore.fold import DONE
+from eventstore.fold import DONE, At, Outcome
 from eventstore.listening import Ruling, RunRuling
 
 KEPT_BYTES = 32 << 20
@@ -34,6 +34,20 @@ class Gap(NamedTuple):
     end: int
 
 
+class Kept(NamedTuple):
+    """A decision whose event is not decoded: that takes five times the memory of its record."""
+
+    value: bytes
+    change: Any
+    outcome: Outcome
+    at: At
+    version: int
+
+    def ruling(self) -> Ruling:
+        """As it was told."""
+        return Ruling(decode(self.value), self.change, self.outcome, self.at, self.version, self.value)
+
+
 class Room:
     """What the partitions of a process may keep together: a burst goes through fleet, and leaves the others empty."""
 
@@ -49,7 +63,7 @@ class Owed:
         self.gap: Gap | None = None
         self.written = 0
         self._is_restored = False
-        self._heard: deque[Ruling | RunRuling] = deque()
+        self._heard: deque[Kept | RunRuling] = deque()
         self._again: deque[Ruling] = deque()
         self._out: dict[int, Ruling] = {}
         self._seen: set[int] = set()
@@ -58,12 +72,13 @@ class Owed:
     # -- told by the fold
 
     def ruled(self, ruling: Ruling | RunRuling) -> None:
-        count, size = _cost(ruling)
+        kept = ruling if isinstance(ruling, RunRuling) else _kept(ruling)
+        count, size = _cost(kept)
         if self._records + count > KEPT_RECORDS or size > self._room.left_bytes:
-            first, last = _range(ruling)
+            first, last = _range(kept)
             self.miss(Gap(first, last + 1))
             return
-        self._heard.append(ruling)
+        self._heard.append(kept)
         self._records += count
         self._room.left_bytes -= size
 
@@ -123,14 +138,14 @@ class Owed:
     def take(self, count: int, before_ms: int | None) -> list[Ruling]:
         """The next decisions to write, of records appended up to `before_ms`, if given; `done` has to follow."""
         taken: list[Ruling] = []
-        while len(taken) < count and (ruling := self._first()) is not None:
-            offset = ruling.at.offset
+        while len(taken) < count and (first := self._first()) is not None:
+            offset = first.at.offset
             if offset in self._seen:
                 self._seen.discard(offset)
                 self._drop()
-            elif before_ms is None or ruling.at.append_ms <= before_ms:
+            elif before_ms is None or first.at.append_ms <= before_ms:
                 self._drop()
-                taken.append(ruling)
+                taken.append(first if isinstance(first, Ruling) else first.ruling())
             else:
                 break
         self._out.update((ruling.at.offset, ruling) for ruling in taken)
@@ -150,16 +165,16 @@ class Owed:
         """Whether anything is to be written sooner or later."""
         return bool(self._again or self._heard)
 
-    def _first(self) -> Ruling | None:
+    def _first(self) -> Ruling | Kept | None:
         if self._again:
             return self._again[0]
         if not self._heard:
             return None
         if isinstance(first := self._heard[0], RunRuling):
             self._heard.popleft()
-            self._heard.extendleft(reversed([*rulings_of(first)]))
+            self._heard.extendleft(reversed([*_kept_of(first)]))
         found = self._heard[0]
-        assert isinstance(found, Ruling), "a run is never empty"
+        assert isinstance(found, Kept), "a run is never empty"
         return found
 
     def _drop(self) -> None:
@@ -173,22 +188,30 @@ class Owed:
 
 def rulings_of(run: RunRuling) -> Iterator[Ruling]:
     """The decisions of a run, one by one."""
+    return (kept.ruling() for kept in _kept_of(run))
+
+
+def _kept_of(run: RunRuling) -> Iterator[Kept]:
     first = run.first
     times_ms = accumulate((record.timestamp_ms for record in run.records), max, initial=first.time_ms)
     next(times_ms)
     changes = run.fold.changes_of_run(run.change)
     for record, change, time_ms in zip(run.records, changes, times_ms, strict=True):
         at = first._replace(offset=record.offset, append_ms=record.timestamp_ms, time_ms=time_ms)
-        yield Ruling(decode(record.value), change, DONE, at, run.version, len(record.value))
+        yield Kept(record.value, change, DONE, at, run.version)
 
 
-def _cost(ruling: Ruling | RunRuling) -> tuple[int, int]:
-    if isinstance(ruling, Ruling):
-        return 1, ruling.size
-    return len(ruling.records), sum(len(record.value) for record in ruling.records)
+def _kept(ruling: Ruling) -> Kept:
+    return Kept(ruling.value, ruling.change, ruling.outcome, ruling.at, ruling.version)
 
 
-def _range(ruling: Ruling | RunRuling) -> tuple[int, int]:
-    if isinstance(ruling, Ruling):
-        return ruling.at.offset, ruling.at.offset
-    return ruling.records[0].offset, ruling.records[-1].offset
+def _cost(kept: Kept | RunRuling) -> tuple[int, int]:
+    if isinstance(kept, Kept):
+        return 1, len(kept.value)
+    return len(kept.records), sum(len(record.value) for record in kept.records)
+
+
+def _range(kept: Kept | RunRuling) -> tuple[int, int]:
+    if isinstance(kept, Kept):
+        return kept.at.offset, kept.at.offset
+    return kept.records[0].offset, kept.records[-1].offset

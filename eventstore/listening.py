@@ -16,14 +16,14 @@ from schemas.events import Event
 
 
 class Ruling(NamedTuple):
-    """One decision. `size` is that of the record, in bytes; `version` that of the fold."""
+    """One decision. `value` is that of the record, undecoded; `version` that of the fold."""
 
     event: Event
     change: Any
     outcome: Outcome
     at: At
     version: int
-    size: int
+    value: bytes
 
 
 class RunRuling(NamedTuple):

@@ -206,17 +206,17 @@ class FoldedPartition:
             return None
         envelope = event.envelope
         if not envelope.command_id:
-            self._decide(event, at, len(value))
+            self._decide(event, at, value)
             return None
         entry = self.ledger.admit(envelope, content, at)
         if entry is None:
-            entry = Entry(content, self._decide(event, at, len(value)), at.offset)
+            entry = Entry(content, self._decide(event, at, value), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
         elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
-            self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, len(value)))
+            self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, value))
         return entry
 
-    def _decide(self, event: Event, at: At, size: int) -> Outcome:
+    def _decide(self, event: Event, at: At, value: bytes) -> Outcome:
         version = self.version
         if type(event) is FoldVersionRaised:
             change, outcome = None, self._raise_version(event.version, at)
@@ -225,7 +225,7 @@ class FoldedPartition:
             if change is not None:
                 self._fold.evolve(self.state, change, at)
         if self.listener is not None:
-            self.listener.ruled(Ruling(event, change, outcome, at, version, size))
+            self.listener.ruled(Ruling(event, change, outcome, at, version, value))
         return outcome
 
     def _raise_version(self, version: int, at: At) -> Outcome:

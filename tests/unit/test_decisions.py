@@ -227,7 +227,7 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
 
 def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
     rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
-    sizes = [ruling.size for ruling in rulings]
+    sizes = [len(ruling.value) for ruling in rulings]
     room = Room(sum(sizes[:3]))
     busy, quiet = Owed(room), Owed(room)
     for ruling in rulings[:3]:
