@@ -48,14 +48,13 @@ class Attendance:
 
     def renumbered(self) -> list[str]:
         """Those whom the log knows by another ordinal meanwhile, or not at all."""
-        return self.numbering.renumbered(partial(self._source.ordinal, self._zone.name))
+        return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
     def take_up(self, dpus: Sequence[str]) -> list[Unwelcome]:
         """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
         unknown = []
-        for dpu in dpus:
+        for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)
-            ordinal = self._source.ordinal(self._zone.name, dpu)
             self.numbering.place(number, ordinal)
             speaker, elsewhere = self._zone.speakers.pop(dpu, (self, number))
             if speaker is not self:

@@ -74,10 +74,7 @@ class Numbering:
             self._bitmaps[mask] = bitmap
         return bitmap
 
-    def renumbered(self, ordinal_of: Callable[[str], int | None]) -> list[str]:
+    def renumbered(self, ordinals_of: Callable[[Sequence[str]], Sequence[int | None]]) -> list[str]:
         """Those that have an ordinal which is not theirs any more."""
-        return [
-            name
-            for name, ordinal in zip(self._names, self._ordinals, strict=True)
-            if ordinal != _NONE and ordinal_of(name) != ordinal
-        ]
+        known = zip(self._names, self._ordinals, ordinals_of(self._names), strict=True)
+        return [name for name, ordinal, now in known if ordinal not in (_NONE, now)]

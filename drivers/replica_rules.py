@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from drivers.rule_source import Current
 from eventstore.log import FLEET, INSTALLS
 from eventstore.replica import Replica
@@ -45,9 +47,9 @@ class ReplicaRules:
     def is_frozen(self, zone: str) -> bool:
         return self._states.fleet.is_frozen(zone)
 
-    def ordinal(self, zone: str, dpu: str) -> int | None:
-        found = self._states.zone(zone).dpus.rows.get(dpu)
-        return found.ordinal if found is not None and found.zone == zone else None
+    def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
+        found = map(self._states.zone(zone).dpus.rows.get, dpus)
+        return [row.ordinal if row is not None and row.zone == zone else None for row in found]
 
     def dpu_count(self, zone: str) -> int:
         return len(self._states.zone(zone).dpu_index.zone(zone).names)

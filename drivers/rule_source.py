@@ -6,6 +6,7 @@ neither partitions nor folds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from projections.rules import Delta
@@ -50,8 +51,8 @@ class RuleSource(Protocol):
 
     def is_frozen(self, zone: str) -> bool: ...
 
-    def ordinal(self, zone: str, dpu: str) -> int | None:
-        """The number of a registered DPU within its zone; None if it is not registered there."""
+    def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
+        """The numbers of these DPUs within the zone, in order; None for one that is not registered there."""
         ...
 
     def dpu_count(self, zone: str) -> int: ...

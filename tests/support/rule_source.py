@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 
 from drivers.rule_source import Current
@@ -78,8 +78,8 @@ class Tables:
     def is_frozen(self, zone: str) -> bool:
         return zone in self.frozen
 
-    def ordinal(self, zone: str, dpu: str) -> int | None:
-        return self.ordinals.get(dpu)
+    def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
+        return [self.ordinals.get(dpu) for dpu in dpus]
 
     def dpu_count(self, zone: str) -> int:
         return len(self.ordinals)

@@ -23,7 +23,7 @@ def test_ordinals_follow_the_log_and_leave_out_who_has_none() -> None:
     numbering.place(0, 7)
     numbering.place(2, 5)
     assert numbering.bitmap_of(everybody) == BitMap([5, 7])
-    assert numbering.renumbered({"a": 7, "c": 6}.get) == ["c"]
+    assert numbering.renumbered(lambda dpus: [{"a": 7, "c": 6}.get(dpu) for dpu in dpus]) == ["c"]
     numbering.place(0, None)
     assert numbering.bitmap_of(everybody) == BitMap([5])
 
