@@ -122,12 +122,12 @@ class Fleet:
         """What these devices of a zone say that they have; with the digest of what they really have, if read back."""
         records, parts = self.records, []
         held = records.actual if read_back else records.claimed
-        fields = (records.claimed[devices], held[devices], records.received[devices], records.in_hardware[devices])
-        for group in groups(*fields):
+        fields = (records.claimed, held, records.received, records.in_hardware)
+        for group in groups(devices, *fields):
             claimed, digest_of, received, in_hardware = (int(field[group[0]]) for field in fields)
             table = self.tables[claimed]
             levels = max(received, table.version), table.version, min(in_hardware, table.version)
-            dpus = mask(self.zones[zone], devices[group])
+            dpus = mask(self.zones[zone], group)
             parts.append(Holding(dpus, table.epoch, *levels, self.tables[digest_of].digest))
         return parts
 
@@ -145,13 +145,12 @@ class Fleet:
     def _offer(self, zone: int, offered: Waiting, now: float) -> list[Said]:
         """Devices at work keep the frame for later, the others judge it."""
         records, frame = self.records, offered.frame
-        busy = records.pending[offered.devices] != NONE
+        idle, busy = offered.devices, records.pending[offered.devices] != NONE
         if busy.any():
-            self._waiting[zone].append(Waiting(frame, offered.devices[busy]))
-        idle = offered.devices[~busy]
+            self._waiting[zone].append(Waiting(frame, idle[busy]))
+            idle = idle[~busy]
         said: list[Said] = []
-        for group in groups(records.claimed[idle], records.capacity[idle]):
-            devices = idle[group]
+        for devices in groups(idle, records.claimed, records.capacity):
             claimed, capacity = int(records.claimed[devices[0]]), int(records.capacity[devices[0]])
             outcome = self.tables.apply(claimed, frame.epoch, frame.delta, capacity)
             if isinstance(outcome, FrameRefused):
@@ -177,11 +176,11 @@ class Fleet:
 
     def _finish_pending(self, zone: int, devices: Index, now: float) -> list[Said]:
         records = self.records
-        tables = records.pending[devices]
+        done = [(group, int(records.pending[group[0]])) for group in groups(devices, records.pending)]
         records.pending[devices], records.pending_at[devices] = NONE, NEVER
         said: list[Said] = []
-        for group in groups(tables):
-            said += self._finish(devices[group], int(tables[group[0]]), now)
+        for group, table in done:
+            said += self._finish(group, table, now)
         for _ in range(len(self._waiting[zone])):
             said += self._offer(zone, self._waiting[zone].popleft(), now)
         return said

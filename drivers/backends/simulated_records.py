@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivers.backends.simulated_tables import NOTHING
-from drivers.protocol import bitmap_of
+from drivers.protocol import bitmap_of, everyone
 
 Index: TypeAlias = npt.NDArray[np.intp]
 """Devices, by their places in the records."""
@@ -76,18 +76,23 @@ def members(places: range, dpus: int) -> Index:
 
 def mask(places: range, devices: Index) -> int:
     """Devices of one zone as a set of link-local numbers."""
+    if len(devices) == len(places):
+        return everyone(len(places))
     bits = np.zeros(len(places), np.bool_)
     bits[devices - places.start] = True
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
-def groups(*fields: npt.NDArray[Any]) -> list[npt.NDArray[np.intp]]:
-    """Positions with the same values in all fields, group by group, in an order that depends on the values alone."""
-    if all(len(field) == 0 or (field == field[0]).all() for field in fields):
-        return [np.arange(len(fields[0]))] if len(fields[0]) else []
-    codes = np.zeros(len(fields[0]), np.int64)
-    for field in fields:
-        values, inverse = np.unique(field, return_inverse=True)
-        codes = codes * len(values) + inverse
+def groups(devices: Index, *fields: npt.NDArray[Any]) -> list[Index]:
+    """These devices by what they have in all of these fields, in an order that depends on the values alone."""
+    if not len(devices):
+        return []
+    found = [field[devices] for field in fields]
+    if all((values == values[0]).all() for values in found):
+        return [devices]
+    codes = np.zeros(len(devices), np.int64)
+    for values in found:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        codes = codes * len(distinct) + inverse
     _, inverse = np.unique(codes, return_inverse=True)
-    return [np.flatnonzero(inverse == group) for group in range(int(inverse.max()) + 1)]
+    return [devices[inverse == group] for group in range(int(inverse.max()) + 1)]

@@ -159,9 +159,10 @@ def test_devices_and_link_local_numbers_say_the_same(numbers: set[int]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40))
 def test_groups_have_equal_values_and_leave_nobody_out(rows: list[tuple[int, int]]) -> None:
-    first, second = np.array([a for a, _ in rows]), np.array([b for _, b in rows])
-    found = groups(first, second)
-    assert sorted(index for group in found for index in group.tolist()) == list(range(len(rows)))
+    first, second = np.array([9, *(a for a, _ in rows)]), np.array([9, *(b for _, b in rows)])
+    devices = np.arange(1, len(rows) + 1)
+    found = groups(devices, first, second)
+    assert sorted(device for group in found for device in group.tolist()) == devices.tolist()
     assert len(found) == len(set(rows))
     for group in found:
-        assert len({rows[index] for index in group}) == 1
+        assert len({rows[device - 1] for device in group}) == 1
