@@ -15,7 +15,7 @@ from tests.bench.apart import apart
 from tests.bench.bench_join import DPUS, DPUS_PER_ZONE, NODES, SINGLE_JOINS, ZONES, joined_one_by_one
 from tests.bench.brokers import cluster, new_prefix
 from tests.bench.figures import Figure, percentile
-from tests.bench.planes import Place, all_up_to_date, differences, fill, serving_plane
+from tests.bench.planes import Place, all_decisions_written, all_up_to_date, differences, fill, serving_plane
 
 
 def figures() -> list[Figure]:
@@ -28,6 +28,7 @@ def figures() -> list[Figure]:
 async def _measure(place: Place) -> list[Figure]:
     async with serving_plane(place, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
+        await all_decisions_written(plane)
         gc.collect()
         gc.freeze()
         times_ms = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
