@@ -71,10 +71,13 @@ class MemberRows(MutableMapping[str, Member]):
         """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
         found = list(map(self._found.get, names))
         slots = [slot for slot in found if type(slot) is int]
-        numbers = map(self._zone.__getitem__, slots)
-        zones, created_ms = map(self._zones.__getitem__, numbers), map(self._created_ms.__getitem__, slots)
-        uids, held = map(self._uids.__getitem__, slots), self._roster.some(slots)
+        taken = np.array(slots, np.int64)
+        zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]
+        created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
+        uids, held = [self._uids[slot] for slot in slots], self._roster.some(taken)
         rows = map(Member, zones, created_ms, uids, *held, slots, repeat(False), repeat(-1))
+        if len(slots) == len(found):
+            return list(rows)
         return [next(rows) if type(each) is int else each for each in found]  # type: ignore[misc]
 
     def restored(self, rows: Mapping[str, Member]) -> None:

@@ -116,19 +116,18 @@ class Roster:
         address6 = (high << 64 | low).to_bytes(16, "big") if high or low else b""
         return self._four[slot], address6, self.labels.sets[self.label[slot]]
 
-    def some(self, slots: Sequence[int]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
+    def some(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
         """As `at` for each slot, side by side."""
-        taken = np.array(slots, np.int64)
-        fours = np.asarray(self._four, np.uint32)[taken].tolist()
-        sixes = np.asarray(self._six, np.uint64).reshape(-1, 2)[taken]
+        fours = np.asarray(self._four, np.uint32)[slots].tolist()
+        sixes = np.asarray(self._six, np.uint64).reshape(-1, 2)[slots]
         if sixes.any():
             packed = sixes.astype(">u8").tobytes()
             addresses6 = [packed[i : i + 16] for i in range(0, len(packed), 16)]
             addresses6 = [b"" if address == NO_ADDRESS6 else address for address in addresses6]
         else:
             addresses6 = [b""] * len(slots)
-        labels = map(self.label.__getitem__, slots)
-        return fours, addresses6, list(map(self.labels.sets.__getitem__, labels))
+        labels = np.asarray(self.label, np.int32)[slots].tolist()
+        return fours, addresses6, [self.labels.sets[number] for number in labels]
 
     def put(self, name: str, address4: Address, address6: Address, label: int) -> int:
         """The lowest free slot, taken by somebody with these addresses and labels."""
