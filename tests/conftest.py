@@ -1,8 +1,13 @@
 """What every kind of test may use."""
 
+import signal
+
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says more of the machine than of it
+
+# A shell has what it runs in the background ignore Ctrl-C, and so would every child that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
     "tests.support.kafka",
