@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 16
 """Appends under way at most."""
 GATHER_S = 0.2
-REST = 4.0
-"""It rests so many times as long as it has kept the loop from others: a fifth of a core is the most that it takes."""
+REST = 9.0
+"""It rests so many times as long as it has kept the loop from others: spelling takes a tenth of a core at most."""
 SLICE_S = 0.001
 """Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
 were made."""

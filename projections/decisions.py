@@ -90,9 +90,12 @@ def _answered(outcome: Outcome) -> Iterable[Item]:
 
 
 def _bounded(items: Sequence[Item]) -> Iterable[Item]:
-    size = 0
+    size, detail_size, previous = 0, 0, None
     for number, item in enumerate(items):
-        size += len(item.kind) + len(item.subject) + sum(len(key) + len(text) for key, text in item.detail.items())
+        kind, subject, detail = item
+        if detail is not previous:  # most items of a batch share theirs
+            detail_size, previous = sum(len(key) + len(text) for key, text in detail.items()), detail
+        size += len(kind) + len(subject) + detail_size
         if size > MAX_TEXT:
             yield Item("not_listed", "", {"items": str(len(items) - number)})
             return
