@@ -101,6 +101,7 @@ class Provisioner:
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
         self._gone_since_s: dict[str, float] = {}
+        self._taken_s: dict[tuple[Partition, str], float] = {}
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -145,7 +146,7 @@ class Provisioner:
     def _work_on_running(self, step: _Step) -> _Work | None:
         """What to do about an attempt that runs, and with which nothing here is busy."""
         if step.dpu.provisioner == self._actor:
-            return self._work if self._has_time(step.dpu) else None
+            return self._work if self._left_s(step) > 0 else None
         replica = step.dpu.provisioner.partition("#")[0]
         return self._lose if replica == self._replica.name or self._is_gone(replica) else None
 
@@ -158,6 +159,8 @@ class Provisioner:
         try:
             await work(step)
         finally:
+            if not self._runs_for_us(step):
+                self._taken_s.pop((step.partition, step.name), None)
             self._busy[step.partition].discard(step.name)
             self.under_way -= 1
             self._following.wake(step.partition)
@@ -178,6 +181,7 @@ class Provisioner:
         if await self._is_anothers(step):
             return
         event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
+        self._taken_s[step.partition, step.name] = asyncio.get_running_loop().time()
         if not await self._say(step, event):
             await self._rest()
             return
@@ -217,9 +221,7 @@ class Provisioner:
 
         try:
             bmc = self._connect(step.dpu.bmc_address)
-            left_ms = min(step.dpu.deadline_ms - self._now_ms(), STEPS[step.dpu.phase].deadline_ms)
-            left_s = max(0.0, left_ms / 1_000)
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(max(0.0, self._left_s(step))):
                 attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._settings.device)
                 return StepSucceeded(*about, await steps.run_step(attempt))
         except SessionEnded:
@@ -274,19 +276,23 @@ class Provisioner:
         return now is None or _standing(now.dpu) != _standing(step.dpu)
 
     def _is_ours(self, step: _Step) -> bool:
-        """Whether the fold says that this attempt runs, is ours, and has time left."""
+        """Whether the fold says that this attempt runs and is ours, and it has time left."""
         now = self._now(step)
         return (
-            now is not None
-            and now.dpu.standing == "running"
-            and now.dpu.attempt == step.dpu.attempt
-            and now.dpu.provisioner == self._actor
-            and self._has_time(now.dpu)
+            now is not None and now.dpu.attempt == step.dpu.attempt and self._runs_for_us(now) and self._left_s(now) > 0
         )
 
-    def _has_time(self, dpu: Dpu) -> bool:
-        """Whether an attempt's time is not over, by our clock; if that is ahead, there is nothing to do but wait."""
-        return self._now_ms() < dpu.deadline_ms
+    def _runs_for_us(self, step: _Step) -> bool:
+        """Whether the fold says that an attempt at this DPU runs, and is ours."""
+        now = self._now(step)
+        return now is not None and now.dpu.standing == "running" and now.dpu.provisioner == self._actor
+
+    def _left_s(self, step: _Step) -> float:
+        """What an attempt of ours has left of its time: counted from before we stated it, so that it is over no later
+        than in the log, and without the clock of either, which may be hours from the other."""
+        now_s = asyncio.get_running_loop().time()
+        taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)
+        return taken_s + STEPS[step.dpu.phase].deadline_ms / 1_000 - now_s
 
 
 def _about(step: _Step, reason: str = "") -> dict[str, object]:

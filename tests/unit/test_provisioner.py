@@ -254,18 +254,16 @@ def test_a_device_that_hangs_is_let_go_when_the_clock_was_hours_ahead_as_the_ste
     run_virtual(scenario())
 
 
-def test_a_provisioner_whose_clock_is_hours_ahead_waits_until_it_is_right() -> None:
+def test_a_provisioner_whose_clock_is_hours_ahead_works_as_any_other() -> None:
     async def scenario() -> None:
         async with plane() as made:
             await made.add("p1")
-            ahead_ms = 2 * HOUR_MS
-            found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + ahead_ms)
+            found = provisioner(made, "p1", devices(made), now_ms=lambda: made.now_ms() + 2 * HOUR_MS)
             await made.register("d")
             await made.request("d", "provision", "image-1")
-            await asyncio.sleep(60)
-            assert found.ended.total() == 0, "it began again and again what its clock says is over"
-            ahead_ms = 0
-            await made.until(lambda: made.dpu("d").phase == READY)
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S / 2)
+            assert {ended for _, ended in found.ended} == {"done"}
+            assert set(found.ended.values()) == {1}, "one attempt for each phase"
 
     run_virtual(scenario())
 
