@@ -129,15 +129,19 @@ def _block(b: bytes, i: int) -> tuple[int, int]:
 
 
 def _equal(b: bytes, i: int, end: int, n: int) -> int:
-    """How many of the next `n` items are equal to the first one, which lies from `i` to `end`; found by halving."""
-    first, step, found, more = b[i:end], end - i, 1, 1 << n.bit_length()
-    if b[end : end + step] != first:
-        return found
-    while more := more >> 1:
+    """How many of the next `n` items are equal to the first one, which lies from `i` to `end`.
+
+    Found by doubling and then halving: to look far ahead at once makes a column of many short runs quadratic.
+    """
+    first, step, found, more, is_doubling = b[i:end], end - i, 1, 1, True
+    while more:
         here = i + found * step
         there = here + more * step
         if found + more <= n and there <= len(b) and b[here:there] == first * more:
             found += more
+        else:
+            is_doubling = False
+        more = more << 1 if is_doubling else more >> 1
     return found
 
 

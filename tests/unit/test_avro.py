@@ -172,6 +172,27 @@ def test_long_columns_of_texts_are_read_as_short_ones_are(text: str, count: int)
     assert all(ours(body[:end]) is None for end in range(len(body) - 90, len(body)))
 
 
+class Sliced(bytes):
+    """Counts the bytes that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        if isinstance(found, bytes):
+            self.copied += len(found)
+        return found
+
+
+@pytest.mark.parametrize("field", ["numbers", "names"])
+def test_a_column_of_many_short_runs_is_not_looked_through_for_each_of_them(field: str) -> None:
+    runs = [number for number in range(1_000, 2_000) for _ in range(17)]
+    value = NOTHING | {field: runs if field == "numbers" else [f"n{number}" for number in runs]}
+    body = Sliced(written(value))
+    assert ours(body) == value
+    assert body.copied < 10 * len(body)
+
+
 def test_blocks_with_their_sizes_are_read() -> None:
     """Other writers may put the size of a block behind a negative count, and an array into several blocks."""
     body = written(NOTHING)
