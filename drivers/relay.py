@@ -32,7 +32,7 @@ from drivers.relay_sessions import Session, Surroundings
 from drivers.relay_zones import Zone
 from drivers.reports import Level
 from drivers.rule_source import RuleSource
-from eventstore.errors import TransientError
+from eventstore.errors import PermanentError, TransientError
 from projections.rules import Held
 
 logger = logging.getLogger(__name__)
@@ -265,3 +265,5 @@ class Relay:
         except TransientError as error:
             logger.warning("zone %s: report may not be in the log and is repeated: %s", zone.name, error)
             zone.pending.put_back(taken)
+        except PermanentError as error:  # said again, it would be refused again
+            logger.error("zone %s: report is not in the log and is dropped: %s", zone.name, error)

@@ -7,6 +7,7 @@ something back (`went_back`) is said by name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
@@ -29,6 +30,10 @@ NAMES_MAX = 100
 
 ENTRIES_MAX = 300
 """Versions times levels in one report at most; the newest, since having one says that one had all before it."""
+
+SETS_BYTES_MAX = 768 * 1024
+"""Of all sets of ordinals in one report. A record may have 1 MiB: the rest is for names and reasons. Of the largest
+zones, about as many versions as the fold remembers."""
 
 
 class Level(IntEnum):
@@ -77,15 +82,23 @@ class Pending:
         return bool(self.went_back or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
     def take(self, now: float) -> Pending:
-        """What to say now; the rest, if any, stays."""
+        """What to say now. The other names stay; older versions do not: who has none of these is behind anyway."""
         taken = Pending()
-        newest = sorted(self.reached, reverse=True)[:ENTRIES_MAX]
-        taken.reached = {key: self.reached[key] for key in reversed(newest)}
+        taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}
         taken.went_back, self.went_back = _split(self.went_back)
         taken.refused, self.refused = _split(self.refused)
         self.reached = {}
         self.last_s = now
         return taken
+
+    def _newest(self) -> Iterator[tuple[int, Level]]:
+        """What fits into one report, the newest first."""
+        left = SETS_BYTES_MAX
+        for key in sorted(self.reached, reverse=True)[:ENTRIES_MAX]:
+            left -= len(self.reached[key].ordinals.serialize())
+            if left < 0:
+                return
+            yield key
 
     def put_back(self, taken: Pending) -> None:
         """It may not have been written: say it again, beside what has come since."""

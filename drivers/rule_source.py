@@ -58,5 +58,6 @@ class RuleSource(Protocol):
     def dpu_count(self, zone: str) -> int: ...
 
     async def report(self, event: RulesInstalled) -> None:
-        """State what a zone's DPUs have. Raises TransientError if it may not have been written."""
+        """State what a zone's DPUs have. Raises TransientError if it may not have been written, PermanentError if it
+        never will be."""
         ...

@@ -14,7 +14,9 @@ from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from drivers.relay import PIECE_BYTES, TURN_PIECES
 from drivers.reports import Level
 from drivers.rule_source import Current
+from eventstore.errors import AppendRefused
 from projections.device_table import Code
+from schemas.events import RulesInstalled
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.virtual_loop import VirtualLoop, run_virtual
@@ -201,6 +203,33 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
             await asyncio.sleep(6)
             named = [report.went_back for report in tables.reports if report.went_back]
             assert named == [{"e": 5}, {"d": 0}]
+
+    run_virtual(scenario())
+
+
+class RefusingTables(Tables):
+    """Tables of a log that takes the second report, and no first one."""
+
+    async def report(self, event: RulesInstalled) -> None:
+        await super().report(event)
+        if len(self.reports) == 1:
+            raise AppendRefused("record: larger than the log allows")
+
+
+def test_a_report_that_the_log_refuses_is_dropped_and_the_relay_goes_on() -> None:
+    async def scenario() -> None:
+        tables = RefusingTables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            peer.say(has(await peer.frame()))
+            await asyncio.sleep(10)
+            assert [set(report.versions) for report in tables.reports] == [{5}]
+            tables.put(6, {ALLOW: SECOND})
+            peer.say(has(await peer.frame()))
+            await asyncio.sleep(3)
+            assert [set(report.versions) for report in tables.reports] == [{5}, {6}]
 
     run_virtual(scenario())
 

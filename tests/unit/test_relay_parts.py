@@ -17,10 +17,14 @@ from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
 from drivers.frames import Frames
 from drivers.latency import Histogram
+from drivers.protocol import sentence
 from drivers.protocol_down import Frame
 from drivers.relay_zones import SnapshotBudget
 from drivers.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
+from eventstore.codec import encode
+from eventstore.log import INSTALLS, check_append, partition_for
 from projections.device_table import EMPTY, steps_between
+from projections.install_rows import MAX_VERSIONS
 from projections.rules import Delta
 from tests.support.rule_source import ALLOW, Tables, packed
 
@@ -100,6 +104,21 @@ def test_a_report_names_few_at_a_time_and_waits_between() -> None:
         assert not pending.is_due(now + 0.9 * EXCEPTIONS_S)
     assert sizes == [NAMES_MAX, NAMES_MAX, 50]
     assert not pending.is_due(1e9)
+
+
+def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_first() -> None:
+    pending, rng = Pending(), random.Random(1)
+    for version in range(100):
+        for level in Level:
+            pending.reach(version, level, BitMap(rng.sample(range(4_000), 2_000)), 100, 150)
+    names = [f"{number:0>253}" for number in range(NAMES_MAX)]
+    pending.went_back = dict.fromkeys(names, 5)
+    pending.refused = dict.fromkeys(names, f"DIGEST: {sentence(chr(0x1F600) * 500)}")
+    event = pending.take(0.0).event("z" * 253, "r", 1, 4_000, 200)
+    check_append(partition_for(INSTALLS, event.zone, 6), event.zone.encode(), encode(event), 6)
+    assert len(event.versions) < 300
+    assert set(range(100 - MAX_VERSIONS, 100)) <= set(event.versions)
+    assert event.versions == sorted(event.versions)
 
 
 def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> None:
