@@ -20,7 +20,7 @@ from drivers.protocol_down import Unwelcome
 from drivers.protocol_up import NO_DIGEST, Hello
 from drivers.relay_zones import Zone
 from drivers.rule_source import RuleSource
-from drivers.standing import Standings
+from drivers.standing import Standing, Standings
 from projections.rules import Held
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,13 @@ class Attendance:
         )
         return [Unwelcome(mask, reason, self._retry_ms())]
 
+    def present_again(self, dpus: Sequence[str], now_ms: int) -> None:
+        """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
+        mask = self.numbering.mask_of(dpus)
+        for state, members in self.standings.dpus.items():
+            if members & mask:
+                self._present(members & mask, state, now_ms)
+
     def forget(self, number: int) -> None:
         """Another link speaks for this DPU now."""
         self.standings.drop(1 << number)
@@ -113,10 +120,14 @@ class Attendance:
             self._compare(members, (holding.epoch, holding.applied))
             known = self._zone.digest(holding.applied)
             self.standings.put(members, standing.arrived(holding, target, known))
-            if holding.epoch == target.epoch and holding.digest == known:
-                levels = (holding.received, holding.applied, holding.in_hardware)
-                self._zone.present(levels, self.numbering.bitmap_of(members), now_ms)
+            self._present(members, holding, now_ms)
         return unwelcome
+
+    def _present(self, dpus: int, has: Holding | Standing, now_ms: int) -> None:
+        """Says what these DPUs have, as far as it is what the log says of that version."""
+        if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
+            levels = (has.received, has.applied, has.in_hardware)
+            self._zone.present(levels, self.numbering.bitmap_of(dpus), now_ms)
 
     def _compare(self, dpus: int, has: tuple[int, int]) -> None:
         """Notes which of these DPUs come back with less than they had."""

@@ -74,10 +74,11 @@ class Session:
                 for refusal in message.refusals:
                     self._refuse(refusal)
             case Heartbeat():
+                if moved := self._attendance.renumbered():  # what is said next is noted by ordinal
+                    self._answer(self._attendance.take_up(moved))
                 for holding in message.holdings:
                     self._beat(holding)
-                if moved := self._attendance.renumbered():
-                    self._answer(self._attendance.take_up(moved))
+                self._attendance.present_again(moved, self._around.now_ms())
                 target = self.zone.target
                 self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
         self.advance()

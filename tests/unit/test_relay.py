@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pyroaring import BitMap
 
 from drivers import protocol_up
 from drivers.links import LinkClosed
@@ -232,6 +233,55 @@ def test_a_report_that_the_log_refuses_is_dropped_and_the_relay_goes_on() -> Non
             assert [set(report.versions) for report in tables.reports] == [{5}, {6}]
 
     run_virtual(scenario())
+
+
+def test_a_dpu_that_is_registered_again_is_reported_by_its_new_ordinal() -> None:
+    async def scenario() -> None:
+        tables = Tables(["a", "b"])
+        tables.put(4, {ALLOW: FIRST})
+        tables.put(5, {ALLOW: SECOND})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            newest = Holding(0b11, 1, 5, 5, 5, tables.table.digest)
+            peer.say(Hello("z", ["a", "b"], ["b", "b"], [newest]))
+            await asyncio.sleep(3)
+            assert _reported(tables) == {(5, level): BitMap([0, 1]) for level in Level}
+            tables.reports.clear()
+            tables.ordinals["a"] = 7
+            peer.say(Heartbeat([newest]))
+            await asyncio.sleep(3)
+            assert _reported(tables) == {(5, level): BitMap([7]) for level in Level}
+            tables.reports.clear()
+            peer.say(Heartbeat([newest]))
+            await asyncio.sleep(3)
+            assert not tables.reports
+
+    run_virtual(scenario())
+
+
+def test_what_a_dpu_says_with_a_heartbeat_is_noted_by_the_ordinal_that_it_has_by_then() -> None:
+    async def scenario() -> None:
+        tables = Tables(["a", "b"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("a", "b")
+            await peer.frame()
+            tables.ordinals |= {"a": 7, "b": 0}
+            peer.say(Heartbeat([Holding(0b01, 1, 5, 5, 5, tables.table.digest)]))
+            await asyncio.sleep(3)
+            assert _reported(tables) == {(5, level): BitMap([7]) for level in Level}
+
+    run_virtual(scenario())
+
+
+def _reported(tables: Tables) -> dict[tuple[int, int], BitMap]:
+    """Per version and level the ordinals of all reports."""
+    found: dict[tuple[int, int], BitMap] = {}
+    for report in tables.reports:
+        for version, level, packed_ordinals in zip(report.versions, report.levels, report.ordinals, strict=True):
+            found[version, level] = found.get((version, level), BitMap()) | BitMap.deserialize(packed_ordinals)
+    return found
 
 
 def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to_it() -> None:
