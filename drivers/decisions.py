@@ -21,7 +21,7 @@ from random import Random
 
 from drivers.following import Following
 from drivers.missed_decisions import Earlier, Missed, nothing_earlier
-from drivers.owed import Owed
+from drivers.owed import Owed, is_full
 from eventstore.beacons import Ranks
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.listening import Ruling
@@ -33,8 +33,9 @@ from schemas.events import Decided
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 16
-"""Appends under way at most."""
+AT_ONCE = 64
+"""Appends under way at most, and they share a sync. With 16, each turn of which waits for a busy loop and for the log,
+decisions of a thousand commands a second were written at half the pace at which they were made."""
 GATHER_S = 0.2
 REST = 9.0
 """It rests so many times as long as it has kept the loop from others: spelling takes a tenth of a core at most."""
@@ -45,9 +46,9 @@ TURN_MS = 2_000
 """Each rank waits so much longer than the one before."""
 APPEND_TIMEOUT_S = 5.0
 RETRY_S = 1.0
-LOOKED_BACK = 2_048
+LOOKED_BACK = 4_096
 """Records at the end of a partition that are looked at, at a start, for what others have written."""
-OVERLAP = 64
+OVERLAP = 2 * AT_ONCE
 """Decisions before the last of those that are written again: of these some may have failed while later ones landed."""
 KEPT_MS = 30 * 86_400_000
 """What is older would expire at once."""
@@ -111,7 +112,7 @@ class DecisionWriter:
             if taken:
                 await self._write_all(owed, taken)
                 self.missed.make_room()
-            is_more |= len(taken) == AT_ONCE
+            is_more |= is_full(taken, AT_ONCE)
         return is_more
 
     async def _write_all(self, owed: Owed, taken: Sequence[Ruling]) -> None:

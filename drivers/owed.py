@@ -23,6 +23,9 @@ In memory each byte is four or five."""
 KEPT_RECORDS = 10_000
 """Records whose decisions are kept, per partition."""
 
+TAKEN_BYTES = 1 << 20
+"""Size of the records whose decisions are taken out together, but for the last: callers wait behind what is written."""
+
 SEEN_MAX = 20_000
 """Offsets remembered as written by others before we have folded up to them."""
 
@@ -138,7 +141,7 @@ class Owed:
     def take(self, count: int, before_ms: int | None) -> list[Ruling]:
         """The next decisions to write, of records appended up to `before_ms`, if given; `done` has to follow."""
         taken: list[Ruling] = []
-        while len(taken) < count and (first := self._first()) is not None:
+        while not is_full(taken, count) and (first := self._first()) is not None:
             offset = first.at.offset
             if offset in self._seen:
                 self._seen.discard(offset)
@@ -184,6 +187,11 @@ class Owed:
         count, size = _cost(self._heard.popleft())
         self._records -= count
         self._room.left_bytes += size
+
+
+def is_full(taken: Sequence[Ruling], count: int) -> bool:
+    """Whether these are as many, or as much, as is taken at once."""
+    return len(taken) >= count or sum(len(ruling.value) for ruling in taken) >= TAKEN_BYTES
 
 
 def rulings_of(run: RunRuling) -> Iterator[Ruling]:

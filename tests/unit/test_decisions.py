@@ -225,6 +225,33 @@ def test_what_the_topic_could_not_keep_up_with_is_folded_again() -> None:
     run_virtual(scenario())
 
 
+def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_are_made() -> None:
+    async def scenario() -> None:
+        world, place = World(1), partition_for(ZONES, "z", 2)
+        world.lossy = False
+        replica = await world.start("one")
+        owed = replica.listeners[place]
+        assert isinstance(owed, Owed)
+        for number in range(5_000):
+            event = NodesJoined(world.command("z"), "z", [f"n{number}"], [], [], b"", b"", [], [])
+            world.contents.add(place, world.now_ms(), b"z", encode(event))
+            await asyncio.sleep(0.001)
+        assert replica.position(place) - owed.owes_from(replica.position(place)) < 500
+        await world.agree()
+        await world.kill("one")
+
+    run_virtual(scenario())
+
+
+def test_of_large_records_few_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
+    monkeypatch.setattr("drivers.owed.TAKEN_BYTES", 2 * min(len(ruling.value) for ruling in rulings))
+    owed = Owed(Room())
+    for ruling in rulings:
+        owed.ruled(ruling)
+    assert [len(owed.take(9, None)) for _ in range(4)] == [2, 2, 1, 0]
+
+
 def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
     rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
     sizes = [len(ruling.value) for ruling in rulings]
