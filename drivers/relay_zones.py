@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +31,6 @@ VERSIONS_MAX = 1_024
 
 SNAPSHOTS_AT_ONCE = 3.0
 SNAPSHOT_EVERY_S = 60.0
-
-
-class Seen(NamedTuple):
-    """A version of a zone's table that went by here."""
-
-    digest: bytes
-    earliest_ms: int
 
 
 class SnapshotBudget:
@@ -91,7 +84,8 @@ class Zone(Generic[S]):
         """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
         self._source = source
         self._latency = latency
-        self._versions: dict[int, Seen] = {}
+        self._versions: dict[int, Current] = {}
+        """Those that went by here, of which zones of one list share each: see `RuleSource.current`."""
         self.current: Current = source.current(name, 0)
         self.frozen = source.is_frozen(name)
         self._remember()
@@ -121,7 +115,7 @@ class Zone(Generic[S]):
 
     def _remember(self) -> None:
         if self.current.version and self.current.version not in self._versions:
-            self._versions[self.current.version] = Seen(self.current.digest, self.current.earliest_ms)
+            self._versions[self.current.version] = self.current
             while len(self._versions) > VERSIONS_MAX:
                 del self._versions[next(iter(self._versions))]
 

@@ -22,6 +22,8 @@ class ReplicaRules:
         self._replica = replica
         self._states = States(replica)
         self._watch = replica.watch(FLEET)
+        self._told: dict[tuple[object, int, int], Current] = {}
+        """What was said since the last change, by list, version, and the version asked about."""
 
     @property
     def epoch(self) -> int:
@@ -31,12 +33,20 @@ class ReplicaRules:
         return self._replica.lineage.knows(epoch, version)
 
     async def changed(self) -> bool:
-        return bool(await self._watch.changed())
+        is_changed = bool(await self._watch.changed())
+        self._told.clear()
+        return is_changed
 
     def current(self, zone: str, since: int) -> Current:
-        now = table(self._states.fleet, zone)
-        prefixes = sum(found.prefixes.size() for found in now.sets)
-        return Current(now.version, now.digest, now.key, earliest_since(self._states.fleet, zone, since), prefixes)
+        """The same object for all zones of a list: a relay of hundreds of zones keeps a thousand versions of each."""
+        fleet = self._states.fleet
+        now = table(fleet, zone)
+        asked = (now.key, now.version, since)
+        if (told := self._told.get(asked)) is None:
+            prefixes = sum(found.prefixes.size() for found in now.sets)
+            told = Current(now.version, now.digest, now.key, earliest_since(fleet, zone, since), prefixes)
+            self._told[asked] = told
+        return told
 
     def delta(self, zone: str, since: int) -> Delta | None:
         return delta(self._states.fleet, zone, since)

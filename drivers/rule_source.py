@@ -40,7 +40,8 @@ class RuleSource(Protocol):
         ...
 
     def current(self, zone: str, since: int) -> Current:
-        """What the zone should have now; `earliest_ms` is that of the earliest change after version `since`."""
+        """What the zone should have now; `earliest_ms` is that of the earliest change after version `since`. Zones that
+        share a list share the answer."""
         ...
 
     def delta(self, zone: str, since: int) -> Delta | None:

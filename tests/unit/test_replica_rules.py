@@ -1,0 +1,47 @@
+"""What a relay is told of the tables of its zones, from the folds of a replica."""
+
+from __future__ import annotations
+
+import asyncio
+
+from drivers.replica_rules import ReplicaRules
+from eventstore.log import FLEET_0
+from projections.tables import table
+from schemas.events import Event, PolicySet, ZoneDescribed
+from tests.support.driven import Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+
+async def stated(made: Plane, event: Event) -> None:
+    answer = await made.replicas["r1"].submit(FLEET_0, b"", event, timeout_s=5.0)
+    assert answer.outcome.code == "done"
+
+
+async def policy(made: Plane, priority: int, targets: dict[str, str]) -> None:
+    await stated(made, PolicySet(made.command("p"), f"p{priority}", priority, "drop", "any", [], {}, targets))
+
+
+def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_others_are() -> None:
+    """A relay remembers a thousand versions of each of its zones."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            rules = ReplicaRules(await made.add("r1"))
+            await stated(made, ZoneDescribed(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+            await policy(made, 1, {})
+            before = rules.current("a", 0)
+            assert before is rules.current("b", 0)
+            await policy(made, 2, {"tier": "1"})
+            assert rules.current("c", 0) != before == rules.current("a", 0)
+            await policy(made, 3, {})
+            async with asyncio.timeout(5):
+                assert await rules.changed()
+            after = rules.current("a", before.version)
+            assert after is rules.current("b", before.version)
+            assert before.version < after.version
+            for zone in "abc":
+                told, now = rules.current(zone, 0), table(made.fleet(), zone)
+                assert (told.version, told.digest, told.key) == (now.version, now.digest, now.key)
+                assert told.earliest_ms == now.earliest_ms
+
+    run_virtual(scenario())
