@@ -61,6 +61,7 @@ class Attendance:
                 speaker.forget(elsewhere)
             if ordinal is None:
                 unknown.append(dpu)
+                self._zone.newer.pop(dpu, None)
             else:
                 self._zone.speakers[dpu] = (self, number)
         if not unknown:
@@ -88,11 +89,14 @@ class Attendance:
             self._deserted()
 
     def leave(self) -> None:
-        """The link has ended: nobody speaks for its DPUs, and what they had is remembered."""
-        for name, held in self.holdings().items():
+        """The link has ended: nobody speaks for its DPUs, and what those had that were served is remembered."""
+        held = self.holdings()
+        for name in self.numbering.names:
             if self._zone.speakers.get(name, (None, 0))[0] is self:
                 del self._zone.speakers[name]
-                self._zone.last_held[name] = (held.epoch, held.version)
+                self._zone.newer.pop(name, None)  # another relay may know better by now
+                if name in held:
+                    self._zone.last_held[name] = (held[name].epoch, held[name].version)
 
     def holdings(self) -> dict[str, Held]:
         """What each DPU has."""

@@ -29,6 +29,11 @@ class Numbering:
         self._ordinals: list[int] = []
         self._bitmaps: dict[int, BitMap] = {}
 
+    @property
+    def names(self) -> Sequence[str]:
+        """All that were named, in the order of their numbers."""
+        return self._names
+
     def take_in(self, dpus: Sequence[str]) -> int:
         """The set of these DPUs, the new among them numbered. Raises ProtocolError if they would be too many."""
         fresh = [dpu for dpu in dpus if dpu not in self._numbers]

@@ -327,6 +327,52 @@ def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_i
     run_virtual(scenario())
 
 
+def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gone() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d", "e", "f"], epoch=2)
+        tables.put(5, {ALLOW: FIRST})
+        tables.unknown = {(1, 9), (3, 9)}
+        async with house(tables) as made:
+            tables.frozen = {"z"}
+            peer, other = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+            newer = Holding(0b011, 1, 9, 9, 9, bytes(16))
+            peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer]))
+            other.hello("f", held=Holding(1, 3, 9, 9, 9, bytes(16)))
+            await asyncio.sleep(1)
+            zone = made.relay.zones["z"]
+            assert set(zone.newer) == set(zone.speakers) == {"d", "e", "f"}
+            del tables.ordinals["e"]
+            peer.say(Heartbeat([newer]))
+            await asyncio.sleep(1)
+            assert set(zone.newer) == set(zone.speakers) == {"d", "f"}
+            other.link.abort()
+            await asyncio.sleep(1)
+            assert set(zone.newer) == set(zone.speakers) == {"d"}
+            peer.link.abort()
+            await asyncio.sleep(1)
+            assert (zone.newer, zone.speakers, zone.last_held) == ({}, {}, {"d": (1, 9)})
+
+    run_virtual(scenario())
+
+
+def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_when_it_ends() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"], epoch=2)
+        tables.put(5, {ALLOW: FIRST})
+        tables.unknown = {(3, 9)}
+        async with house(tables) as made:
+            older, newer = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
+            for peer in (older, newer):
+                peer.hello("d", held=Holding(1, 3, 9, 9, 9, bytes(16)))
+                await asyncio.sleep(1)
+            older.link.abort()
+            await asyncio.sleep(1)
+            zone = made.relay.zones["z"]
+            assert zone.newer.keys() == zone.speakers.keys() == {"d"}
+
+    run_virtual(scenario())
+
+
 def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"])
