@@ -27,6 +27,7 @@ from tests.support.certs import Papers
 TIMEOUT_S = 3.0
 PATIENCE_S = 180.0
 """Longer than anything holds and anybody needs to come up again: who is away refuses a hundred tries meanwhile."""
+GAVE_UP = "gave up"
 REPEATED = 0.05
 _CERTAIN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """What a server says that has appended nothing."""
@@ -88,7 +89,7 @@ class Client:
                 self.counts["repeated"] += 1
             else:
                 await asyncio.sleep(self._rng.uniform(0.05, 0.3))
-        self.counts["gave up"] += 1
+        self.counts[GAVE_UP] += 1
 
     async def _is_answered(self, asked: Asked) -> bool:
         """One try at one of the servers."""

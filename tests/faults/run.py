@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+from tests.faults.clients import GAVE_UP, PATIENCE_S
 from tests.faults.fault import Blow, Fault
 from tests.faults.judging import Verdict, judge
 from tests.faults.sampling import sampling
@@ -47,7 +48,9 @@ class Tried(NamedTuple):
     @property
     def wrong(self) -> list[str]:
         """What was wrong, whether all of it happened or not."""
-        return [*self.invalid, *self.verdict.faults]
+        given_up = self.outcomes[GAVE_UP]
+        silent = [f"{given_up} commands, or repeats, had no answer in {PATIENCE_S:.0f} s"] if given_up else []
+        return [*self.invalid, *self.verdict.faults, *silent]
 
     @property
     def problems(self) -> list[str]:

@@ -1,20 +1,29 @@
-"""A fault of a pair that did nothing is found out, also where the other one shows itself by the same count."""
+"""A fault of a pair that did nothing is found out, also where the other one shows itself by the same count; and so is
+a command that nobody answered."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
+from pathlib import Path
 
 import pytest
 
+from eventstore.log import FLEET_0
+from schemas.api import dpuplane_pb2 as pb
+from tests.faults.clients import GAVE_UP, Client
 from tests.faults.fault import Fault
 from tests.faults.judging import Verdict
 from tests.faults.report import Report
 from tests.faults.run import Tried, shown
 from tests.faults.table import FAULTS
 from tests.faults.trying import HIDDEN_IN_A_ROW, Trying
+from tests.faults.workload import Asked, Workload
+from tests.simulation.history import History
+from tests.support.certs import Office
 
 ONE, OTHER = FAULTS["broker isolated"], FAULTS["packets lost"]
 BOTH, HIDDEN = {"one": 1, "other": 1}, {"one": 1, "other": 0}
@@ -50,6 +59,26 @@ def test_a_pair_that_hides_something_and_is_wrong_fails() -> None:
     report, trying = _trying([_tried(HIDDEN, "I1: lost")])
     asyncio.run(trying.drawn(cycle([(ONE, OTHER)]), 1))
     assert report.failed == 1
+
+
+def test_a_command_that_nobody_answered_fails_also_in_a_pair_that_hides_something(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    silent = _tried(HIDDEN)._replace(outcomes=Counter({GAVE_UP: 2}))
+    report, trying = _trying([silent])
+    asyncio.run(trying.drawn(cycle([(ONE, OTHER)]), 1))
+    assert report.failed == 1
+    assert "2 commands, or repeats, had no answer in 180 s" in capsys.readouterr().out
+
+
+async def test_a_client_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.faults.clients.PATIENCE_S", 0.1)
+    papers, rng = Office(tmp_path).issue("operator/ann"), random.Random(1)
+    workload = Workload(rng, 1)
+    client = Client("c", ["127.0.0.1:9"], History(), papers=papers, rng=rng, workload=workload, pause_s=1.0)
+    await client.ask(Asked("Thaw", pb.ThawRequest(zone="z"), FLEET_0))
+    await client.close()
+    assert client.counts[GAVE_UP] == 1
 
 
 def test_pairs_that_only_hide_fail_in_the_end() -> None:
