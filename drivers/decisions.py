@@ -20,16 +20,16 @@ from contextlib import aclosing
 from random import Random
 
 from drivers.following import Following
+from drivers.kept_decisions import Kept
 from drivers.missed_decisions import Earlier, Missed, nothing_earlier
 from drivers.owed import Owed, is_full
 from eventstore.beacons import Ranks
+from eventstore.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
-from eventstore.listening import Ruling
 from eventstore.log import DECISIONS, Partition
 from eventstore.reading import Backoff, follow
 from eventstore.replica import Replica
 from projections.decisions import DECIDED_TOPICS, decided, key_of
-from schemas.events import Decided
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ AT_ONCE = 64
 decisions of a thousand commands a second were written at half the pace at which they were made."""
 GATHER_S = 0.2
 REST = 9.0
-"""It rests so many times as long as it has kept the loop from others: spelling takes a tenth of a core at most."""
+"""It rests so many times as long as it has kept the loop from others: making records takes a tenth of a core."""
 SLICE_S = 0.001
 """Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
 were made."""
@@ -55,7 +55,10 @@ KEPT_MS = 30 * 86_400_000
 
 
 class DecisionWriter:
-    """Serves every deciding partition until `run` is cancelled; `failures` counts appends that may not have landed."""
+    """Serves every deciding partition until `run` is cancelled.
+
+    `written` counts the appends that landed for certain, `failures` those that may not have.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class DecisionWriter:
         rng: Random,
         earlier: Earlier = nothing_earlier,
     ) -> None:
+        self.written = 0
         self.failures = 0
         self._replica = replica
         self._log = replica.log
@@ -76,11 +80,6 @@ class DecisionWriter:
         self._rng = rng
         self._following = Following(replica, *DECIDED_TOPICS)
         self.missed = Missed(replica, owed, self._following, rng=rng, earlier=earlier)
-
-    @property
-    def written(self) -> int:
-        """Decisions that were written for certain."""
-        return sum(owed.written for owed in self._owed.values())
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -109,42 +108,47 @@ class DecisionWriter:
                 continue
             rank = self._ranks.rank(str(partition), "api")
             taken = owed.take(AT_ONCE, self._now_ms() - rank * TURN_MS if rank else None)
+            self.missed.make_room()  # whatever was taken: what others have written went, too
             if taken:
                 await self._write_all(owed, taken)
-                self.missed.make_room()
             is_more |= is_full(taken, AT_ONCE)
         return is_more
 
-    async def _write_all(self, owed: Owed, taken: Sequence[Ruling]) -> None:
+    async def _write_all(self, owed: Owed, taken: Sequence[Kept]) -> None:
         oldest_ms = self._now_ms() - KEPT_MS
-        lasting = [ruling for ruling in taken if ruling.at.append_ms >= oldest_ms]
+        lasting = [decision for decision in taken if decision.at.append_ms >= oldest_ms]
         try:
-            records = await self._spelled(lasting)
-            landed = await asyncio.gather(*map(self._append, lasting, records))
+            values = await self._spelled(lasting)
+            landed = await asyncio.gather(*map(self._append, lasting, values))
         except BaseException:
             owed.put_back(taken)
             raise
-        lost = [ruling for ruling, has_landed in zip(lasting, landed, strict=True) if not has_landed]
+        lost = [decision for decision, has_landed in zip(lasting, landed, strict=True) if not has_landed]
+        self.written += len(lasting) - len(lost)
         owed.put_back(lost)
         owed.done(taken)
         if lost:
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
 
-    async def _spelled(self, rulings: Sequence[Ruling]) -> list[Decided]:
-        """The records of decisions, and a rest whenever that has been some work."""
+    async def _spelled(self, decisions: Sequence[Kept]) -> list[bytes]:
+        """The record values of decisions, and a rest whenever that has been some work.
+
+        All of the work is between two looks at the clock: reading what the record says, spelling, encoding.
+        """
         clock = asyncio.get_running_loop().time
-        began_s, records = clock(), []
-        for ruling in rulings:
-            records.append(decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version))
-            if clock() - began_s > SLICE_S or len(records) == len(rulings):
+        began_s, values = clock(), []
+        for decision in decisions:
+            values.append(value_of(decision))
+            if clock() - began_s > SLICE_S or len(values) == len(decisions):
                 await asyncio.sleep(REST * (clock() - began_s))
                 began_s = clock()
-        return records
+        return values
 
-    async def _append(self, ruling: Ruling, record: Decided) -> bool:
-        partition, cause = Partition(DECISIONS, ruling.at.partition.number), key_of(ruling.at)
+    async def _append(self, decision: Kept, value: bytes) -> bool:
+        """Past the replica: nobody's call waits for it, so nobody follows it."""
+        partition, cause = Partition(DECISIONS, decision.at.partition.number), key_of(decision.at)
         try:
-            await self._replica.state_fact(partition, cause.encode(), record, timeout_s=APPEND_TIMEOUT_S)
+            await self._log.append(partition, cause.encode(), value, timeout_s=APPEND_TIMEOUT_S)
         except FatalError:
             raise
         except PlaneError as error:
@@ -195,6 +199,12 @@ class DecisionWriter:
         for cause_partition, found in offsets.items():
             if cause_partition in self._owed and len(found) > OVERLAP:
                 self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
+
+
+def value_of(decision: Kept) -> bytes:
+    """The value of the record that says it."""
+    ruling = decision.ruling()
+    return encode(decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version))
 
 
 def cause_of(key: bytes) -> tuple[Partition, int] | None:

@@ -13,7 +13,8 @@ from contextlib import aclosing
 from random import Random
 
 from drivers.following import Following
-from drivers.owed import Owed, rulings_of
+from drivers.kept_decisions import Kept, kept, kept_of
+from drivers.owed import Owed
 from eventstore.errors import LogUnavailable
 from eventstore.listening import Ruling, RunRuling
 from eventstore.log import Partition
@@ -57,7 +58,7 @@ class Missed:
         self._room = asyncio.Event()
 
     def make_room(self) -> None:
-        """Some of what was made again has been taken."""
+        """Some of what was kept may be gone."""
         self._room.set()
 
     async def run(self) -> None:
@@ -119,14 +120,14 @@ class _Heard:
 
     def __init__(self, start: int) -> None:
         self._start = start
-        self._rulings: list[Ruling] = []
+        self._decisions: list[Kept] = []
 
     def ruled(self, ruling: Ruling | RunRuling) -> None:
         if isinstance(ruling, Ruling):
             if ruling.at.offset >= self._start:
-                self._rulings.append(ruling)
+                self._decisions.append(kept(ruling))
         elif ruling.records[-1].offset >= self._start:
-            self._rulings += rulings_of(ruling)
+            self._decisions += kept_of(ruling)
 
     def owes_from(self, position: int) -> int:
         return position
@@ -134,6 +135,6 @@ class _Heard:
     def restored(self, owed_from: int, position: int) -> None:
         """What was owed at that position is not asked for here."""
 
-    def take(self) -> list[Ruling]:
-        taken, self._rulings = self._rulings, []
+    def take(self) -> list[Kept]:
+        taken, self._decisions = self._decisions, []
         return taken

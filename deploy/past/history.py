@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from drivers.owed import rulings_of
+from drivers.kept_decisions import rulings_of
 from eventstore.fold import Fold
 from eventstore.listening import Ruling, RunRuling
 from eventstore.log import EventLog

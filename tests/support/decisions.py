@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
-from drivers.owed import rulings_of
+from drivers.kept_decisions import rulings_of
 from eventstore.codec import encode
 from eventstore.listening import Ruling, RunRuling
 from eventstore.log import DECISIONS, EventLog

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.roles import actors_of, replica_of
-from drivers.owed import KEPT_RECORDS, Gap, Owed, Room
+from drivers.decisions import DecisionWriter
+from drivers.owed import KEPT_RECORDS, Owed, Room
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendUnknown
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
 from eventstore.partition import FoldedPartition
 from eventstore.replica import Replica
+from eventstore.snapshots import MemoryStore
 from projections.decisions import MAX_TEXT
 from projections.zone import ZoneFold
 from schemas.events import (
@@ -243,43 +245,73 @@ def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_a
     run_virtual(scenario())
 
 
-def test_of_large_records_few_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
-    monkeypatch.setattr("drivers.owed.TAKEN_BYTES", 2 * min(len(ruling.value) for ruling in rulings))
-    owed = Owed(Room())
-    for ruling in rulings:
-        owed.ruled(ruling)
-    assert [len(owed.take(9, None)) for _ in range(4)] == [2, 2, 1, 0]
+class Behind:
+    """Ranks of a replica that comes after many others."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def rank(self, subject: str, role: str) -> int:
+        return self._rank
+
+    def is_alive(self, replica: str) -> bool:
+        return True
 
 
-def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
-    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
-    sizes = [len(ruling.value) for ruling in rulings]
-    room = Room(sum(sizes[:3]))
-    busy, quiet = Owed(room), Owed(room)
-    for ruling in rulings[:3]:
-        busy.ruled(ruling)
-    assert busy.gap is None
-    quiet.ruled(rulings[3])
-    assert quiet.gap == Gap(rulings[3].at.offset, rulings[3].at.offset + 1)
-    busy.take(3, None)
-    busy.ruled(rulings[4])
-    assert busy.gap is None
+async def replica_with(world: World, count: int, *, age_ms: int = 0) -> tuple[Replica, Partition, Owed]:
+    """A replica that has folded so many joins of so long ago, whose decisions are all missed; it writes nothing."""
+    replica = replica_of(
+        ["api"], LossyLog(world), MemoryStore(), "one", now_ms=world.now_ms, rng=Random(1), decisions=False
+    )
+    world.lives["one"] = replica, DiskStore(Disk(), world.rng, nobody_looks), [asyncio.create_task(replica.run())]
+    await replica.ready()
+    partition, owed = partition_for(ZONES, "z", 2), Owed(Room())
+    for number in range(count):
+        event = NodesJoined(world.command("z"), "z", [f"n{number}"], [], [], b"", b"", [], [])
+        world.contents.add(partition, world.now_ms() - age_ms, b"z", encode(event))
+    await replica.reached(partition, count + 1, timeout_s=60)
+    owed.restored(0, count + 1)
+    return replica, partition, owed
 
 
-def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
-    rulings = heard_of(log_of([join(number) for number in range(5)]), together=False).rulings
-    owed = Owed(Room())
-    assert owed.owes_from(7) == 7
-    for ruling in rulings:
-        owed.ruled(ruling)
-    taken = owed.take(2, None)
-    assert [ruling.at.offset for ruling in taken] == [1, 2]
-    assert owed.owes_from(6) == 1
-    owed.put_back(taken[:1])
-    owed.done(taken)
-    assert owed.owes_from(6) == 1
-    owed.seen(1, 6)
-    assert [ruling.at.offset for ruling in owed.take(9, None)] == [3, 4, 5]
-    owed.restored(2, 6)
-    assert owed.gap == Gap(2, 6)
+def nobody_looks(partition: Partition, head: Any) -> None:
+    """Saves of these worlds are not looked at."""
+
+
+def test_what_is_made_again_goes_on_though_others_have_written_all_that_was_kept() -> None:
+    async def scenario() -> None:
+        world, count = World(1), KEPT_RECORDS // 10 * 3
+        replica, partition, owed = await replica_with(world, count)
+        writer = DecisionWriter(replica, {partition: owed}, Behind(1_000), now_ms=world.now_ms, rng=Random(1))
+        running = asyncio.create_task(writer.run())
+        await asyncio.sleep(5)
+        assert not owed.has_room
+        for offset in range(1, count + 1):
+            world.contents.add(Partition(DECISIONS, partition.number), world.now_ms(), cause_at(partition, offset), b"")
+        await asyncio.sleep(60)
+        assert owed.gap is None and not owed.waits() and not writer.written
+        running.cancel()
+        await world.kill("one")
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("age_days, written", [(0, 40), (31, 0)])
+def test_written_are_those_that_landed(age_days: int, written: int) -> None:
+    async def scenario() -> None:
+        world = World(1)
+        world.lossy = False
+        replica, partition, owed = await replica_with(world, 40, age_ms=age_days * 86_400_000)
+        writer = DecisionWriter(replica, {partition: owed}, Behind(0), now_ms=world.now_ms, rng=Random(1))
+        running = asyncio.create_task(writer.run())
+        await asyncio.sleep(60)
+        assert owed.gap is None and not owed.waits()
+        assert writer.written == written == world.contents.end(Partition(DECISIONS, partition.number))
+        running.cancel()
+        await world.kill("one")
+
+    run_virtual(scenario())
+
+
+def cause_at(partition: Partition, offset: int) -> bytes:
+    return f"{partition.topic}/{partition.number}/{offset}".encode()
