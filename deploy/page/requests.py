@@ -95,8 +95,16 @@ def check_site(request: web.Request) -> None:
         raise Forbidden("Sec-Fetch-Site: another site may not read this page's data")
     transport = request.transport
     local = transport.get_extra_info("sockname") if transport is not None else None
-    if local and ip_address(str(local[0]).partition("%")[0]).is_loopback and not _is_local(request.url.host or ""):
+    if local and ip_address(str(local[0]).partition("%")[0]).is_loopback and not _is_local(_host(request)):
         raise Forbidden(f"Host: {shown(request.host)} must be localhost or an IP address on a loopback listener")
+
+
+def _host(request: web.Request) -> str:
+    """The host that is asked, empty if it is none."""
+    try:
+        return request.url.host or ""
+    except ValueError:
+        return ""
 
 
 def _is_local(host: str) -> bool:

@@ -311,6 +311,8 @@ async def test_only_the_page_itself_may_read_its_data(fleet: Fleet) -> None:
             ("page/data/span", {"Host": f"rebound.example:{port}"}),
             ("page/feed", {"Sec-Fetch-Site": "same-site"}),
             ("page/js/main.js", {"Host": f"rebound.example:{port}"}),
+            ("page/data/span", {"Host": "localhost:port"}),
+            ("page/feed", {"Host": "localhost:99999999"}),
         ):
             async with session.get(fleet.address + path, headers=headers) as response:
                 assert response.status == 403, (path, headers)
