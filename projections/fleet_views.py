@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from heapq import nsmallest
 from typing import NamedTuple
 
 from projections.fleet_state import ANY_ZONE, FleetState
@@ -56,7 +56,7 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         kind=hold.kind,
         subject=hold.subject,
         reason=hold.reason,
-        nodes=tuple(islice(names, _MAX_SHOWN_NODES)),
+        nodes=tuple(nsmallest(_MAX_SHOWN_NODES, names)),
         node_count=hold.nodes,
         addresses=hold.addresses,
         zones=hold.zones,

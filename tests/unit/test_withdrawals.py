@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eventstore.fold import Outcome
+from projections.fleet_views import holds
 from projections.tables import table
 from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Window, merged
 from schemas.events import HoldApproved
@@ -257,6 +258,13 @@ def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
     assert refusal.code == "refused"
     assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be that of the hold now")
     assert fleet.approve(999, "bob").reason == "hold: 999 is not a hold that is open"
+
+
+def test_every_replica_shows_the_same_nodes_of_a_hold(fleet: Fleet) -> None:
+    assert fleet.leave(*reversed(names(0, MANY)), state=2).code == "held"
+    [shown], [shown_elsewhere] = holds(fleet.state), holds(fleet.reload())
+    assert len(shown.nodes) < shown.node_count
+    assert shown == shown_elsewhere
 
 
 def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
