@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
+import struct
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from deploy.tls.certificates import Certificates
 from eventstore.errors import PlaneError
 
 FREE_BYTES_MIN = 1 << 30
+_FLOCK = struct.Struct("hhqqi")
+"""A lock as fcntl(2) has it: kind, whence, start, length, and whose it is."""
 LEFT_SHARE_MIN = 0.1
 """Of a certificate's life: who rotates does it earlier than that."""
 PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptography")
@@ -59,8 +62,14 @@ def check_program() -> Iterator[Finding]:
 def check_folder(name: str, folder: Path) -> Iterator[Finding]:
     """A folder that a process keeps something in, or the one that it would be made in."""
     there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    try:
+        while not there.exists() and there != there.parent:
+            there = there.parent
+    except PermissionError:
+        yield Finding(
+            name, False, f"{folder} is not for user {os.getuid()} to see", "run this as the user who runs the plane"
+        )
+        return
     if not there.is_dir():
         yield Finding(name, False, f"{there} is no folder", f"give another folder for {name}")
         return
@@ -77,17 +86,16 @@ def check_folder(name: str, folder: Path) -> Iterator[Finding]:
 
 
 def is_running(settings: Settings) -> bool:
-    """Whether a process owns the embedded log."""
+    """Whether a process owns the embedded log, as far as this user may know. It only asks for the lock: to try it would
+    take it from a plane that starts."""
     if settings.data is None:
         return False
     try:
-        with (settings.data / LOG_FOLDER / "LOCK").open("r+b") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
+        with (settings.data / LOG_FOLDER / "LOCK").open("rb") as lock:
+            found = fcntl.fcntl(lock, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
-        return True
-    return False
+        return False
+    return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def check_ports(settings: Settings, *, running: bool) -> Iterator[Finding]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from deploy.doctor.host import Finding, check_certificates, check_folder, check_ports, check_program
+from deploy.doctor.host import Finding, check_certificates, check_folder, check_ports, check_program, is_running
 from deploy.doctor.log import check_clock, check_replica, check_topic
+from deploy.opening import LOG_FOLDER
 from deploy.settings import Settings
 from eventstore.beacons import Beacon
 from eventstore.kafka_admin import Topic
@@ -41,6 +45,38 @@ def test_a_folder_that_is_there_or_can_be_made_is_fine(tmp_path: Path) -> None:
     assert not wrong(check_folder("data", tmp_path))
     assert not wrong(check_folder("data", tmp_path / "some" / "more"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_this_user_may_not_see_is_a_finding(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    (hidden / "data").mkdir(parents=True)
+    hidden.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        [finding] = wrong(check_folder("data", hidden / "data"))
+    finally:
+        os.seteuid(user)
+        hidden.chmod(0o700)
+    assert "is not for user" in finding.found
+
+
+def test_a_plane_runs_where_its_log_is_locked_and_asking_takes_no_lock(tmp_path: Path) -> None:
+    at = settings(tmp_path)
+    assert not is_running(at)
+    lock = tmp_path / LOG_FOLDER / "LOCK"
+    lock.parent.mkdir()
+    lock.touch(0o444)
+    assert not is_running(at)
+    holds = (
+        f"import fcntl; held = open({str(lock)!r}, 'r+b'); fcntl.lockf(held, fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as plane:
+        assert plane.stdout is not None and plane.stdout.readline()
+        assert is_running(at)
+        plane.communicate(b"\n")
+    assert not is_running(at)
 
 
 def test_a_folder_that_is_a_file_or_open_to_all_is_not(tmp_path: Path) -> None:
