@@ -12,12 +12,15 @@ from eventstore.errors import PermanentError
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """A path to write to; what is written there takes the place of `path` when the context ends well."""
+    """A path to write to; what is written there takes the place of `path` when the context ends well.
+
+    Raises PermanentError.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     except OSError as error:
-        raise PermanentError(f"out: {path} cannot be written: {error.strerror}") from error
+        raise PermanentError(f"{path}: cannot be written: {error.strerror}") from error
     try:
         yield partial
         with partial.open("rb") as written:

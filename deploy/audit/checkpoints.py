@@ -8,7 +8,6 @@ are not in it. The hashes of all records, eight bytes each, may lie in a file be
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Mapping
 from hashlib import file_digest
 from pathlib import Path
@@ -118,7 +117,7 @@ def load(path: Path, public_key_path: Path) -> Statement:
     try:
         found = msgspec.json.decode(_read(path, "checkpoint"), type=Checkpoint)
         key.verify(b64decode(found.signature), _canonical(found.statement))
-    except (msgspec.DecodeError, NotBase64, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise PermanentError(f"checkpoint: {path} is no checkpoint: {error}") from error
     except InvalidSignature:
         raise PermanentError(

@@ -10,6 +10,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.failures import Refused
+from eventstore.errors import PermanentError
 from projections.names import check_name
 from projections.principals import PLANE, ROLES, Principal, check_trust_domain
 
@@ -42,13 +43,13 @@ def certs() -> None:
 @click.option("--days", type=click.IntRange(1, 3_650), default=365, show_default=True, help="How long it is valid.")
 def init(folder: Path, trust_domain: str, days: int) -> None:
     """Make an authority: its key (ca.key, for you only) and its certificate (ca.pem, for every process)."""
-    from deploy.tls.authority import Authority, BadAuthority
+    from deploy.tls.authority import Authority
 
     if fault := check_trust_domain("trust-domain", trust_domain):
         raise click.UsageError(fault)
     try:
         made = Authority.make(folder, trust_domain, now=datetime.now(UTC), valid=timedelta(days=days))
-    except BadAuthority as error:
+    except PermanentError as error:
         raise Refused(str(error)) from error
     click.echo(f"{made.cert}: authority of spiffe://{trust_domain}")
 
@@ -66,7 +67,7 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
 
     That of a process of the plane (role `plane`) also names the hosts that its clients dial, on top of the loopback.
     """
-    from deploy.tls.authority import Authority, BadAuthority
+    from deploy.tls.authority import Authority
 
     if fault := check_name("name", name):
         raise click.UsageError(fault)
@@ -76,7 +77,7 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
     try:
         authority = Authority.open(folder)
         issued = authority.issue(Principal(role, name), hosts=names, now=datetime.now(UTC), valid=timedelta(days=days))
-    except (BadAuthority, ValueError) as error:
+    except (PermanentError, ValueError) as error:
         raise Refused(str(error)) from error
     click.echo(f"{issued.cert}: spiffe://{authority.trust_domain}/{role}/{name}")
 

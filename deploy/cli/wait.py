@@ -21,6 +21,8 @@ from deploy.cli.options import waits
 from deploy.cli.progress import ProgressLine
 from deploy.cli.values import INT64
 from projections.phases import PHASES, READY
+from projections.rules import Rule
+from projections.traffic import Traffic, allowed
 from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 0.3
@@ -142,13 +144,20 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 
 
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
-    """Addresses of which the first rule that is about them is one that allows. Rules come in the order they apply."""
-    rules = [(ipaddress.ip_network(rule.prefix), rule.action) for page in pages for rule in page.rules]
-    first = {
-        text: next((action for network, action in rules if ipaddress.ip_address(text) in network), "")
-        for text in found.addresses
-    }
-    return {text for text, action in first.items() if action == "allow"}
+    """Addresses some of whose traffic the rules that are about them allow. Rules come in the order they apply."""
+    rules = [(ipaddress.ip_network(rule.prefix), _rule(rule)) for page in pages for rule in page.rules]
+    masks = Traffic(rule for _, rule in rules).masks
+
+    def may(text: str) -> int:
+        address = ipaddress.ip_address(text)
+        return allowed((rule.action == "allow", masks[rule]) for network, rule in rules if address in network)
+
+    return {text for text in found.addresses if may(text)}
+
+
+def _rule(said: pb.Rule) -> Rule:
+    ports = tuple(port for ports in said.ports for port in (ports.first, ports.last))
+    return Rule(said.priority, said.action, said.protocol, ports)
 
 
 @wait.command()

@@ -6,7 +6,6 @@ For production the certificates come from elsewhere (SPIRE, cert-manager, Vault)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from commands.identities import uris_of
+from deploy.whole_files import whole_file
 from eventstore.errors import PermanentError
 from projections.principals import Principal, trust_domain_of, uri_of
 
@@ -49,10 +49,13 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, trust_domain: str, *, now: datetime, valid: timedelta) -> Authority:
-        """A new authority in a folder that has none. Raises BadAuthority."""
+        """A new authority in a folder that has none. Raises PermanentError."""
         if (folder / CA_KEY).exists() or (folder / CA_CERT).exists():
             raise BadAuthority(f"{folder}: holds an authority already; take another folder, or delete it first")
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise BadAuthority(f"{folder}: cannot be made: {error.strerror}") from error
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{trust_domain} authority"[:64])])
         builder = _builder(name, name, key.public_key(), now, valid)
@@ -143,8 +146,5 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Whole or not at all: a process that watches the file must not see half of it, and nobody else a key."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-    fresh.replace(path)
+    with whole_file(path, mode=mode) as fresh:
+        fresh.write_bytes(content)

@@ -9,9 +9,11 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from deploy.audit.checkpoints import FORMAT, Statement, signed
+from deploy.audit.checkpoints import FORMAT, Statement, load, new_keys, signed
 from deploy.cli import cli
+from deploy.cli.wait import _let_through
 from eventstore.errors import PermanentError
+from schemas.api import dpuplane_pb2 as pb
 
 
 def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Path) -> None:
@@ -22,6 +24,46 @@ def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Pat
     said = Statement(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
     with pytest.raises(PermanentError, match=r"in PEM, without a password$"):
         signed(said, key)
+
+
+def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: Path) -> None:
+    key, public, file = tmp_path / "key", tmp_path / "key.pub", tmp_path / "checkpoint"
+    new_keys(key, public)
+    said = Statement(format=FORMAT, log_id="log", generation=1, made_at_ms=0, partitions={})
+    file.write_text(signed(said, key).decode().replace('"signature": "', '"signature": "é'))
+    with pytest.raises(PermanentError, match="is no checkpoint: "):
+        load(file, public)
+
+
+def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
+    assert (ran.exit_code, ran.stderr) == (
+        1,
+        f"Error: {tmp_path / 'file' / 'certs'}: cannot be made: Not a directory\n",
+    )
+    assert CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path)]).exit_code == 0
+    ran = CliRunner().invoke(cli, ["certs", "issue", "operator", "a" * 250, "--dir", str(tmp_path)])
+    assert (ran.exit_code, ran.stderr.endswith(".key: cannot be written: File name too long\n")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("action", "protocol", "ports", "is_through"),
+    [("drop", "tcp", [(23, 23)], True), ("drop", "any", [], False), ("drop", "tcp", [], True)],
+)
+def test_a_node_is_let_through_by_rules_that_leave_it_some_traffic(
+    action: str, protocol: str, ports: list[tuple[int, int]], is_through: bool
+) -> None:
+    first = pb.Rule(
+        prefix="10.0.0.0/24",
+        priority=5,
+        action=action,
+        protocol=protocol,
+        ports=[pb.PortRange(first=first, last=last) for first, last in ports],
+    )
+    then = pb.Rule(prefix="10.0.0.0/24", priority=0, action="allow", protocol="any")
+    node = pb.Node(addresses=["10.0.0.7", "10.0.1.7"])
+    assert _let_through(node, [pb.Rules(rules=[first, then])]) == ({"10.0.0.7"} if is_through else set())
 
 
 @pytest.mark.parametrize("content", [b"no certificate", b"-----BEGIN CERTIFICATE-----\n!\n"])
