@@ -59,11 +59,18 @@ def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
 
 
 class Plan:
-    """All lists under some policies, for zones with some labels (and for zones without any)."""
+    """All lists under some policies, for zones with some labels (and for zones without any).
 
-    def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector]) -> None:
+    What is the same as under `former` is taken from there: most edits are about the lists of few zones.
+    """
+
+    def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector], former: Plan | None = None) -> None:
         self.policies = tuple(policies)
-        found = {labels: list_of(self.policies, dict(labels)) for labels in sorted({(), *zone_labels})}
+        known = former.unaltered(self.policies) if former is not None else {}
+        found = {
+            labels: known[labels] if labels in known else list_of(self.policies, dict(labels))
+            for labels in sorted({(), *zone_labels})
+        }
         self.lists = tuple(dict.fromkeys(found.values()))
         self.ids = tuple(id_of(key) for key in self.lists)
         self.keys = tuple(dict.fromkeys(key for keys in self.lists for key in keys))
@@ -76,6 +83,17 @@ class Plan:
         self._verdicts: tuple[dict[int, int], ...] = tuple({} for _ in self.lists)
         self._names: dict[Selector, tuple[str, ...]] = {}
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def unaltered(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
+        """The lists that are the same under these policies, by the labels of zones."""
+        ours, theirs = {found.name: found for found in self.policies}, {found.name: found for found in policies}
+        altered = [ours[name] for name in ours if ours[name] != theirs.get(name)]
+        altered += [theirs[name] for name in theirs if theirs[name] != ours.get(name)]
+        return {
+            labels: self.lists[number]
+            for labels, number in self._number.items()
+            if not any(matches(policy.zones, dict(labels)) for policy in altered)
+        }
 
     def number_of(self, zone_labels: Mapping[str, str]) -> int:
         """The number of the list of a zone with these labels, which the plan must have been made for."""

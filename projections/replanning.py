@@ -52,7 +52,7 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
     labels: dict[str, dict[str, str]] = {ANY_ZONE: {}}
     labels.update((name, zone.labels) for name, zone in state.zones.rows.items())
     after = labels if edit.labels_after is None else labels | {edit.zone: edit.labels_after}
-    plan = Plan(policies.values(), {selector(found) for found in after.values()})
+    plan = Plan(policies.values(), {selector(found) for found in after.values()}, state.plan)
     moves = {
         name: (state.plan.number_of(labels.get(name, {})), plan.number_of(becomes)) for name, becomes in after.items()
     }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections import lists
 from projections.lists import Plan, id_of, list_of, turned
-from projections.policies import BUILT_IN, Policy, fault_of_policy, matches, policy_of
+from projections.policies import BUILT_IN, Policy, Selector, fault_of_policy, matches, policy_of, selector
 from projections.rules import Rule
 from projections.traffic import Traffic, allowed
 from schemas.events import PolicySet
@@ -166,3 +168,37 @@ def test_matching_a_node_costs_the_same_for_any_number_of_policies() -> None:
     labels = Counted(a="1", b="77")
     assert plan.bits_of(labels)
     assert labels.asked <= 2
+
+
+several_policies = st.dictionaries(
+    st.sampled_from("pqrs"), st.tuples(st.integers(0, 1), some_labels, some_labels), max_size=4
+).map(lambda found: [policy(name, *rest[:1], sources=rest[1], zones=rest[2]) for name, rest in found.items()])
+labels_of_zones = st.lists(some_labels.map(selector), max_size=5)
+
+
+@given(several_policies, several_policies, labels_of_zones, labels_of_zones)
+def test_a_plan_made_from_the_former_one_is_as_one_made_anew(
+    before: list[Policy], after: list[Policy], known: list[Selector], wanted: list[Selector]
+) -> None:
+    former = Plan([BUILT_IN, *before], known)
+    made, anew = Plan([BUILT_IN, *after], wanted, former), Plan([BUILT_IN, *after], wanted)
+    assert (made.lists, made.keys) == (anew.lists, anew.keys)
+    assert all(made.number_of(dict(labels)) == anew.number_of(dict(labels)) for labels in wanted)
+
+
+def test_an_edit_makes_no_list_anew_that_it_is_not_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    for number in range(20):
+        fleet.describe(f"z{number}", {"rack": str(number)})
+    made: list[object] = []
+
+    def counted(policies: Iterable[Policy], labels: Mapping[str, str]) -> object:
+        made.append(labels)
+        return list_of(policies, labels)
+
+    monkeypatch.setattr(lists, "list_of", counted)
+    fleet.describe("new", {"rack": "new"})
+    assert made == [{"rack": "new"}]
+    made.clear()
+    fleet.policy("p", zones={"rack": "7"})
+    assert made == [{"rack": "7"}]
