@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from projections import rollout
 from projections.phases import ERROR, NODE_EFFECT, NODE_EFFECT_REMOVAL, OS_INSTALLING, PENDING, READY
 from tests.support.zones import ZoneLog, installing, unavailable
 
@@ -129,3 +132,20 @@ def test_zones_do_not_wait_for_one_another() -> None:
         log.limit(1, 1, zone=zone)
         log.register(f"{zone}-d", zone=zone)
         assert log.request(f"{zone}-d", "provision", "i", zone=zone).code == "done"
+
+
+def test_a_step_that_lets_nobody_in_does_not_look_at_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in Error leaves room under the first limit and none under the second, with everybody else in line."""
+    log = zone_of(5, installs=2, nodes=2)
+    provision(log, *range(5))
+    log.start("d0")
+    log.fail("d0", "operator")
+
+    def looked(*_: object) -> None:
+        raise AssertionError("the line was looked at")
+
+    monkeypatch.setattr(rollout, "_in_line", looked)
+    log.start("d1")
+    assert log.progress("d1", "draining", 10).code == "done"
+    log.fail("d1")
+    assert log.row("d1").standing == "open"
