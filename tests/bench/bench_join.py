@@ -28,7 +28,16 @@ from schemas.events import BudgetSet, NodesJoined, NodesLeft
 from tests.bench.apart import apart
 from tests.bench.figures import Figure, percentile
 from tests.bench.memory import Growth
-from tests.bench.planes import PATIENCE_S, all_up_to_date, differences, fill, serving_plane, submit, until
+from tests.bench.planes import (
+    PATIENCE_S,
+    all_decisions_written,
+    all_up_to_date,
+    differences,
+    fill,
+    serving_plane,
+    submit,
+    until,
+)
 from tests.bench.workload import joins, leaves, new_id
 
 ZONES = 200
@@ -65,6 +74,7 @@ def figures(minutes: float) -> list[Figure]:
 async def _measure(data: Path, paced_joins: int) -> list[Figure]:
     async with serving_plane(data, simulate=DPUS_PER_ZONE) as plane:
         await all_up_to_date(plane, ZONES, NODES, DPUS)
+        await all_decisions_written(plane)
         gc.collect()
         gc.freeze()
         one_by_one = await joined_one_by_one(plane, NODES, SINGLE_JOINS)
