@@ -183,7 +183,10 @@ class EmbeddedLog(RocksReader):
                 logger.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
 
     def expire(self, partition: Partition, position: int) -> None:
-        """Drop the records before `position`, but for the last one: it says where the next one goes."""
+        """Drop the records before `position`, but for the last one: it says where the next one goes.
+
+        The next sync brings it to the disk; what a crash undoes expires again.
+        """
         bounds = self._bounds[partition]
         begin = min(position, bounds.end - 1)
         if begin > bounds.begin and self._rocks is not None:
@@ -353,6 +356,9 @@ class EmbeddedLog(RocksReader):
                 continue
             try:
                 self.expire(partition, self._first_at(partition, bounds.last_ms - kept_ms))
+            except LogUnavailable as error:
+                logger.warning("what has expired stays for now: %s", error)
+                return
             except RocksError as error:
                 self._stop_writing(str(error))
                 return

@@ -72,8 +72,6 @@ class Rocks:
         self.path = path
         with _rocks_errors():
             self._db = Rdict(str(path), _options(), access_type=access)
-        self._synced = WriteOptions()
-        self._synced.sync = True
         self._last_ms: dict[Partition, int] = {}
 
     def header(self) -> Header | None:
@@ -86,7 +84,10 @@ class Rocks:
         """Say for ever how many partitions there are."""
         batch = WriteBatch(raw_mode=True)
         batch.put(_HEADER_KEY, msgspec.json.encode(Header(_FORMAT, partition_count)))
-        self._write(batch)
+        synced = WriteOptions()
+        synced.sync = True
+        with _rocks_errors():
+            self._db.write(batch, synced)
 
     def write(self, rows: Sequence[Row]) -> None:
         """All of these rows, on disk after the next `sync`, or after a crash none that follows a missing one."""
@@ -107,10 +108,11 @@ class Rocks:
             self._db.flush_wal(True)
 
     def delete_before(self, partition: Partition, position: int) -> None:
-        """Drop the rows of a partition before a position."""
+        """Drop the rows of a partition before a position, for good after the next `sync`."""
         batch = WriteBatch(raw_mode=True)
         batch.delete_range(_row_key(partition, 0), _row_key(partition, position))
-        self._write(batch)
+        with _rocks_errors():
+            self._db.write(batch)
 
     def bounds(self, partition: Partition) -> Bounds:
         """Read from the disk which offsets a partition has."""
@@ -195,10 +197,6 @@ class Rocks:
         """Let go of the directory. RocksDB lets go even when it complains."""
         with _rocks_errors():
             self._db.close()
-
-    def _write(self, batch: WriteBatch) -> None:
-        with _rocks_errors():
-            self._db.write(batch, self._synced)
 
 
 def _packed(row: Row) -> bytes:

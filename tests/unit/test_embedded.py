@@ -12,12 +12,12 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict
+from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 from eventstore.embedded import KEPT_MS, EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
-from eventstore.rocks import Rocks
+from eventstore.rocks import Rocks, RocksError
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
 from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual
@@ -333,6 +333,61 @@ async def test_a_reader_that_retention_overtakes_is_told(log: EmbeddedLog) -> No
         log.expire(REPLICAS_0, 6)
         with pytest.raises(LogMismatch, match="position 0 of replicas/0"):
             await anext(batches)
+
+
+async def _expired_once(path: Path, clock: Clock) -> None:
+    """An hour and more passes after five beacons, and a sixth; then the log looks for what has expired."""
+    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
+        await put(log, REPLICAS_0, *numbered("v", 5))
+        clock.ms += HOUR_MS + 1
+        await put(log, REPLICAS_0, b"v-5")
+        await asyncio.sleep(660)
+        assert await log.begin(REPLICAS_0) == 0, "nothing could be read when it was looked for"
+        await put(log, REPLICAS_0, b"v-6")
+        assert first_values(await read_all(log, REPLICAS_0)) == numbered("v", 7)
+        await asyncio.sleep(660)
+        assert await log.begin(REPLICAS_0) == 5
+
+
+def test_a_read_that_fails_puts_off_what_has_expired_and_ends_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_at, failures = Rocks.first_at, [RocksError("IO error")]
+
+    def failing(rocks: Rocks, partition: Partition, time_ms: int, begin: int, end: int) -> int:
+        if failures:
+            raise failures.pop()
+        return first_at(rocks, partition, time_ms, begin, end)
+
+    monkeypatch.setattr(Rocks, "first_at", failing)
+    run_virtual(_expired_once(tmp_path / "log", clock))
+    assert not failures
+
+
+async def test_what_expires_waits_for_no_disk(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold the loop for a sync of every partition."""
+    await put(log, REPLICAS_0, *numbered("v", 5))
+    written: list[tuple[object, ...]] = []
+    write = Rdict.write
+
+    def seen(db: Rdict, batch: WriteBatch, *options: WriteOptions) -> None:
+        written.append(options)
+        write(db, batch, *options)
+
+    monkeypatch.setattr(Rdict, "write", seen)
+    log.expire(REPLICAS_0, 3)
+    assert written == [()]
+
+
+async def test_what_a_crash_brings_back_expires_again(log: EmbeddedLog, tmp_path: Path, clock: Clock) -> None:
+    await put(log, REPLICAS_0, *numbered("v", 5))
+    shutil.copytree(tmp_path / "log", tmp_path / "crashed", ignore=shutil.ignore_patterns("LOCK"))
+    log.expire(REPLICAS_0, 3)
+    async with EmbeddedLog.open(tmp_path / "crashed", now_ms=clock) as after:
+        assert await after.begin(REPLICAS_0) == 0
+        after.expire(REPLICAS_0, 3)
+        await put(after, REPLICAS_0, b"v-5")
+        assert first_values(await read_all(after, REPLICAS_0)) == numbered("v", 6)[3:]
 
 
 # -- beside the owner
