@@ -10,7 +10,7 @@ holds more and the last possible one holds everything, so this ends, within budg
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.fleet_state import FleetState
@@ -91,24 +91,80 @@ class _Touch:
         return "stated" if asked and not comes else "inferred"
 
 
+class _Loss(NamedTuple):
+    """That something is lost at an address: of which kind, and in which lists."""
+
+    kind: Kind
+    lists: tuple[int, ...]
+
+
+class _Balance:
+    """What all moves come to, with what is held of them.
+
+    It is brought up to date where more is held. A record can be made that takes a round for each of its nodes, and to
+    go through all of them in each would hold up the fold for seconds.
+    """
+
+    def __init__(self, state: FleetState, touches: Mapping[Address, _Touch]) -> None:
+        self.retained: set[int] = set()
+        self.withheld: set[int] = set()
+        self.counts: Counter[tuple[Kind, int]] = Counter()
+        self._plan = state.plan
+        self._touches = list(touches.values())
+        self.shifts = [Shift(address, touch.before(), 0) for address, touch in touches.items()]
+        self._losses: dict[int, _Loss] = {}
+        self._by_slot: dict[int, list[int]] = {}
+        self._by_move: dict[int, list[int]] = {}
+        for number, touch in enumerate(self._touches):
+            for slot, _, _ in touch.outs:
+                self._by_slot.setdefault(slot, []).append(number)
+            for move, _ in touch.ins:
+                self._by_move.setdefault(move, []).append(number)
+            self._weigh_anew(number)
+
+    def hold_more(self, kinds: Collection[Kind]) -> None:
+        """Hold what takes part in losses of these kinds."""
+        altered: set[int] = set()
+        for touch in [self._touches[number] for number in sorted(self._losses) if self._losses[number].kind in kinds]:
+            going = [slot for slot, _, _ in touch.outs if slot not in self.retained]
+            if going:
+                self.retained.update(going)
+                altered.update(number for slot in going for number in self._by_slot[slot])
+            else:
+                coming = [move for move, _ in touch.ins if move not in self.withheld]
+                self.withheld.update(coming)
+                altered.update(number for move in coming for number in self._by_move[move])
+        for number in altered:
+            self._weigh_anew(number)
+
+    def _weigh_anew(self, number: int) -> None:
+        touch, (address, before, _) = self._touches[number], self.shifts[number]
+        if (former := self._losses.pop(number, None)) is not None:
+            self._count(former, -1)
+        after = touch.after(self.retained, self.withheld)
+        self.shifts[number] = Shift(address, before, after)
+        if before != after and (lists := self._plan.lost(before, after)):
+            loss = self._losses[number] = _Loss(touch.kind(self.retained, self.withheld), lists)
+            self._count(loss, 1)
+
+    def _count(self, loss: _Loss, by: int) -> None:
+        for number in loss.lists:
+            key = loss.kind, number
+            self.counts[key] += by
+            if not self.counts[key]:
+                del self.counts[key]
+
+
 def weigh(state: FleetState, moves: Sequence[Move], now_ms: int, *, approved: bool = False) -> Weighed:
     """What happens when these moves are made, within the budgets unless it was approved."""
-    touches = _touches(state, moves)
-    retained: set[int] = set()
-    withheld: set[int] = set()
-    held: dict[tuple[Kind, int], int] = {}
-    while True:
-        shifts = [Shift(address, touch.before(), touch.after(retained, withheld)) for address, touch in touches.items()]
-        losing = _losing(state, touches, shifts, retained, withheld)
-        counts = Counter((kind, number) for _, kind, lists in losing for number in lists)
-        over = [] if approved else [key for key in sorted(counts) if state.exceeds(*key, counts[key], now_ms)]
-        if not over:
-            break
+    balance = _Balance(state, _touches(state, moves))
+    counts, held = balance.counts, dict[tuple[Kind, int], int]()
+    while not approved and (over := [key for key in sorted(counts) if state.exceeds(*key, counts[key], now_ms)]):
         for key in over:
             held[key] = max(counts[key], held.get(key, 0))
-        kinds = {kind for kind, _ in over}
-        _hold_more([touch for touch, kind, _ in losing if kind in kinds], retained, withheld)
-    return Weighed(moves, frozenset(retained), frozenset(withheld), shifts, dict(counts), held)
+        balance.hold_more({kind for kind, _ in over})
+    retained, withheld = frozenset(balance.retained), frozenset(balance.withheld)
+    return Weighed(moves, retained, withheld, balance.shifts, dict(counts), held)
 
 
 def _touches(state: FleetState, moves: Sequence[Move]) -> dict[Address, _Touch]:
@@ -138,29 +194,3 @@ def _touches(state: FleetState, moves: Sequence[Move]) -> dict[Address, _Touch]:
                 if address:
                     touch(address).ins.append((index, coming))
     return touches
-
-
-def _losing(
-    state: FleetState,
-    touches: dict[Address, _Touch],
-    shifts: Iterable[Shift],
-    retained: set[int],
-    withheld: set[int],
-) -> list[tuple[_Touch, Kind, tuple[int, ...]]]:
-    """The addresses that lose something, with the lists where."""
-    losing = []
-    for address, before, after in shifts:
-        lists = state.plan.lost(before, after) if before != after else ()
-        if lists:
-            touch = touches[address]
-            losing.append((touch, touch.kind(retained, withheld), lists))
-    return losing
-
-
-def _hold_more(losing: Iterable[_Touch], retained: set[int], withheld: set[int]) -> None:
-    for touch in losing:
-        going = [slot for slot, _, _ in touch.outs if slot not in retained]
-        if going:
-            retained.update(going)
-        else:
-            withheld.update(move for move, _ in touch.ins)

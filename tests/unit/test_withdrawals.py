@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from eventstore.fold import Outcome
+from projections import moves
 from projections.fleet_views import holds
 from projections.tables import table
 from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Window, merged
@@ -258,6 +259,35 @@ def test_an_approval_quotes_what_was_seen(fleet: Fleet) -> None:
     assert refusal.code == "refused"
     assert refusal.reason.startswith(f"hash: {row.hash.hex()} must be that of the hold now")
     assert fleet.approve(999, "bob").reason == "hold: 999 is not a hold that is open"
+
+
+def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours share an address, and what one is denied the next is allowed: each round withholds one more."""
+    fleet, count = Fleet(), 100
+    for label, allowed, denied in (("E", 1, 2), ("O", 2, 1)):
+        fleet.policy(f"allow-{label}", priority=30, protocol="tcp", ports=[allowed, allowed], sources={"t": label})
+        fleet.policy(
+            f"drop-{label}", priority=20, action="drop", protocol="tcp", ports=[denied, denied], sources={"t": label}
+        )
+    fleet.change(*(Item(f"even{k}", address=f"10.0.0.{k + 1}") for k in range(0, count + 1, 2)))
+    fleet.change(*(Item(f"odd{k}", address6=f"fd00::{k + 1:x}") for k in range(1, count + 1, 2)))
+    both = [(k + k % 2, k + 1 - k % 2) for k in range(count)]
+    newcomers = [
+        Item(f"n{k}", address=f"10.0.0.{even + 1}", address6=f"fd00::{odd + 1:x}", labels={"t": "EO"[k % 2]})
+        for k, (even, odd) in enumerate(both)
+    ]
+    fleet.budget("inferred", 0, 0)
+    asked: list[object] = []
+    after = moves._Touch.after
+
+    def counted(touch: moves._Touch, retained: set[int], withheld: set[int]) -> int:
+        asked.append(touch)
+        return after(touch, retained, withheld)
+
+    monkeypatch.setattr(moves._Touch, "after", counted)
+    assert fleet.change(*newcomers).code == "held"
+    assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
+    assert len(asked) < 8 * count
 
 
 def test_every_replica_shows_the_same_nodes_of_a_hold(fleet: Fleet) -> None:
