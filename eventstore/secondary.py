@@ -3,6 +3,10 @@
 RocksDB calls this a secondary: it follows the owner's files without a lock, so it costs the owner nothing and may also
 read a log that nobody owns. It looks for news at an interval, since nobody tells it. A catch-up may lose a race
 against the owner deleting a file that it has just replaced, so only failures in a row end the log.
+
+A catch-up reads what was flushed first and what was written since last. Of a flush in between it sees neither, but what
+was written after it: a hole, until the next one. So where the log ends is looked at before a second one, which knows
+everything up to there.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,7 +22,7 @@ from rocksdict import AccessType
 
 from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import Headers, Partition
-from eventstore.rocks import Rocks, RocksError, check_header, open_rocks
+from eventstore.rocks import Bounds, Rocks, RocksError, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
 
 logger = logging.getLogger(__name__)
@@ -35,12 +39,14 @@ class SecondaryLog(RocksReader):
 
     def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
         super().__init__(path, rocks, partition_count)
+        with self._reading():
+            self._take_over_bounds(self._without_holes(rocks, self._bounds))
         self._task = asyncio.create_task(self._catch_up_forever())
 
     @classmethod
     @asynccontextmanager
     async def open(cls, path: Path) -> AsyncIterator[SecondaryLog]:
-        """Read the log in this directory. FatalError if there is none."""
+        """Read the log in this directory. FatalError if there is none; LogUnavailable if it cannot be followed."""
         if not (path / "CURRENT").exists():
             raise FatalError(f"log directory {path} holds no log")
         with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
@@ -90,5 +96,12 @@ class SecondaryLog(RocksReader):
 
     def _catch_up(self) -> None:
         if self._rocks is not None and self._rocks.catch_up():
-            self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
+            seen = self._rocks.all_bounds(self._partition_count)
+            self._take_over_bounds(self._without_holes(self._rocks, seen))
             self._announce()
+
+    def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
+        """Where the partitions begin, once everything up to the ends that were seen can be read."""
+        rocks.catch_up()
+        begins = rocks.all_bounds(self._partition_count)
+        return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
+from eventstore import secondary
 from eventstore.embedded import KEPT_MS, EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
-from eventstore.rocks import Rocks, RocksError
+from eventstore.rocks import Bounds, Rocks, RocksError
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
 from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual
@@ -417,6 +418,33 @@ async def test_a_secondary_follows_over_flushes(log: EmbeddedLog, tmp_path: Path
         async with asyncio.timeout(20):
             assert first_values((await reading)[ZONES_0]) == values
     assert len(list((tmp_path / "log").glob("*.sst"))) >= 1
+
+
+class Flushed(Rocks):
+    """A log of 56 records whose owner flushes 55 of them while it is caught up with for the first time."""
+
+    caught_up = 0
+
+    def catch_up(self) -> bool:
+        self.caught_up += 1
+        return self.caught_up <= 3
+
+    def all_bounds(self, partition_count: int) -> dict[Partition, Bounds]:
+        found = dict.fromkeys(super().all_bounds(partition_count), Bounds())
+        known = {0: Bounds(), 1: Bounds(), 2: Bounds(55, 56, 9)}
+        return found | {ZONES_0: known.get(self.caught_up, Bounds(0, 60, 10))}
+
+
+async def test_a_secondary_shows_no_hole_that_a_flush_made(
+    log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secondary, "open_rocks", Flushed)
+    async with EmbeddedLog.secondary(tmp_path / "log") as beside:
+        async with asyncio.timeout(10):
+            while not await beside.end(ZONES_0):
+                assert await beside.begin(ZONES_0) == 0
+                await asyncio.sleep(0.01)
+        assert (await beside.begin(ZONES_0), await beside.end(ZONES_0)) == (0, 56)
 
 
 async def test_a_secondary_notices_a_recreated_directory(log: EmbeddedLog, tmp_path: Path) -> None:
