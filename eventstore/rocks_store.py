@@ -111,10 +111,10 @@ class RocksStore(RocksSaved):
             self._db.flush(wait=False)
 
     async def checkpoint(self) -> None:
-        heads = self.heads()
-        newest_ms = max((head.time_ms for head in heads), default=0)
-        target = self._checkpoints / archive_name(newest_ms, sum(head.position for head in heads))
         with _save_errors():
+            heads = self.heads()
+            newest_ms = max((head.time_ms for head in heads), default=0)
+            target = self._checkpoints / archive_name(newest_ms, sum(head.position for head in heads))
             if heads and not target.exists():
                 self._checkpoints.mkdir(exist_ok=True)
                 Checkpoint(self._db).create_checkpoint(str(target))

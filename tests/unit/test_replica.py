@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -372,6 +372,31 @@ def test_a_restart_after_a_last_save_folds_nothing_again(tmp_path: Path) -> None
                 status.partition: status.position for status in first.partitions_status()
             }
             assert second.position(FLEET_0) == 2
+        store.close()
+
+    run_virtual(run())
+
+
+class UnreadableStore(RocksStore):
+    """What it holds cannot be read back any more."""
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._advice():
+            raise OSError("IO error")
+        yield from ()
+
+
+def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = UnreadableStore(tmp_path)
+        replica = toy_replica(FlakyLog(), store=store, pace=Pace(checkpoint_s=2.0))
+        issue = Issuer()
+        async with running(replica):
+            await submit(replica, issue.set("a"))
+            await asyncio.sleep(4.5)
+            assert replica.save_failures == 1
+            await submit(replica, issue.set("b"))
+            assert replica.state(FLEET_0).count == 2
         store.close()
 
     run_virtual(run())
