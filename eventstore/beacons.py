@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from eventstore.errors import LogUnavailable, TransientError
+from eventstore.errors import LogMismatch, LogUnavailable, TransientError
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
 from eventstore.partition import FoldedPartition
 from eventstore.reading import Backoff
@@ -156,7 +156,11 @@ class Beacons:
         )
 
     async def _receive(self) -> None:
-        """Always from the end on: what was said before is not fresh, whenever it is read."""
+        """Always from the end on: what was said before is not fresh, whenever it is read.
+
+        So a position that expired in a long outage is no reason to stop. If this is another log by now, whoever sends
+        or folds is told.
+        """
         backoff = Backoff(self._rng)
         while True:
             try:
@@ -167,7 +171,7 @@ class Beacons:
                         for record in records:
                             if record.timestamp_ms > records[-1].timestamp_ms - FRESH_S * 1_000:
                                 self._hear(record)
-            except LogUnavailable as error:
+            except (LogUnavailable, LogMismatch) as error:
                 logger.warning("beacons are not heard: %s", error)
             await backoff.wait()
 

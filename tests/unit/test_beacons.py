@@ -167,6 +167,24 @@ def test_beacons_that_are_read_late_revive_nobody() -> None:
     run_virtual(run())
 
 
+def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
+    """After an outage that is longer than beacons are kept."""
+
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other"):
+            await asyncio.sleep(3)
+            end = plane.contents.end(TOPIC)
+            plane.contents.records[TOPIC].clear()
+            plane.contents.begins[TOPIC] = end + 100
+            plane.contents.tell()
+            await asyncio.sleep(3)
+            assert [beacon.replica for beacon in one.alive()] == ["one", "other"]
+            assert not plane.sending["one"].done()
+
+    run_virtual(run())
+
+
 @pytest.mark.parametrize("field", ["running", "digest", "marks"])
 def test_replicas_that_disagree_find_out(field: str) -> None:
     async def run() -> None:
