@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -59,5 +60,64 @@ def test_a_deadline_that_passes_does_not_end_others() -> None:
         await asyncio.wait((long,))
         assert isinstance(long.exception(), Late)
         assert loop.time() == pytest.approx(9.0, abs=0.0011)
+
+    run_virtual(main())
+
+
+class Compared(float):
+    """A time that counts how often any such is looked at."""
+
+    looks = 0
+
+    def __radd__(self, other: float) -> Compared:
+        return Compared(other + float(self))
+
+    def __eq__(self, other: object) -> bool:
+        Compared.looks += 1
+        return float.__eq__(self, other)
+
+    def __lt__(self, other: float) -> bool:
+        Compared.looks += 1
+        return float.__lt__(self, other)
+
+    def __le__(self, other: float) -> bool:
+        Compared.looks += 1
+        return float.__le__(self, other)
+
+    __hash__ = float.__hash__
+
+
+def _looks(count: int) -> int:
+    """How often deadlines are looked at until so many, a few milliseconds apart, have passed."""
+
+    async def main() -> None:
+        deadlines, loop = Deadlines(), asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in range(count)]
+        for i, future in enumerate(futures):
+            deadlines.put(future, Compared(1.0 + i * 0.003), Late)
+        await asyncio.gather(*futures, return_exceptions=True)
+
+    Compared.looks = 0
+    run_virtual(main())
+    return Compared.looks
+
+
+def test_deadlines_that_pass_one_by_one_do_not_look_at_all_that_wait() -> None:
+    """In an outage nobody has an answer, and thousands wait."""
+    few, many = _looks(200), _looks(800)
+    assert few > 0
+    assert many < 8 * few, "n log n, and not the square"
+
+
+def test_those_who_are_done_are_let_go_long_before_their_time() -> None:
+    async def main() -> None:
+        deadlines, loop = Deadlines(), asyncio.get_running_loop()
+        kept = weakref.WeakSet[asyncio.Future[None]]()
+        for _ in range(5_000):
+            future: asyncio.Future[None] = loop.create_future()
+            kept.add(future)
+            deadlines.put(future, 3_600.0, Late)
+            deadlines.drop(future)
+        assert len(kept) < 300
 
     run_virtual(main())
