@@ -3,12 +3,15 @@
 A position of a zones partition means two things to a query. What reads the zone waits until this replica has folded so
 far; what reads fleet waits until *fleet* has taken everything that the zone accepted below it, which is when fleet's
 mark has passed it or nothing below it is left to forward.
+
+Hundreds may wait for fleet at once, of many partitions, and zones are folded all the time: so whoever waits is looked
+at when something was folded that may end the wait, and wakes up when it is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
@@ -22,14 +25,20 @@ class Waiting:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._folded = asyncio.Event()
+        self._waiting: dict[Partition, dict[asyncio.Future[None], int]] = {}
+        """By zones partition, up to which offset of it."""
 
     async def run(self) -> None:
         with self._replica.watch(ZONES, FLEET) as watch:
             while True:
-                await watch.changed()
-                folded, self._folded = self._folded, asyncio.Event()
-                folded.set()
+                changed = await watch.changed()
+                for partition in self._waiting if FLEET_0 in changed else changed & self._waiting.keys():
+                    self._wake(partition)
+
+    def _wake(self, partition: Partition) -> None:
+        for future, offset in self._waiting[partition].items():
+            if not future.done() and self._is_forwarded(partition, offset):
+                future.set_result(None)
 
     async def reached(self, token: str, topics: Collection[str], timeout_s: float) -> None:
         """Wait until what is read of these topics is at least as new as a caller's token (none if empty).
@@ -48,20 +57,22 @@ class Waiting:
 
     async def forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
         """Wait until fleet has taken what this zones partition accepted below `offset`. Raises LogUnavailable."""
-
-        def is_done() -> bool:
-            mark = self._replica.state(FLEET_0).marks.get(partition.number, 0)
-            return is_forwarded(self._replica.state(partition), mark, offset)
-
-        await self._until(is_done, f"fleet has not taken {partition} up to {offset} in time", timeout_s)
-
-    async def _until(self, is_done: Callable[[], bool], fault: str, timeout_s: float) -> None:
+        if self._is_forwarded(partition, offset):
+            return
+        forwarded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(partition, {})
+        waiting[forwarded] = offset
         try:
             async with asyncio.timeout(max(timeout_s, 0.0)):
-                while not is_done():
-                    await self._folded.wait()
+                await forwarded
         except TimeoutError:
-            raise LogUnavailable(fault) from None
+            raise LogUnavailable(f"fleet has not taken {partition} up to {offset} in time") from None
+        finally:
+            del waiting[forwarded]
+
+    def _is_forwarded(self, partition: Partition, offset: int) -> bool:
+        mark = self._replica.state(FLEET_0).marks.get(partition.number, 0)
+        return is_forwarded(self._replica.state(partition), mark, offset)
 
     def _check(self, partition: Partition) -> None:
         if partition not in self._replica.partitions(partition.topic):

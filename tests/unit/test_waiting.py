@@ -1,0 +1,87 @@
+"""Who waits for fleet is looked at when it may have got there, and at no other time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from commands.waiting import Waiting
+from eventstore.errors import LogUnavailable
+from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.replica import Replica, Watch
+from tests.support.virtual_loop import run_virtual
+from tests.support.zones import ZoneLog
+
+ZONES_0, ZONES_1 = Partition(ZONES, 0), Partition(ZONES, 1)
+
+
+class Folded:
+    """A replica with two zones of one node each, of which fleet has taken nothing."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, int] = {}
+        self.zones = {ZONES_0: ZoneLog(), ZONES_1: ZoneLog()}
+        for log in self.zones.values():
+            log.join("a")
+        self.looked_at: list[Partition] = []
+        self._watch: Watch | None = None
+
+    def state(self, partition: Partition) -> object:
+        if partition == FLEET_0:
+            return SimpleNamespace(marks=self.marks)
+        self.looked_at.append(partition)
+        return self.zones[partition].state
+
+    def watch(self, *topics: str) -> Watch:
+        self._watch = Watch(frozenset(topics), lambda watch: None)
+        return self._watch
+
+    async def folds(self, partition: Partition) -> set[Partition]:
+        """Something is folded there; whose zones are looked at for it."""
+        self.looked_at.clear()
+        assert self._watch is not None
+        self._watch.notify(partition)
+        await asyncio.sleep(0.01)
+        return set(self.looked_at)
+
+
+def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
+    async def run() -> None:
+        folded = Folded()
+        waiting = Waiting(cast("Replica", folded))
+        watching = asyncio.create_task(waiting.run())
+        wait_0 = asyncio.create_task(waiting.forwarded(ZONES_0, 1, timeout_s=5))
+        wait_1 = asyncio.create_task(waiting.forwarded(ZONES_1, 1, timeout_s=5))
+        await asyncio.sleep(0.01)
+        assert await folded.folds(ZONES_1) == {ZONES_1}
+        assert await folded.folds(FLEET_0) == {ZONES_0, ZONES_1}
+        assert not wait_0.done() and not wait_1.done()
+        folded.marks = {0: 1}
+        await folded.folds(FLEET_0)
+        assert wait_0.done() and not wait_1.done()
+        folded.zones[ZONES_1].leave("a")
+        folded.zones[ZONES_1].state.outgoing.clear()
+        await folded.folds(ZONES_1)
+        assert wait_1.done()
+        assert await folded.folds(FLEET_0) == set(), "nobody waits any more"
+        watching.cancel()
+
+    run_virtual(run())
+
+
+def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
+    async def run() -> None:
+        folded = Folded()
+        waiting = Waiting(cast("Replica", folded))
+        watching = asyncio.create_task(waiting.run())
+        with pytest.raises(LogUnavailable, match="fleet has not taken zones/0 up to 1 in time"):
+            await waiting.forwarded(ZONES_0, 1, timeout_s=5)
+        assert await folded.folds(FLEET_0) == set()
+        folded.marks = {0: 1}
+        await waiting.forwarded(ZONES_0, 1, timeout_s=0)
+        watching.cancel()
+
+    run_virtual(run())
