@@ -61,8 +61,15 @@ async def cut_at_position(
 
 
 async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
-    """The append time of the latest record before these positions; 0 if there is none."""
-    lasts = await read_first(log, {partition: offset - 1 for partition, offset in offsets.items() if offset > 0})
+    """The append time of the latest record before these positions; 0 if there is none.
+
+    Where it has expired, the other positions say when it was. Raises PermanentError if there are no others.
+    """
+    befores = {partition: offset - 1 for partition, offset in offsets.items() if offset > 0}
+    there = {partition: offset for partition, offset in befores.items() if offset >= await log.begin(partition)}
+    if befores and not there:
+        raise PermanentError(f"position: what is before it in {min(befores)} has expired")
+    lasts = await read_first(log, there)
     return max((record.timestamp_ms for record in lasts.values()), default=0)
 
 

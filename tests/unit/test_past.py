@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 
 from eventstore.archive import Archived
+from eventstore.embedded import EmbeddedLog
 from eventstore.errors import PermanentError
-from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
 from eventstore.past import PastFolds, fold_past
 from eventstore.position import Position, to_token
 from eventstore.rocks_store import RocksStore, checkpoints
 from eventstore.saving import save
+from tests.contract.engine import numbered, put
+from tests.support.embedded import Clock
 from tests.support.memory_log import MemoryLog
 from tests.support.toy_log import LOG_ID, T0
 from tests.unit.test_replay import FOLDS, ZONES_1, filled, state_at
 
 ZONES_0 = Partition(ZONES, 0)
+INSTALLS_0 = Partition(INSTALLS, 0)
 
 
 async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[Archived]:
@@ -93,6 +97,19 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
         await cut_of(log, LOG_ID, topics, T0 - 1)
     with pytest.raises(PermanentError, match=r"^at: position: zones/1 has not come to 22 yet, it ends at 21$"):
         await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {ZONES_1: 22})))
+
+
+async def test_a_moment_outlives_the_reports_that_its_position_names(tmp_path: Path) -> None:
+    """Reports expire; the records of the other partitions say when it was."""
+    async with EmbeddedLog.open(tmp_path / "log", partition_count=1, now_ms=Clock(T0)) as log:
+        for partition, count in ((FLEET_0, 2), (INSTALLS_0, 9), (ZONES_0, 2)):
+            await put(log, partition, *numbered("v", count))
+        log.expire(INSTALLS_0, 8)
+        topics = (FLEET, INSTALLS, ZONES)
+        named = {FLEET_0: 1, INSTALLS_0: 3, ZONES_0: 1}
+        assert await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, named))) == Cut(named, T0)
+        with pytest.raises(PermanentError, match=r"^at: position: what is before it in installs/0 has expired$"):
+            await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, {INSTALLS_0: 3})))
 
 
 @pytest.mark.parametrize(
