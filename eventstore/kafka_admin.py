@@ -249,6 +249,9 @@ class Admin:
         connection = await self._connection.get()
         try:
             return await connection.ask(request)
+        except LogUnavailable:  # the brokers that it knows are gone, and it hears of no others
+            self._connection.discard(connection)
+            raise
         except (KafkaError, OSError, TimeoutError) as error:
             self._connection.discard(connection)
             raise LogUnavailable(f"Kafka: {reason(error)}") from error

@@ -1,12 +1,15 @@
 """What the Kafka client library makes of our settings is checked, whatever it makes of them."""
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from eventstore import kafka_admin
 from eventstore.errors import FatalError, LogUnavailable
-from eventstore.kafka_admin import Metadata
+from eventstore.kafka_admin import Admin, Metadata
 from eventstore.kafka_clients import (
     CONSUMER,
     PRODUCER,
@@ -28,6 +31,39 @@ async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:
         "Kafka at 127.0.0.1:1,127.0.0.1:2: no broker answers; see that they run, "
         "that these are their addresses, and that they speak PLAINTEXT there"
     )
+
+
+class Moved:
+    """A client of a cluster whose brokers have all moved: those that the first client knows take no connection."""
+
+    made = 0
+    _security_protocol = "PLAINTEXT"
+
+    def __init__(self, **_: object) -> None:
+        Moved.made += 1
+        self._number = Moved.made
+        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=1), SimpleNamespace(nodeId=2)])
+
+    async def bootstrap(self) -> None:
+        """It is met where it is named to us."""
+
+    async def ready(self, node: int) -> bool:
+        return self._number > 1
+
+    async def send(self, node: int, request: Any) -> Any:
+        return SimpleNamespace(brokers=[1, 2])
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_brokers_that_have_moved_are_found_by_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Moved, "made", 0)
+    monkeypatch.setattr(kafka_admin, "AIOKafkaClient", Moved)
+    clients = Clients("127.0.0.1:1", random.Random(1))
+    assert await Admin(clients).count_brokers() == 2
+    assert Moved.made == 2
+    await clients.close(1.0)
 
 
 async def test_our_own_settings_are_in_effect() -> None:
