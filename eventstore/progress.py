@@ -16,7 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """The way from where partitions are to where they should be. Whoever folds adds to `records` and `bytes`."""
+    """The way from where partitions are to where they should be. Whoever folds adds to `records`, and to `bytes`
+    if it wants to know them."""
 
     def __init__(
         self, starts: Mapping[Partition, int], targets: Mapping[Partition, int], now_s: float, tell: Say | None = None

@@ -243,6 +243,7 @@ class Replica(Folds):
             for watch in self._watches:
                 watch.notify(folded.partition)
             if not self._ready.is_set():
+                self._progress.records += start - before
                 self._see_progress()
             await self._saver.save_early(folded, not self._ready.is_set(), turn.give_way)
             await turn.give_way()

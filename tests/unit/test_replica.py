@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from eventstore import progress
 from eventstore.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
@@ -458,3 +460,19 @@ def test_expired_reports_of_a_display_topic_are_not_missed() -> None:
             assert replica.position(installs) == 41
 
     run_virtual(run())
+
+
+async def test_catching_up_says_how_fast_it_folds(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FlakyLog()
+    async with running(toy_replica(log)):
+        pass
+    log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(2_000)])
+    monkeypatch.setattr(progress, "_SAY_EVERY_S", 1e-9)
+    caplog.set_level(logging.INFO, progress.__name__)
+    async with running(toy_replica(log, pace=Pace(slice_records=100))):
+        pass
+    said = [vars(record) for record in caplog.records if record.message == "folding"]
+    assert said[-1]["records"] >= 1_000
+    assert said[-1]["per_second"] > 0
