@@ -6,14 +6,18 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from commands import answers
-from commands.calls import Call
+from commands.calls import Call, NotFound
 from eventstore.folds import Folds
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from projections.clique_state import CliqueState
 from projections.fleet_state import FleetState
 from projections.install_rows import InstallsState
+from projections.names import shown
 from projections.states import States
 from projections.zone_state import ZoneState
+
+_LONGEST_KEY = 128
+"""Characters of a domain's uid at most; a zone's name is shorter (projections/names.py)."""
 
 
 class Reached(Protocol):
@@ -64,7 +68,13 @@ class Reader:
         return self._states.installs_at(Partition(INSTALLS, number))
 
     def number_of(self, key: str) -> int:
-        """The partition of a zone or domain."""
+        """The partition of a zone or domain. Raises NotFound.
+
+        Queries name what they like, up to a whole message: nothing can be there under such a name, and to hash it would
+        keep everybody waiting, and the name in memory.
+        """
+        if len(key) > _LONGEST_KEY:
+            raise NotFound(f"name: {shown(key)} is longer than the {_LONGEST_KEY} characters of any zone or domain")
         return self._folds.partition_for(ZONES, key).number
 
     def token(self, *topics: str, numbers: Iterable[int] = ()) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from commands.auth import METHODS
 from commands.limits import DEFAULTS, Limits
+from eventstore.log import partition_of
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.guarded import Caller, Guarded, guarded
 
@@ -105,6 +106,35 @@ async def test_metadata_is_bounded(plane: Guarded, bytes_over: int) -> None:
     code, _ = await refused(caller.queries.ListZones(pb.ListZonesRequest(), metadata=[("x-much", "a" * size)]))
     assert code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE, Code.INTERNAL)
     await still_serves(plane)
+
+
+LONG = "z" * 1_000_000
+
+LONG_NAMES: dict[str, tuple[str, Any, grpc.StatusCode]] = {
+    "a zone shown": ("ShowZone", pb.ShowZoneRequest(zone=LONG), Code.NOT_FOUND),
+    "the nodes of a zone": ("ListNodes", pb.ListNodesRequest(zone=LONG), Code.NOT_FOUND),
+    "the DPUs of a zone": ("ListDpus", pb.ListDpusRequest(zone=LONG), Code.NOT_FOUND),
+    "a clique": ("ShowClique", pb.ShowCliqueRequest(domain=LONG, clique="c"), Code.NOT_FOUND),
+    "the cliques of a domain": ("ListCliques", pb.ListCliquesRequest(domain=LONG), Code.NOT_FOUND),
+    "a leave": ("LeaveNodes", pb.LeaveNodesRequest(zone=LONG, names=["n1"]), Code.INVALID_ARGUMENT),
+    "a leave to try": (
+        "LeaveNodes",
+        pb.LeaveNodesRequest(zone=LONG, names=["n1"], dry_run=True),
+        Code.INVALID_ARGUMENT,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LONG_NAMES)
+async def test_a_name_longer_than_any_is_neither_hashed_nor_remembered(plane: Guarded, case: str) -> None:
+    method, request, code = LONG_NAMES[case]
+    caller = plane.caller("operator/eve")
+    by_key, by_bytes = plane.plane.replica._partition_for.cache_info, partition_of.cache_info
+    before = by_key(), by_bytes()
+    asked = getattr(caller.calls if method == "LeaveNodes" else caller.queries, method)(request)
+    found, details = await refused(asked)
+    assert (found, "(1000000 characters)" in details) == (code, True)
+    assert (by_key(), by_bytes()) == before
 
 
 # --- S7: what swells ------------------------------------------------------------------------------------------------
