@@ -2,7 +2,7 @@
 
 A zone is the key of the record, so it must be known before there is one. A repeated command may find that its first
 copy has already taken the node (or the DPU) away: then the zone is the one for which the command is the very record
-that is remembered under its id.
+that is remembered under its id. That is asked first, for they may be in another zone by now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Lookup:
         self._reader = reader
 
     def zone_of_leave(self, event_of: Callable[[str], NodesLeft]) -> str:
-        """The one zone that the nodes are in. Raises Unplaced."""
+        """The one zone that the nodes are in, or were in when this very command was decided. Raises Unplaced."""
+        if (remembered := self._remembered(event_of)) is not None:
+            return remembered
         names = event_of("").names
         found: dict[str, str] = {}
         for name in names:
@@ -45,10 +47,9 @@ class Lookup:
             raise Unplaced(
                 f"names: {shown(first)} is in zone {one!r} and {shown(second)} in {other!r}; a request has one zone"
             )
-        zone = next(iter(found), None) or self._remembered(event_of)
-        if zone is None:
+        if not found:
             raise Unplaced(f"names: {shown(names[0]) if names else ''} is in no zone")
-        return zone
+        return next(iter(found))
 
     def check_zone_of_leave(self, event: NodesLeft) -> None:
         """Raises Unplaced if a node is in another zone than the one it is to leave, or that zone is not known; and
@@ -71,14 +72,15 @@ class Lookup:
                     raise Unplaced(f"names: {shown(name)} is in zone {zone!r}, and not in {shown(event.zone)}")
 
     def zone_of_lifecycle(self, dpu: str, event_of: EventOf) -> str:
-        """The one zone that has this DPU. Raises Unplaced."""
+        """The one zone that has this DPU, or had it when this very command was decided. Raises Unplaced."""
+        if (remembered := self._remembered(event_of)) is not None:
+            return remembered
         zones = zones_of_dpu(dpu, self._reader.all_zones())
         if len(zones) > 1:
             raise Unplaced(f"dpu: {shown(dpu)} is in the zones {', '.join(zones)}; name one")
-        zone = next(iter(zones), None) or self._remembered(event_of)
-        if zone is None:
+        if not zones:
             raise Unplaced(f"dpu: {shown(dpu)} is in no zone")
-        return zone
+        return zones[0]
 
     def _remembered(self, event_of: EventOf) -> str | None:
         """The zone in which this command, under its id, is the record that was decided."""

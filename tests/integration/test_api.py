@@ -87,6 +87,25 @@ async def test_a_leave_without_its_zone_is_repeated_safely(plane: Served) -> Non
     assert joined.position != first.position
 
 
+async def test_a_leave_without_its_zone_is_told_as_done_wherever_the_node_has_gone_since(plane: Served) -> None:
+    await plane.join("z1", node("n1", "10.0.0.1"))
+    request = pb.LeaveNodesRequest(names=["n1"], command_id=plane.command_id())
+    first = await plane.calls.LeaveNodes(request)
+    await plane.join("z2", node("n1", "10.0.0.1"))
+    assert (first.outcome, await plane.calls.LeaveNodes(request)) == (pb.Answer.done, first)
+    located = await plane.queries.LocateNodes(pb.LocateNodesRequest(names=["n1"]))
+    assert dict(located.zones) == {"n1": "z2"}
+
+
+async def test_a_delete_without_its_zone_is_told_as_done_wherever_the_dpu_has_gone_since(plane: Served) -> None:
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    request = pb.RequestLifecycleRequest(dpu="d1", request="delete", command_id=plane.command_id())
+    first = await plane.calls.RequestLifecycle(request)
+    elsewhere = await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z2", dpu="d1"))
+    assert (first.outcome, elsewhere.outcome) == (pb.Answer.done, pb.Answer.done)
+    assert await plane.calls.RequestLifecycle(request) == first
+
+
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))).outcome == 1
     await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9)))
