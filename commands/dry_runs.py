@@ -53,6 +53,7 @@ class DryRuns:
         def event_of(zone: str) -> NodesLeft:
             return nodes.leaving(request, enveloping, zone)
 
+        nodes.check_leaving(request)
         try:
             if request.zone:
                 self._lookup.check_zone_of_leave(event_of(request.zone))

@@ -46,6 +46,7 @@ class Leaving:
         def event_of(zone: str) -> NodesLeft:
             return nodes.leaving(request, envelope, zone)
 
+        nodes.check_leaving(request)
         if request.zone:
             self._lookup.check_zone_of_leave(event_of(request.zone))
         return nodes.stated(event_of(request.zone or self._lookup.zone_of_leave(event_of)))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commands.reader import Reader
-from commands.shapes import Unplaced, require
+from commands.shapes import Unplaced
 from eventstore.codec import encode
 from eventstore.hashes import content_of
 from eventstore.log import ZONES
 from eventstore.replica import Replica
 from projections.dpu_views import zones_of_dpu
-from projections.names import check_zone, shown
+from projections.names import shown
 from projections.node_views import zone_of_node
 from projections.zone_views import is_known
 from schemas.events import Event, NodesLeft
@@ -52,13 +52,11 @@ class Lookup:
         return next(iter(found))
 
     def check_zone_of_leave(self, event: NodesLeft) -> None:
-        """Raises Unplaced if a node is in another zone than the one it is to leave, or that zone is not known; and
-        BadRequest if the zone is no name at all, as of any command.
+        """Raises Unplaced if a node is in another zone than the one it is to leave, or that zone is not known.
 
         Who is in no zone at all may have left this one before, so the fold finds nothing left to do. A repeat of what
         was decided already is the fold's too, wherever the nodes have gone since.
         """
-        require(check_zone("zone", event.zone))
         if self._replica.outcome(event.envelope.command_id) is not None:
             return
         here = self._reader.zones(self._reader.number_of(event.zone))

@@ -41,6 +41,13 @@ def leaving(request: pb.LeaveNodesRequest, envelope: Enveloping, zone: str) -> N
     return NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b"")
 
 
+def check_leaving(request: pb.LeaveNodesRequest) -> None:
+    """What must be right of a leave before its nodes are looked up, one by one. Raises BadRequest."""
+    require_count("names", len(request.names))
+    if request.zone:
+        require(names.check_zone("zone", request.zone))
+
+
 def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:
     """The record, if its shape is right. Raises BadRequest."""
     # How far ahead an incarnation may lie depends on the log's time, which only the fold has.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import grpc
 import pytest
@@ -13,6 +14,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from commands.limits import Limits
+from commands.lookup import Lookup
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 
@@ -64,6 +66,20 @@ async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
     for part in said:
         assert part in sentence
     assert await plane.ends() == ends
+
+
+@pytest.mark.parametrize("zone", ["", "z1"])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_the_names_of_a_leave_are_counted_before_one_is_looked_up(
+    plane: Served, zone: str, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookup = create_autospec(Lookup)
+    monkeypatch.setattr(Lookup, "zone_of_leave", lookup.zone_of_leave)
+    monkeypatch.setattr(Lookup, "check_zone_of_leave", lookup.check_zone_of_leave)
+    request = pb.LeaveNodesRequest(zone=zone, names=map(str, range(1_001)), dry_run=dry_run)
+    with pytest.raises(grpc.aio.AioRpcError, match="names: 1001 items must be from 1 to 1000") as caught:
+        await plane.calls.LeaveNodes(request)
+    assert (caught.value.code(), lookup.mock_calls) == (grpc.StatusCode.INVALID_ARGUMENT, [])
 
 
 REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
