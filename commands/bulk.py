@@ -20,6 +20,8 @@ from eventstore.position import from_token
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_REFUSALS = 100
+_MAX_ITEMS_KEPT = 1_000
+"""Of all refusals together: each may have as many, and a gRPC client takes a summary of 4 MiB unless told otherwise."""
 
 
 class _Tally:
@@ -28,6 +30,7 @@ class _Tally:
     def __init__(self) -> None:
         self.summary = pb.JoinSummary()
         self._offsets: dict[Partition, int] = {}
+        self._items_left = _MAX_ITEMS_KEPT
 
     def add(self, count: int, answer: pb.Answer, log_id: str) -> None:
         summary = self.summary
@@ -45,10 +48,17 @@ class _Tally:
             summary.done += count - refused
         is_bad = refused or answer.outcome in (pb.Answer.unknown, pb.Answer.refused)
         if is_bad and len(summary.refusals) < _MAX_REFUSALS:
-            summary.refusals.append(answer)
+            self._keep(answer)
         if answer.position:
             for partition, offset in from_token(answer.position, log_id).offsets.items():
                 self._offsets[partition] = max(self._offsets.get(partition, 0), offset)
+
+    def _keep(self, answer: pb.Answer) -> None:
+        """The answer in the summary, with as many of its items as there is room for."""
+        kept = self.summary.refusals.add()
+        kept.CopyFrom(answer)
+        del kept.items[self._items_left :]
+        self._items_left -= len(kept.items)
 
     def finished(self, log_id: str) -> pb.JoinSummary:
         self.summary.position = answers.token(log_id, self._offsets)
