@@ -7,7 +7,8 @@ looks up, never an address, and a BMC's address carries no credentials and is no
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from commands.shapes import BadRequest, Enveloping, Statement, require
@@ -18,6 +19,8 @@ from schemas.events import DpuRegistered, LifecycleRequested
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(?:[:@][A-Za-z0-9][A-Za-z0-9._:+-]{0,123})?")
 _METADATA = frozenset(map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")))
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""What stands for an IPv4 address behind a gateway that translates: its last 32 bits."""
 
 
 def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
@@ -76,7 +79,7 @@ def _check_dialed(address: str) -> str | None:
         return None
     try:
         parts = urlsplit(address)
-        host = parts.hostname or ""
+        host = (parts.hostname or "").encode("ascii").decode()  # other digits and dots are read as these when dialed
     except ValueError:
         return f"bmc_address: {names.shown(address)} must be a URL as http://HOST:PORT/NAME"
     if "@" in parts.netloc:
@@ -87,9 +90,24 @@ def _check_dialed(address: str) -> str | None:
 
 
 def _is_metadata(host: str) -> bool:
+    address = _address_of(host.partition("%")[0].removesuffix("."))
+    return address in _METADATA
+
+
+def _address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a resolver takes this for, or None if it is a name that it looks up."""
     try:
-        address = ip_address(host.partition("%")[0])
+        address = ip_address(host)
     except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address in _METADATA or mapped in _METADATA
+        return _loosely(host)
+    if not isinstance(address, IPv6Address):
+        return address
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else address.ipv4_mapped or address
+
+
+def _loosely(host: str) -> IPv4Address | None:
+    """An IPv4 address with fewer parts, or octal and hexadecimal ones, as C reads it: nothing is looked up for that."""
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None

@@ -61,7 +61,19 @@ def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "http://10.9.0.3:8443/d3", "https://bmc-3.example", "simulated:d", "10.0.0.1:443", "http://[fd00::3]/d"],
+    [
+        "",
+        "http://10.9.0.3:8443/d3",
+        "https://bmc-3.example",
+        "simulated:d",
+        "10.0.0.1:443",
+        "http://[fd00::3]/d",
+        "http://bmc7.example.org/",
+        "http://bmc7.example.org./",
+        "http://10.0.0.7/",
+        "http://[64:ff9b::10.0.0.7]/",
+        "http://[fe80::7%25eth0]/",
+    ],
 )
 def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
     assert register(address).event.bmc_address == address
@@ -74,6 +86,15 @@ def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
         "http://169.254.170.2/v2/credentials",
         "http://[fd00:ec2::254]/latest",
         "http://[::ffff:169.254.169.254]/latest",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://2852039166/",
+        "http://2852039166./",
+        "http://0xA9FEA9FE/",
+        "http://169.254.43518/",
+        "http://0251.0376.0251.0376/",
+        "http://169.254.169.254./",
+        "http://\uff11\uff16\uff19.254.169.254/",
+        "http://169\u3002254\u3002169\u3002254/",
         "http://root:calvin@10.9.0.3/d3",
         "http://token@10.9.0.3/d3",
         "http://[::1",
