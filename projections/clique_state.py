@@ -5,7 +5,8 @@ last index is remembered. So a claim or a release changes one or two small rows,
 everything that decisions look up (the index map, free indices, the line, addresses) is derived.
 
 What left is forgotten oldest first beyond a bound per clique and one per partition: domains come and go for ever, and a
-clique that nobody knows any more costs nothing. `apply` asserts the invariants: a row that breaks one is our own bug.
+clique of which no node is known any more costs nothing: its capacity is forgotten with the last of them. `apply`
+asserts the invariants: a row that breaks one is our own bug.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
 
 MAX_LEFT = 32_768
 """Nodes that left, remembered per partition: about 10 MB."""
+
+MAX_UNUSED = 65_536
+"""Cliques with a capacity of their own and no node yet, per partition: about 20 MB. A domain is in one partition."""
 
 MemberStanding = Literal["holds", "waits", "left"]
 
@@ -61,7 +65,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How many indices a clique has, if that was ever set."""
+    """How many indices a clique has, if that is not the default."""
 
     capacity: int
 
@@ -85,6 +89,11 @@ class Clique:
         self.ready = 0
         self.line: dict[str, None] = {}
         self.left: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node of it is known, not even one that left."""
+        return not (self.holders or self.line or self.left)
 
     @property
     def is_full(self) -> bool:
@@ -111,7 +120,10 @@ def split_key(member_key: str) -> tuple[str, str]:
 
 
 class CliqueState:
-    """The cliques of one partition. `cliques` is keyed `domain/clique`, `members` `domain/clique/node`."""
+    """The cliques of one partition. `cliques` is keyed `domain/clique`, `members` `domain/clique/node`.
+
+    `unused` are the cliques that are known for their capacity alone.
+    """
 
     def __init__(self) -> None:
         self.capacities: Table[Capacity] = Table("capacities", Capacity)
@@ -124,6 +136,7 @@ class CliqueState:
         self.homes: dict[str, str] = {}
         self.addresses: dict[str, str] = {}
         self.left: dict[str, None] = {}
+        self.unused: set[str] = set()
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
@@ -133,6 +146,7 @@ class CliqueState:
         self._clear()
         for key, row in self.capacities.rows.items():
             self._clique(key).capacity = row.capacity
+            self.unused.add(key)
         for key, member in sorted(self.members.rows.items(), key=lambda item: (item[1].since, item[0])):
             self._seat(key, member)
             self._list(key, member)
@@ -149,14 +163,27 @@ class CliqueState:
             key, capacity = change.capacity
             clique = self._clique(key)
             assert not clique.used >> capacity, f"{key}: an index at or above {capacity} is in use"
-            self.capacities.put(key, Capacity(capacity))
-            clique.capacity = capacity
+            self._set_capacity(key, clique, capacity)
             assert not clique.line or clique.is_full or change.rows, f"{key}: a larger capacity serves nobody in line"
         for key, row in change.rows:
             self._replace(key, self.members.rows.get(key), row)
-        for key, _ in change.rows:
-            touched = self.cliques.get(split_key(key)[0])
+        for key, row in change.rows:
+            clique_id, _ = split_key(key)
+            touched = self.cliques.get(clique_id)
             assert touched is None or not touched.line or touched.is_full, f"{key}: somebody waits for a free index"
+            if row is None and touched is not None and touched.is_empty:
+                self._forget(clique_id)
+
+    def _set_capacity(self, key: str, clique: Clique, capacity: int) -> None:
+        clique.capacity = capacity
+        if capacity != DEFAULT_CAPACITY:
+            self.capacities.put(key, Capacity(capacity))
+            if clique.is_empty:
+                self.unused.add(key)
+        elif clique.is_empty:
+            self._forget(key)
+        else:
+            self.capacities.remove(key)
 
     def _replace(self, key: str, old: Member | None, row: Member | None) -> None:
         """One row, keeping its place in line if neither its standing nor its `since` changes."""
@@ -167,7 +194,6 @@ class CliqueState:
                 self._unseat(key, old)
         if row is None:
             self.members.remove(key)
-            self._forget_if_empty(split_key(key)[0])
             return
         if not stays:
             self._seat(key, row)
@@ -181,11 +207,11 @@ class CliqueState:
             self.domains.setdefault(_domain(key), {})[key] = None
         return clique
 
-    def _forget_if_empty(self, key: str) -> None:
-        clique = self.cliques[key]
-        if clique.holders or clique.line or clique.left or key in self.capacities.rows:
-            return
+    def _forget(self, key: str) -> None:
+        """Forget a clique of which no node is known."""
         domain = _domain(key)
+        self.capacities.remove(key)
+        self.unused.discard(key)
         del self.cliques[key]
         del self.domains[domain][key]
         if not self.domains[domain]:
@@ -194,6 +220,7 @@ class CliqueState:
     def _seat(self, key: str, row: Member) -> None:
         clique_id, node = split_key(key)
         clique = self._clique(clique_id)
+        self.unused.discard(clique_id)
         if row.standing == "left":
             clique.left[node] = self.left[key] = None
             return

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import CLIQUES, Partition
 from projections.clique_claims import claim, depart, is_late_copy, said_ms, serve
-from projections.clique_state import MAX_CAPACITY, Capacity, Change, Clique, CliqueState, Member, clique_key
+from projections.clique_state import MAX_CAPACITY, MAX_UNUSED, Capacity, Change, Clique, CliqueState, Member, clique_key
 from projections.names import check_clique, check_text, shown
 from schemas.events import CapacitySet, DaemonReady, Event, IndexClaimed, IndexReleased, NotHeard, SessionOpened
 
@@ -83,8 +83,12 @@ def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
             f"capacity: {event.capacity} is too small for index {highest}, held by node {clique.holders[highest]!r}"
         )
         return refusal(reason)
-    if state.capacities.rows.get(key) == Capacity(event.capacity):
+    if clique.capacity == event.capacity:
         return Decision(None, DONE)
+    if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
+        return refusal(
+            f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
+        )
     rows = serve(state, key, clique.used, event.capacity, at)
     return Decision(Change(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 

@@ -23,7 +23,10 @@ class Cliques:
         """One record of a cliques partition."""
         where = f"{step.partition}@{step.record.offset}"
         for key, row in step.rows.get("capacities", ()):
-            self._capacity[key] = row.capacity
+            if row is None:
+                self._capacity.pop(key, None)
+            else:
+                self._capacity[key] = row.capacity
         before = dict(self._rows)
         for key, row in step.rows.get("members", ()):
             if row is None:

@@ -206,6 +206,56 @@ def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
     assert "domain-2/c" in log.state.cliques
 
 
+def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_of_it(
+    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 2)
+    for clique in ("first", "second", "third"):
+        log.resize(4, clique)
+        log.claim(f"of-{clique}", "u", clique=clique)
+        log.release(f"of-{clique}", clique=clique)
+        assert reloaded(log.state).cliques.keys() == log.state.cliques.keys()
+    assert log.state.capacities.rows.keys() == log.state.cliques.keys() == {"d/second", "d/third"}
+    log.claim("n", "u", clique="first")
+    assert log.view("first").capacity == 18
+
+
+def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capacity(
+    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 1)
+    log.resize(4)
+    for node in ("a", "b"):
+        log.claim(node, "u")
+        log.release(node)
+    assert log.view().capacity == 4
+
+
+def test_the_default_capacity_is_not_kept(log: CliqueLog) -> None:
+    log.resize(4)
+    log.claim("n", "u")
+    assert log.resize(18).code == "done"
+    assert (log.view().capacity, log.state.capacities.rows) == (18, {})
+    log.resize(4, "unused")
+    assert log.resize(18, "unused").code == log.resize(18, "unknown").code == "done"
+    assert log.state.cliques.keys() == reloaded(log.state).cliques.keys() == {"d/c"}
+
+
+def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
+    log: CliqueLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.cliques.MAX_UNUSED", 2)
+    assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "done"]
+    assert log.resize(5, "c").reason == "clique: 'c' would be more than the 2 allowed with a capacity and no node"
+    log.state = reloaded(log.state)
+    assert log.resize(5, "c").code == "refused"
+    assert log.resize(5, "b").code == "done"
+    log.claim("n", "u", clique="a")
+    assert [log.resize(5, clique).code for clique in ("c", "d")] == ["done", "refused"]
+    log.resize(18, "b")
+    assert log.resize(5, "d").code == "done"
+
+
 def test_who_left_is_forgotten_oldest_first() -> None:
     log = CliqueLog(checked=False)
     log.resize(MAX_CAPACITY)
