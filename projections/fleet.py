@@ -153,12 +153,18 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
     if fault is not None:
         return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
-    if policy.name not in policies and len(policies) >= MAX_POLICIES:
+    if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
         return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
     standing = policies.get(policy.name)
     if standing is not None and standing.says() == policy.says():
         return Decision(Withdrawn(waiting_for(state, policy=policy.name)), DONE)
     return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope.actor, at))
+
+
+def _policies_but(state: FleetState, name: str) -> int:
+    """How many policies there would be without this one, if all that wait were approved."""
+    waiting = {hold.policy for hold in state.holds.rows.values() if hold.policy_after is not None}
+    return len(state.policies.rows.keys() | waiting - {name})
 
 
 def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> Decision:

@@ -2,15 +2,15 @@
 
 A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a policy or of
 a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then;
-if that is more than they saw by more than the budget, they are asked anew), when one rejects it, or when a newer edit
-of the same thing takes its place. An approval quotes the hash of what was seen. Whoever asked for an edit may not
-approve it: it takes two others. Who has certificates of several roles counts once.
+where that takes away more than they saw, or in other zones, by more than the budget, they are asked anew), when one
+rejects it, or when a newer edit of the same thing takes its place. An approval quotes the hash of what was seen.
+Whoever asked for an edit may not approve it: it takes two others. Who has certificates of several roles counts once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
@@ -20,15 +20,18 @@ from projections.fleet_state import ANY_ZONE, FleetState
 from projections.moves import Move, Weighed, weigh
 from projections.principals import person
 from projections.replanning import Edit, Proposal, losses, propose
-from projections.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of
+from projections.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of, key_of
 from schemas.events import HoldApproved, HoldRejected
+
+Pair: TypeAlias = tuple[int, int]
+"""A zone's list now, and the one that it would have."""
 
 
 class Edited(NamedTuple):
     """An edit is made: what it takes away, and the holds that it ends."""
 
     proposal: Proposal
-    lost: Mapping[tuple[int, int], int]
+    lost: Mapping[Pair, int]
     ends: tuple[int, ...]
 
 
@@ -87,28 +90,59 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
     proposal = propose(state, edit, at.offset + 1)
     lost = losses(state, proposal)
     ends = tuple(_of_the_same(state, edit))
-    over = {pair: count for pair, count in lost.items() if state.exceeds("inferred", pair[0], count, at.time_ms)}
+    over = _over_budget(state, lost, at)
     if not over:
         return Edited(proposal, lost, ends), DONE
-    zones = sorted(name for name, pair in proposal.moves.items() if pair in over and name != ANY_ZONE)
     what = f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
     hold = Hold(
         id=at.offset,
         kind="inferred",
         subject="policy" if edit.policy else "zone",
         reason=f"{what} would withdraw {max(over.values())} addresses at once, over the inferred budget; it waits",
-        addresses=max(over.values()),
         nodes=0,
-        zones=tuple(zones[:MAX_SHOWN_ZONES]),
-        hash=hash_of("edit", at.offset, *edit),
         requested_by=actor,
         since_ms=at.append_ms,
         policy=edit.policy,
         policy_after=edit.policy_after,
         zone=edit.zone,
         labels_after=edit.labels_after,
+        **_asked(proposal, over, at),
     )
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
+
+
+def _over_budget(state: FleetState, lost: Mapping[Pair, int], at: At) -> dict[Pair, int]:
+    """The moves between lists that would withdraw more than may be now."""
+    return {
+        pair: count for pair, count in lost.items() if count and state.exceeds("inferred", pair[0], count, at.time_ms)
+    }
+
+
+class _Asked(TypedDict):
+    """What the approvers of an edit are shown and say yes to."""
+
+    addresses: int
+    zones: tuple[str, ...]
+    hash: bytes
+    seen: dict[str, int]
+
+
+def _asked(proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
+    moved = {pair: zones for pair, zones in _zones_by_move(proposal).items() if pair in over}
+    shown = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
+    return _Asked(
+        addresses=max(over.values()),
+        zones=tuple(shown[:MAX_SHOWN_ZONES]),
+        hash=hash_of("edit", at.offset, *proposal.edit),
+        seen={key_of(zones): over[pair] for pair, zones in moved.items()},
+    )
+
+
+def _zones_by_move(proposal: Proposal) -> dict[Pair, list[str]]:
+    zones: dict[Pair, list[str]] = {}
+    for name, pair in proposal.moves.items():
+        zones.setdefault(pair, []).append(name)
+    return zones
 
 
 def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
@@ -143,19 +177,25 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
 
 
 def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
-    """Make an edit that was approved, unless the fleet grew into it by more than the budget: then ask anew."""
+    """Make an edit that was approved, unless it would do more by now than was seen, by more than a budget: ask anew.
+
+    What was seen is seen of zones. Where others would lose together by now, nothing of it was.
+    """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)
     lost = losses(state, proposal)
-    grown = {pair: count - hold.addresses for pair, count in lost.items() if count > hold.addresses}
-    if not any(state.exceeds("inferred", pair[0], count, at.time_ms) for pair, count in grown.items()):
-        return Decision(Edited(proposal, grown, (hold.id,)), DONE)
-    now = max(lost.values())
+    zones = _zones_by_move(proposal)
+    unseen = {pair: max(0, count - hold.seen.get(key_of(zones[pair]), 0)) for pair, count in lost.items()}
+    if not _over_budget(state, unseen, at):
+        return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
+    asked = _asked(proposal, _over_budget(state, lost, at), at)
     reason = (
-        f"hold {hold.id} would withdraw {now} addresses by now, and {hold.addresses} were approved; approve it anew"
+        f"hold {hold.id} would withdraw {asked['addresses']} addresses by now, which is over the inferred budget beyond"
+        " what was approved; approve it anew"
     )
-    asked = replace(hold, addresses=now, hash=hash_of("edit", at.offset, *edit), approvals=())
-    return Decision(HoldChanged(asked), Outcome("held", reason, hold=hold.id))
+    return Decision(
+        HoldChanged(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
+    )
 
 
 def _release(state: FleetState, name: str, hold: int) -> Move:

@@ -96,7 +96,8 @@ class Hold(msgspec.Struct, frozen=True):
     `subject` is `members`, `policy` or `zone`. `addresses` is how many would have lost something then, in the list that
     would have lost most; `nodes` how many nodes it keeps now. `hash` is of what would happen if it were approved: it
     changes when nodes come back, and approvals given before stay, since they were for more. A hold of members that is
-    rejected stays, with `rejected_by`, because what it keeps must be kept by something.
+    rejected stays, with `rejected_by`, because what it keeps must be kept by something. `seen` of an edit is what was
+    over its budget: addresses, by `key_of` the zones that would lose them together.
     """
 
     id: int
@@ -115,6 +116,7 @@ class Hold(msgspec.Struct, frozen=True):
     policy_after: Policy | None = None
     zone: str = ""
     labels_after: dict[str, str] | None = None
+    seen: dict[str, int] = {}
 
 
 MAX_SHOWN_ZONES = 100
@@ -124,6 +126,11 @@ MAX_SHOWN_ZONES = 100
 def hash_of(*parts: object) -> bytes:
     """16 bytes that stand for these values."""
     return blake2b(msgspec.json.encode(parts), digest_size=16).digest()
+
+
+def key_of(zones: Iterable[str]) -> str:
+    """Exactly these zones, whatever their order, as a short key."""
+    return hash_of(*sorted(zones)).hex()
 
 
 def add_hashes(total: bytes, *, added: bytes | None = None, removed: bytes | None = None) -> bytes:

@@ -327,12 +327,59 @@ def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> Non
     before = content(fleet)
     outcome = fleet.approve(asked.hold, "cid")
     assert (outcome.code, outcome.hold, content(fleet)) == ("held", asked.hold, before)
-    assert outcome.reason.endswith("would withdraw 300 addresses by now, and 150 were approved; approve it anew")
+    assert outcome.reason == (
+        f"hold {asked.hold} would withdraw 300 addresses by now, which is over the inferred budget beyond what was"
+        " approved; approve it anew"
+    )
     row = fleet.state.holds.rows[str(asked.hold)]
     assert (row.addresses, row.approvals, row.requested_by) == (300, (), "ann")
     assert fleet.apply(HoldApproved(envelope("cid"), asked.hold, seen.hash)).code == "refused"
     assert [fleet.approve(asked.hold, actor).code for actor in ("cid", "bob")] == ["done", "done"]
     assert "no" in fleet.state.policies.rows
+
+
+def test_an_edit_that_other_zones_grew_into_is_asked_for_anew(fleet: Fleet) -> None:
+    """They lose no more than was seen, and nobody saw that they would lose it."""
+    fleet.describe("z1", {"site": "a"})
+    asked = fleet.policy("no", action="drop", sources={"side": "left"}, zones={"site": "a"})
+    assert fleet.state.holds.rows[str(asked.hold)].zones == ("z1",)
+    for zone in ("z2", "z3"):
+        assert fleet.describe(zone, {"site": "a"}).code == "done"
+    before = {zone: table(fleet.state, zone).version for zone in ("z1", "z2", "z3")}
+    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
+    assert before == {zone: table(fleet.state, zone).version for zone in before}
+    row = fleet.state.holds.rows[str(asked.hold)]
+    assert (row.zones, row.addresses, row.approvals) == (("z1", "z2", "z3"), MANY, ())
+    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert not before.items() & {zone: table(fleet.state, zone).version for zone in before}.items()
+
+
+def test_of_an_approved_edit_each_list_may_lose_what_was_seen_of_it_alone(fleet: Fleet) -> None:
+    """Zone z1 lets the left side in, so it loses less: that z0 loses everything says nothing of it."""
+    fleet.describe("z1", {"site": "a"})
+    fleet.policy("yes", priority=2, sources={"side": "left"}, zones={"site": "a"})
+    asked = fleet.policy("no", priority=1, action="drop", sources={})
+    assert sorted(fleet.state.holds.rows[str(asked.hold)].seen.values()) == [MANY, 2 * MANY]
+    more = [node(i, labels={"side": "right"}) for i in range(2 * MANY) if i % 2]
+    assert fleet.change(*more).code == "done"
+    assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "held"]
+
+
+def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet: Fleet) -> None:
+    fleet.budget("inferred", 0, 100)
+    assert fleet.leave(*names(0, 100), state=2).code == "done"
+    fleet.budget("inferred", 0, 10)
+    assert fleet.policy("no", action="drop", sources={"side": "nobody"}).code == "done"
+    assert fleet.state.holds.rows == {}
+
+
+def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projections.fleet.MAX_POLICIES", 3)
+    waiting = [fleet.policy(name, action="drop", sources={"side": "left"}).hold for name in ("no", "never")]
+    assert fleet.policy("more").reason == "name: 'more' would be more than the 3 policies allowed"
+    assert fleet.policy("no", action="drop", sources={"side": "right"}).code == "held"
+    fleet.reject(waiting[1])
+    assert fleet.policy("more").code == "done"
 
 
 def test_what_an_edit_takes_beyond_what_was_approved_is_charged(fleet: Fleet) -> None:
