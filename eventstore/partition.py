@@ -68,6 +68,7 @@ class FoldedPartition:
         self._last: Record | tuple[int, bytes] = (-1, b"")
         self.digest = 0
         self.saved_position = 0
+        self.saved_owed_from = -1
         self.marks: deque[tuple[int, bytes]] = deque(maxlen=16)
         self.quarantined = 0
         self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
@@ -84,6 +85,20 @@ class FoldedPartition:
     def tables(self) -> Sequence[Table[Any]]:
         """All rows to save: those of the state, and of tables that a state before it had and it has not."""
         return (*self.state.tables, *self._left)
+
+    @property
+    def owed_from(self) -> int:
+        """The first offset whose decision the listener has still to deal with; -1 if nobody listens."""
+        return -1 if self.listener is None else self.listener.owes_from(self.position)
+
+    def is_saved(self) -> bool:
+        """Whether all that a restart would go on from is as it was saved.
+
+        Of a partition of which nothing is folded there is nothing to save: its rows are those that a state begins with.
+        """
+        if self.position != self.saved_position:
+            return False
+        return not self.position or self.owed_from == self.saved_owed_from
 
     def _use_version(self, version: int) -> None:
         self.version = version

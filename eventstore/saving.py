@@ -67,11 +67,11 @@ class Saver:
     async def save_all(
         self, partitions: Collection[FoldedPartition], now_s: float, give_way: GiveWay = _give_way
     ) -> None:
-        """Save whatever was folded further since its last save."""
+        """Save whatever was folded, or dealt with by who listens, since its last save."""
         self.next_s = now_s + self._pace.save_every_s
         failures = self.failures
         for folded in partitions:
-            if folded.position > folded.saved_position:
+            if not folded.is_saved():
                 await self._save(folded, give_way)
         if self.failures == failures:
             self.saved_s = now_s
@@ -136,14 +136,15 @@ async def save(folded: FoldedPartition, store: Store, give_way: GiveWay = _give_
                 await give_way(len(keys))
         _add_ids(folded, batch)
         digest %= MODULUS
-        batch.commit(head_of(folded, digest))
+        head = head_of(folded, digest)
+        batch.commit(head)
     except BaseException:
         for table, changes in drained:
             table.touch([*changes.fresh, *changes.changed])
         raise
     folded.ledger.mark_saved()
     folded.digest = digest
-    folded.saved_position = folded.position
+    folded.saved_position, folded.saved_owed_from = head.position, head.owed_from
 
 
 def head_of(folded: FoldedPartition, digest: int) -> Head:
@@ -161,7 +162,7 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
         last=last,
         quarantined=folded.quarantined,
         floor=folded.ledger.floor,
-        owed_from=folded.listener.owes_from(folded.position) if folded.listener else -1,
+        owed_from=folded.owed_from,
     )
 
 
@@ -206,6 +207,7 @@ async def _load_rows(folded: FoldedPartition, saved: Saved, table: Table[Any]) -
 
 def _take_over(folded: FoldedPartition, head: Head) -> None:
     folded.position = folded.saved_position = head.position
+    folded.saved_owed_from = head.owed_from
     folded.time_ms = head.time_ms
     folded.digest = int.from_bytes(head.digest, "big")
     folded.running = head.running
