@@ -151,8 +151,12 @@ def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
     assert not list(stated.check_politeness(run))
 
 
-def forwards(idle: int, useful: int, *lives: str) -> list[str]:
+def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
+    """What is wrong with so many steps that were begun for nothing, and in earnest, of which some failed."""
     steps = WrittenSteps(*(Lived(life, (), 0.0, 9.0) for life in lives))
+    for number in range(failed):
+        failure = e.StepFailed(steps.log.stated(), "z", "d", "Rebooting", number, "transient", "it hung up")
+        steps.add(failure, dpus={"d": None})
     for number in range(idle + useful):
         step = e.StepStarted(steps.log.stated(), "z", "d", "Rebooting", number, "p#1")
         if number < useful:
@@ -168,8 +172,13 @@ def forwards(idle: int, useful: int, *lives: str) -> list[str]:
 )
 def test_idle_statements_are_few(most: int, useful: int, lives: str) -> None:
     """One to two that did something, three to a life of a process, and 8."""
-    assert not forwards(most, useful, *lives)
-    assert forwards(most + 1, useful, *lives) == [f"{most + 1} StepStarted changed nothing, and {useful} something"]
+    assert not begun(most, useful, *lives)
+    assert begun(most + 1, useful, *lives) == [f"{most + 1} StepStarted changed nothing, and {useful} something"]
+
+
+def test_a_step_that_failed_may_be_begun_once_more_before_the_log_says_that_it_is_time() -> None:
+    assert not begun(16 + 5, 10, "a", failed=5)
+    assert begun(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 something"]
 
 
 def test_what_users_say_without_effect_is_no_waste() -> None:

@@ -93,17 +93,20 @@ def check_politeness(run: Evidence) -> Found:
 
 
 def check_waste(run: Evidence) -> Found:
-    """I17: of what the plane states by itself no more is idle than what failed, crashed and landed twice explains."""
+    """I17: of what the plane states by itself no more is idle than what failed, crashed and landed twice explains.
+
+    The next attempt after a failure waits by the log's clock, and by one that lags it is begun too early.
+    """
     lives = len(run.history.of(Lived)) or 1
-    useful: Counter[str] = Counter()
-    idle: Counter[str] = Counter()
+    useful: Counter[type] = Counter()
+    idle: Counter[type] = Counter()
     for steps in run.steps.values():
         for step in steps:
-            if isinstance(step.event, OWN):
-                (useful if step.rows else idle)[type(step.event).__name__] += 1
-    for name, count in sorted(idle.items()):
-        if count > useful[name] / 2 + SPARE_STATEMENTS + 3 * lives:
-            yield f"{count} {name} changed nothing, and {useful[name]} something"
+            (useful if step.rows else idle)[type(step.event)] += 1
+    for kind in OWN:
+        too_early = useful[e.StepFailed] if kind is e.StepStarted else 0
+        if idle[kind] > useful[kind] / 2 + too_early + SPARE_STATEMENTS + 3 * lives:
+            yield f"{idle[kind]} {kind.__name__} changed nothing, and {useful[kind]} something"
 
 
 def check_retries(run: Evidence) -> Found:
