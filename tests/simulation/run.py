@@ -79,9 +79,9 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     await world.go_wrong()
     await world.heal()
     healed_at = loop.time()
-    await _release(world)
     look_s = LOOK_FIRST_S
     while True:
+        await _release(world)
         await asyncio.sleep(look_s)
         look_s *= LOOKS
         result.converged_s = loop.time() - healed_at
@@ -103,7 +103,7 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
 
 
 async def _release(world: World) -> None:
-    """An operator ends every freeze; what is held may stay so."""
+    """An operator ends every freeze, also one that landed late; what is held may stay so."""
     for _ in range(5):
         await asyncio.sleep(3.0)
         process = random.Random(world.plan.seed).choice(world.apis)
