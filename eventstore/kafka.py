@@ -111,13 +111,13 @@ class KafkaLog:
 
     async def end(self, partition: Partition) -> int:
         self._raise_if_ended()
-        return (await self._offsets.ends([partition]))[partition]
+        return await self._offsets.records_end(partition)
 
     async def position_at(self, partition: Partition, time_ms: int) -> int:
         self._raise_if_ended()
         end = await self.end(partition)  # asked first: what is appended meanwhile is later than what was asked for
         first = await self._offsets.first_at(partition, time_ms)
-        return end if first is None else first
+        return end if first is None else min(first, end)
 
     async def close(self) -> None:
         if self._closed:

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 
 from eventstore.errors import LogUnavailable
 from eventstore.kafka_clients import Clients, Kept, make_consumer, reason
+from eventstore.kafka_tail import records_end
 from eventstore.kafka_topics import Topics
 from eventstore.log import Partition
 
@@ -27,14 +28,19 @@ class Offsets:
         self._clients = clients
         self._topics = topics
         self._consumer: Kept[AIOKafkaConsumer] = Kept(clients, make_consumer)
+        self._looked_at: dict[TopicPartition, tuple[int, int]] = {}
 
     async def begins(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Offset of the first record that is still there, of each."""
         return await self._ask(partitions, lambda consumer, wanted: consumer.beginning_offsets(list(wanted.values())))
 
     async def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """One past the last record, of each."""
+        """One past the last offset, of each, be there a record or not."""
         return await self._ask(partitions, lambda consumer, wanted: consumer.end_offsets(list(wanted.values())))
+
+    async def records_end(self, partition: Partition) -> int:
+        """One past the last record."""
+        return (await self._ask([partition], self._records_ends))[partition]  # type: ignore[no-any-return]
 
     async def first_at(self, partition: Partition, time_ms: int) -> int | None:
         """Offset of the first record of this time or later, if there is one."""
@@ -47,6 +53,16 @@ class Offsets:
 
     def close(self) -> None:
         self._consumer.close()
+
+    async def _records_ends(
+        self, consumer: AIOKafkaConsumer, wanted: Mapping[Partition, TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Looked at again only where something was appended since."""
+        ends = await consumer.end_offsets(list(wanted.values()))
+        for place, end in ends.items():
+            if self._looked_at.get(place, (0, 0))[0] != end:
+                self._looked_at[place] = (end, await records_end(consumer, place, end))
+        return {place: self._looked_at[place][1] if end else 0 for place, end in ends.items()}
 
     async def _ask(self, partitions: Iterable[Partition], query: Query) -> dict[Partition, Any]:
         wanted = {each: TopicPartition(self._topics.name(each.topic), each.number) for each in partitions}
