@@ -13,6 +13,9 @@ from eventstore.fold import Outcome
 from eventstore.ledger import Entry
 from eventstore.log import Partition
 
+_GONE_MAX = 100
+"""How many more may be in a heap who gave up than who wait."""
+
 
 class Answer(NamedTuple):
     """What was decided of a command, and by which record: the first that took effect, or was refused."""
@@ -59,28 +62,44 @@ class Positions:
     """Waiters for partitions to be folded up to a position, the nearest first."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Partition, list[tuple[int, int, asyncio.Future[None]]]] = {}
+        self._lines: dict[Partition, _Line] = {}
         self._ticket = count()
 
     async def reached(self, partition: Partition, position: int) -> None:
         """Wait until `advance` has come this far."""
-        waiting = self._waiting.setdefault(partition, [])
-        entry = (position, next(self._ticket), asyncio.get_running_loop().create_future())
-        heappush(waiting, entry)
+        line = self._lines.setdefault(partition, _Line())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(line.heap, (position, next(self._ticket), future))
+        line.waiting += 1
         try:
-            await entry[2]
+            await future
         finally:
-            if entry in waiting:
-                waiting.remove(entry)
-                heapify(waiting)
+            line.waiting -= 1
+            line.let_go_of_gone()
 
     def advance(self, partition: Partition, position: int) -> None:
         """The partition is folded up to this position."""
-        waiting = self._waiting.get(partition)
-        while waiting and waiting[0][0] <= position:
-            _, _, future = heappop(waiting)
+        heap = line.heap if (line := self._lines.get(partition)) else ()
+        while heap and heap[0][0] <= position:
+            _, _, future = heappop(heap)
             if not future.done():
                 future.set_result(None)
+
+
+class _Line:
+    """Those who wait for one partition. Who gave up stays in the heap until such are more than those who wait: taken
+    out one by one, thousands whose deadlines pass at once would keep the loop for most of a second."""
+
+    __slots__ = ("heap", "waiting")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.waiting = 0
+
+    def let_go_of_gone(self) -> None:
+        if len(self.heap) > 2 * self.waiting + _GONE_MAX:
+            self.heap[:] = [entry for entry in self.heap if not entry[2].done()]
+            heapify(self.heap)
 
 
 class Watch:

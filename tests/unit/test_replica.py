@@ -251,7 +251,7 @@ def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
             await asyncio.gather(*waits)
             with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
                 await replica.reached(FLEET_0, 99, timeout_s=1)
-            assert not replica._positions._waiting[FLEET_0], "who gave up is forgotten"
+            assert not replica._positions._lines[FLEET_0].waiting, "who gave up is forgotten"
 
     run_virtual(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,6 +13,7 @@ from commands.waiting import Waiting
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replica import Replica, Watch
+from eventstore.waiting import Positions
 from tests.support.virtual_loop import run_virtual
 from tests.support.zones import ZoneLog
 
@@ -84,4 +86,32 @@ def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
         await waiting.forwarded(ZONES_0, 1, timeout_s=0)
         watching.cancel()
 
+    run_virtual(run())
+
+
+def test_many_who_give_up_at_once_are_let_go_of_together_and_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    heaps = 0
+
+    def counted(heap: list[tuple[int, int, asyncio.Future[None]]]) -> None:
+        nonlocal heaps
+        heaps += 1
+        heapq.heapify(heap)
+
+    async def run() -> None:
+        positions = Positions()
+        stay = [asyncio.create_task(positions.reached(FLEET_0, 10 * number)) for number in range(1, 4)]
+        leave = [asyncio.create_task(positions.reached(FLEET_0, 15 + number)) for number in range(5_000)]
+        await asyncio.sleep(0.01)
+        for task in leave:
+            task.cancel()
+        await asyncio.wait(leave)
+        assert 1 <= heaps <= 3
+        assert len(positions._lines[FLEET_0].heap) < 200
+        positions.advance(FLEET_0, 29)
+        await asyncio.sleep(0.01)
+        assert [task.done() for task in stay] == [True, True, False]
+        positions.advance(FLEET_0, 30)
+        await stay[2]
+
+    monkeypatch.setattr("eventstore.waiting.heapify", counted)
     run_virtual(run())
