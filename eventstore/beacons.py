@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from eventstore.errors import LogMismatch, LogUnavailable, TransientError
+from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
 from eventstore.partition import FoldedPartition
 from eventstore.reading import Backoff
@@ -136,7 +136,9 @@ class Beacons:
             try:
                 await self._log.append(_TOPIC, self._replica.name.encode(), value, timeout_s=_APPEND_TIMEOUT_S)
                 turn, failing = turn + 1, False
-            except TransientError as error:
+            except (TransientError, AppendRefused) as error:
+                if isinstance(error, AppendRefused):  # it says too much of its partitions: the next one names none
+                    turn += 1
                 if not failing:
                     logger.warning("our beacon does not get out: %s", error)
                 failing = True

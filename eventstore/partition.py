@@ -32,6 +32,7 @@ FIRST_VERSION = 1
 
 _PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionRaised"})
 _QUARANTINE_SHOWN = 16
+_REASON_SHOWN = 500
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +113,8 @@ class FoldedPartition:
         (self._run_header,) = accepting({self._run_fold.run_of}) if self._run_fold else (b"",)
 
     def halt(self, reason: str) -> None:
-        """Fold nothing more of this partition."""
-        self.halted = reason
+        """Fold nothing more of this partition. What raised may have said all of its record, and beacons repeat it."""
+        self.halted = reason = reason[:_REASON_SHOWN]
         logger.error("halted", extra={"partition": self.partition, "position": self.position, "reason": reason})
 
     def fold(self, record: Record) -> Entry | None:

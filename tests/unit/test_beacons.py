@@ -63,6 +63,18 @@ def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> No
     run_virtual(run())
 
 
+def test_a_replica_with_more_to_say_of_its_partitions_than_a_record_holds_says_that_it_lives() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other") as other:
+            other._replica.folded(FLEET_0).halted = "x" * (1 << 20)
+            await asyncio.sleep(20)
+            assert not plane.sending["other"].done()
+            assert one.is_alive("other")
+
+    run_virtual(run())
+
+
 def test_a_replica_that_falls_silent_is_gone_after_two_seconds_and_not_before() -> None:
     async def run() -> None:
         plane = Plane()

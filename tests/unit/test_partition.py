@@ -201,6 +201,13 @@ def test_a_fold_that_raises_halts_before_the_record(name: str) -> None:
     assert "offset 2: RuntimeError: a bug in" in partition.halted
 
 
+def test_what_raised_is_said_in_short_whatever_it_says() -> None:
+    partition = folded([])
+    partition.halt("offset 1: KeyError: " + "x" * (1 << 20))
+    assert partition.halted.startswith("offset 1: KeyError: xxx")
+    assert len(partition.halted) == 500
+
+
 # -- hashes
 
 
