@@ -164,7 +164,11 @@ class _MemoryBatch:
         """Ids have no digest."""
 
     def commit(self, head: Head) -> None:
-        self._hashes.update(self._changed)
+        for key, row in self._changed.items():
+            if row:
+                self._hashes[key] = row
+            else:  # gone, or it would be kept for every row that ever was
+                self._hashes.pop(key, None)
 
 
 def reduced(digest: int) -> bytes:

@@ -155,6 +155,19 @@ async def test_rows_that_come_and_go_leave_the_empty_digest(tmp_path: Path) -> N
     store.close()
 
 
+async def test_a_store_without_a_disk_keeps_nothing_of_rows_that_are_gone() -> None:
+    store, partition, issue = MemoryStore(), empty(), Issuer()
+    for record in records([created(), issue.set("stays")]):
+        partition.fold(record)
+    await save(partition, store)
+    before = dict(store._hashes)
+    for number in range(20):
+        for record in records([issue.set(f"p{number}"), issue.delete(f"p{number}")], start=2 + 2 * number):
+            partition.fold(record)
+            await save(partition, store)
+    assert store._hashes.keys() == before.keys()
+
+
 # -- failures
 
 
