@@ -34,9 +34,6 @@ FRESH_S = 2.0
 _PARTITIONS_EVERY = 4
 """Beacons per one that lists all partitions, which is twenty times as long as the others."""
 
-_HEARD_MAX = 1_000
-"""Names kept, before those that are not fresh are dropped: restarted replicas come back under new ones."""
-
 _APPEND_TIMEOUT_S = 2.0
 _TOPIC = Partition(REPLICAS, 0)
 
@@ -191,9 +188,9 @@ class Beacons:
             self._compare(beacon)
         elif before is not None:
             beacon = msgspec.structs.replace(beacon, partitions=before.partitions)
-        self._heard[beacon.replica] = (now_s, beacon)
-        if len(self._heard) > _HEARD_MAX:
+        if before is None:  # restarted replicas come back under new names, and every rank looks at all there are
             self._heard = {name: heard for name, heard in self._heard.items() if self._is_fresh(name)}
+        self._heard[beacon.replica] = (now_s, beacon)
 
     def _is_fresh(self, replica: str) -> bool:
         heard = self._heard.get(replica)

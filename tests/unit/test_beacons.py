@@ -179,6 +179,19 @@ def test_beacons_that_are_read_late_revive_nobody() -> None:
     run_virtual(run())
 
 
+def test_names_that_never_come_back_are_forgotten() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one:
+            for number in range(20):
+                async with plane.joined(f"pod-{number}"):
+                    await asyncio.sleep(FRESH_S + 1)
+            assert len(one.alive()) <= 2
+            assert len(one._heard) <= 3
+
+    run_virtual(run())
+
+
 def test_beacons_are_heard_again_where_what_was_read_last_has_expired() -> None:
     """After an outage that is longer than beacons are kept."""
 
