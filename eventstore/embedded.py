@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +39,7 @@ from eventstore.log import (
 )
 from eventstore.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.rocks_reader import RocksReader
+from eventstore.room import reserve_for_reopening
 from eventstore.secondary import SecondaryLog
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,6 @@ _STEP_BACK_MS = 60_000
 """A clock that steps back by less is waited for. By more, it was wrong before: to go on from there would make every
 command too late until it has caught up (`ledger.LATE_MS`). Brokers do the same at any step; folds take either."""
 _EXPIRE_CHECKS = 600
-_REOPEN_SPARE_BYTES = 4 << 20
 _LAST_SYNC_S = 3.0
 """Less than a process gets for its end, so that it can still say that its disk hung."""
 _DAY_MS = 86_400_000
@@ -332,7 +331,7 @@ class EmbeddedLog(RocksReader):
 
     def _try_to_reopen(self) -> None:
         try:
-            _reserve(self._path / "probe", self._size_of_wal() + _REOPEN_SPARE_BYTES)
+            reserve_for_reopening(self._path)
             rocks, self._rocks = self._rocks, None
             if rocks is not None:
                 with suppress(RocksError):  # it repeats the failure for which it is closed
@@ -345,9 +344,6 @@ class EmbeddedLog(RocksReader):
         self._write_error = ""
         logger.warning("log directory %s: takes writes again", self._path)
         self._announce()
-
-    def _size_of_wal(self) -> int:
-        return sum(file.stat().st_size for file in self._path.glob("*.log"))
 
     def _expire_old(self) -> None:
         for partition, bounds in self._bounds.items():
@@ -382,12 +378,3 @@ def _failed(error: PlaneError) -> asyncio.Future[None]:
 
 def _not_synced(partition: Partition, timeout_s: float) -> AppendUnknown:
     return AppendUnknown(f"append to {partition}: not synced within {timeout_s} s")
-
-
-def _reserve(path: Path, size: int) -> None:
-    """Raise OSError unless the disk would take a file of this size now."""
-    with path.open("wb") as probe:
-        try:
-            os.posix_fallocate(probe.fileno(), 0, size)
-        finally:
-            path.unlink()

@@ -2,13 +2,17 @@
 
 Writes go to the write-ahead log without a sync: a killed process loses nothing, and after a power cut the log has what
 the last second lacks. What cannot be opened is refused with a sentence: it is derived, and deleting it costs a replay.
+
+After a write that failed RocksDB refuses all others, whatever becomes of the disk, so it is opened again for the next
+save, once the disk takes files.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from eventstore.archive import Archived, Keeping, archive_name, archived, thin
 from eventstore.errors import FatalError
 from eventstore.hashes import row_hash, rows_hash
 from eventstore.log import Partition
+from eventstore.room import reserve_for_reopening
 from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
 
 _CHUNK = struct.Struct(">QQ")
@@ -28,6 +33,8 @@ _KEEPING = Keeping()
 _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
+
+logger = logging.getLogger(__name__)
 
 
 class RocksSaved:
@@ -55,7 +62,10 @@ class RocksSaved:
         return ((_CHUNK.unpack(key[len(prefix) :])[0], chunk) for key, chunk in self._scan(prefix))
 
     def close(self) -> None:
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:  # a write that failed is said again here, when it stops nobody any more
+            logger.warning("saved state %s: closed, but: %s", self._path, error)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._advice():
@@ -87,6 +97,9 @@ class RocksStore(RocksSaved):
         super().__init__(path / "current", AccessType.read_write())
         self._checkpoints = path / _CHECKPOINTS
         self._keeping = keeping
+        self._saved_positions: dict[Partition, int] = {}
+        self._is_failing = False
+        self._is_closed = False
         found = (self._get(_OWNER_KEY) or b"").decode()
         if owner and found and found != owner:
             self.close()
@@ -95,16 +108,56 @@ class RocksStore(RocksSaved):
             with _save_errors():
                 self._db.put(_OWNER_KEY, owner.encode())
 
+    def close(self) -> None:
+        self._is_closed = True
+        super().close()
+
     def batch(self, partition: Partition) -> SaveBatch:
-        return _RocksBatch(self._db, partition)
+        if self._is_failing and not self._is_closed:
+            self._reopen()
+        if partition not in self._saved_positions:
+            with _save_errors():
+                self._saved_positions[partition] = self._saved_position(partition)
+        return _RocksBatch(self._db, partition, self._commit)
 
     def forget(self, partition: Partition) -> None:
         batch = WriteBatch(raw_mode=True)
         batch.delete(_HEADS_PREFIX + str(partition).encode())
         for kind in (b"r", b"l"):
             batch.delete_range(_prefix(kind, partition), _after(_prefix(kind, partition)))
+        self._write(batch)
+        self._saved_positions.pop(partition, None)
+
+    def _commit(self, batch: WriteBatch, partition: Partition, head: Head) -> None:
+        self._write(batch)
+        self._saved_positions[partition] = head.position
+
+    def _write(self, batch: WriteBatch) -> None:
+        try:
+            with _save_errors():
+                self._db.write(batch)
+        except SaveFailed:
+            self._is_failing = True
+            raise
+
+    def _reopen(self) -> None:
+        """Open the database again, once the disk takes files.
+
+        FatalError if what failed has landed, or less is there than was saved: the digests of further saves would lie.
+        """
         with _save_errors():
-            self._db.write(batch)
+            reserve_for_reopening(self._path)
+            with suppress(Exception):  # it repeats the failure for which it is closed
+                self._db.close()
+            self._db = Rdict(str(self._path), _options(), access_type=AccessType.read_write())
+            found = {partition: self._saved_position(partition) for partition in self._saved_positions}
+        if found != self._saved_positions:
+            raise FatalError(f"saved state {self._path}: it is not what was saved last; start again")
+        self._is_failing = False
+
+    def _saved_position(self, partition: Partition) -> int:
+        head = self.head(partition)
+        return -1 if head is None else head.position
 
     def flush(self) -> None:
         with _save_errors():
@@ -132,8 +185,9 @@ def open_checkpoint(path: Path) -> RocksSaved:
 
 
 class _RocksBatch:
-    def __init__(self, db: Rdict, partition: Partition) -> None:
+    def __init__(self, db: Rdict, partition: Partition, commit: Callable[[WriteBatch, Partition, Head], None]) -> None:
         self._db = db
+        self._commit = commit
         self._partition = partition
         self._ids: list[tuple[int, bytes]] = []
         self._batch = WriteBatch(raw_mode=True)
@@ -173,8 +227,7 @@ class _RocksBatch:
         for bucket, chunk in self._ids:
             self._batch.put(_prefix(b"l", self._partition) + _CHUNK.pack(bucket, head.position), chunk)
         self._batch.put(_HEADS_PREFIX + str(self._partition).encode(), msgspec.msgpack.encode(head))
-        with _save_errors():
-            self._db.write(self._batch)
+        self._commit(self._batch, self._partition, head)
 
 
 def _prefix(kind: bytes, partition: Partition, table: str = "") -> bytes:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import sys
+from pathlib import Path
 
 from eventstore.log import FLEET_0
 from eventstore.replica import Replica
@@ -33,3 +36,14 @@ def test_a_replica_starts_on_a_full_disk_and_saves_when_there_is_room() -> None:
         running.cancel()
 
     run_virtual(main())
+
+
+async def test_saves_go_on_when_there_is_room_again(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.small_state", str(tmp_path / "state"), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        output, _ = await child.communicate()
+    seen = json.loads(output)
+    assert 100 < seen.pop("saved") < 200
+    assert seen == {"failed": 2, "restored": True}

@@ -1,0 +1,19 @@
+"""Whether a disk takes a file: what RocksDB needs before it is worth opening again after a write has failed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_REOPEN_SPARE_BYTES = 4 << 20
+
+
+def reserve_for_reopening(folder: Path) -> None:
+    """Raise OSError unless the disk would take a file now as large as opening this database may write."""
+    wal_bytes = sum(file.stat().st_size for file in folder.glob("*.log"))
+    path = folder / "probe"
+    with path.open("wb") as probe:
+        try:
+            os.posix_fallocate(probe.fileno(), 0, wal_bytes + _REOPEN_SPARE_BYTES)
+        finally:
+            path.unlink()
