@@ -72,7 +72,7 @@ class HttpBmc:
         try:
             url, data = f"{self._address}/{call}", msgspec.json.encode(body)
             async with self._session.post(url, data=data, allow_redirects=False) as response:
-                content = await response.content.read(_MAX_ANSWER_BYTES)
+                content = await self._whole(response.content)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"device: {self._address} does not answer: {error}") from error
         if response.status != 200:
@@ -82,6 +82,15 @@ class HttpBmc:
             return msgspec.json.decode(content, type=answer)
         except _UNREADABLE as error:
             raise TaskFailed(f"device: {self._address} answers what is no {call}: {error}") from error
+
+    async def _whole(self, content: aiohttp.StreamReader) -> bytes:
+        """An answer up to its end: it comes in pieces, small as it may be."""
+        whole = bytearray()
+        async for piece in content.iter_any():
+            whole += piece
+            if len(whole) > _MAX_ANSWER_BYTES:
+                raise TaskFailed(f"device: {self._address} answers more than {_MAX_ANSWER_BYTES} bytes")
+        return bytes(whole)
 
 
 def http_connect(session: aiohttp.ClientSession) -> Connect:

@@ -94,6 +94,35 @@ async def test_what_is_no_answer_is_a_fault_of_the_device(answer: bytes) -> None
             await bmc.read(1)
 
 
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
+    async def piecemeal(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for byte in b'["SN-d","image-1","boot-1",[]]':
+            await response.write(bytes([byte]))
+            await asyncio.sleep(0.001)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/d/open", piecemeal)
+    async with listening(app) as base, aiohttp.ClientSession() as session:
+        assert (await http_connect(session)(f"{base}/d").open(1)).image == "image-1"
+
+
+async def test_an_answer_without_an_end_is_cut_off() -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * (1 << 16))
+
+    app = web.Application()
+    app.router.add_post("/d/open", endless)
+    async with listening(app) as base, aiohttp.ClientSession() as session:
+        with pytest.raises(TaskFailed, match="more than 1048576 bytes"):
+            await http_connect(session)(f"{base}/d").open(1)
+
+
 async def test_a_body_that_is_no_call_is_refused() -> None:
     async with listening(application(simulated().device)) as base, aiohttp.ClientSession() as session:
         no_utf8, nested = b'{"token": 1, "action": "\xff"}', b'{"beside": ' + b"[" * 50_000
