@@ -29,6 +29,8 @@ _MAX_ANSWER_BYTES = 1 << 20
 _STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding JSON raises; text that is no UTF-8 and nesting without end are no DecodeErrors."""
+_UNDIALABLE = (aiohttp.InvalidURL, UnicodeError)
+"""What dialing an address raises that is none; of a host name with an empty or long part it is an encoding's error."""
 _ERRORS = {status: error for error, status in _STATUS.items()}
 
 _Answer = TypeVar("_Answer")
@@ -73,6 +75,8 @@ class HttpBmc:
             url, data = f"{self._address}/{call}", msgspec.json.encode(body)
             async with self._session.post(url, data=data, allow_redirects=False) as response:
                 content = await self._whole(response.content)
+        except _UNDIALABLE as error:
+            raise NeedsOperator(f"bmc_address: {self._address!r} is no address that can be dialed: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"device: {self._address} does not answer: {error}") from error
         if response.status != 200:

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, web
 
 from commands import dpus
 from commands.shapes import BadRequest
-from drivers.backends.bmc import TaskFailed
+from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.backends.http_bmc import http_connect
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
@@ -127,3 +127,13 @@ async def test_a_bmc_that_points_elsewhere_is_not_followed() -> None:
             with pytest.raises(TaskFailed):
                 await http_connect(session)(f"{base}/d").open(1)
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    "host", ["a..b", ".", pytest.param("a" * 64 + ".x", id="long"), "h:99999", "h:port", "[::1", ":-1"]
+)
+async def test_an_address_that_cannot_be_dialed_is_a_persons_to_mend(host: str) -> None:
+    """An error that nobody expects of a device would end the provisioner, and again after each start."""
+    async with ClientSession() as session:
+        with pytest.raises(NeedsOperator, match=r"^bmc_address: .*no address that can be dialed"):
+            await http_connect(session)(f"http://{host}/d").open(1)
