@@ -57,6 +57,9 @@ class ProvisionerSettings(NamedTuple):
 
 _SETTINGS = ProvisionerSettings()
 
+_MESSAGE_MAX = 253
+"""Characters of a failure that the fold keeps. A device may say so much that no record would have room for it."""
+
 
 class _Step(NamedTuple):
     """A step of a DPU, as it stood when it was looked at."""
@@ -229,11 +232,11 @@ class Provisioner:
         except TimeoutError:
             return StepFailed(*about, "transient", "the step's time is over")
         except TransientError as error:
-            return StepFailed(*about, "transient", str(error))
+            return StepFailed(*about, "transient", str(error)[:_MESSAGE_MAX])
         except TaskFailed as error:
-            return StepFailed(*about, "device", str(error))
+            return StepFailed(*about, "device", str(error)[:_MESSAGE_MAX])
         except PermanentError as error:
-            return StepFailed(*about, "operator", str(error))
+            return StepFailed(*about, "operator", str(error)[:_MESSAGE_MAX])
 
     async def _lose(self, step: _Step) -> None:
         """State that an attempt has nobody who works on it."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
+from projections.names import check_text
 from projections.phases import (
     CLUSTER_CONFIG,
     CONFIG_FIRMWARE,
@@ -97,6 +98,7 @@ async def run_step(attempt: Attempt) -> dict[str, str]:
         device = await attempt.call(partial(bmc.read, token))
     _check_done(dpu, device)
     facts = {"serial": device.serial, "image": device.image, "boot_id": device.boot_id}
+    _check_facts(facts)
     return {key: value for key, value in facts.items() if value}
 
 
@@ -118,9 +120,10 @@ async def _follow(attempt: Attempt, task: Task) -> None:
     stated = (attempt.dpu.task, attempt.dpu.percent // 25)
     wait_s = attempt.pace.poll_s
     while task.state == "running":
-        if (task.id, task.percent // 25) != stated:
-            stated = (task.id, task.percent // 25)
-            await attempt.progressed(task.id, task.percent)
+        percent = min(max(task.percent, 0), 100)  # a device may say anything, and only a share can be stated
+        if (task.id, percent // 25) != stated:
+            stated = (task.id, percent // 25)
+            await attempt.progressed(task.id, percent)
         await asyncio.sleep(wait_s)
         wait_s = min(wait_s * 1.5, attempt.pace.poll_max_s)
         device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt))
@@ -139,6 +142,13 @@ def _same_task(task: Task, device: Reading) -> Task:
 def _check_serial(dpu: Dpu, device: Reading) -> None:
     if dpu.serial and device.serial and device.serial != dpu.serial:
         raise NeedsOperator(f"serial: the device is {device.serial!r}, and not {dpu.serial!r} as registered")
+
+
+def _check_facts(facts: Mapping[str, str]) -> None:
+    """What the log does not take would be stated over and over, until the step's time is over."""
+    for key, value in facts.items():
+        if fault := check_text(key, value):
+            raise TaskFailed(f"{fault}, and is what the device says")
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:

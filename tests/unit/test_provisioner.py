@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
+from drivers.backends.bmc import Reading
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc, SimulatedBmcs
 from drivers.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
 from projections.phases import ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, PROVISIONING, READY, STEPS
@@ -345,5 +346,26 @@ def test_the_state_left_behind_has_nobody_pending_for_nothing() -> None:
                 await made.register(f"d{i}")
                 await made.request(f"d{i}", "provision", "image-1")
             await made.until(lambda: not any(d.phase == PENDING for d in made.zone("z1").dpus.rows.values()))
+
+    run_virtual(scenario())
+
+
+def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stated_all_the_same() -> None:
+    class Talkative(SimulatedBmc):
+        async def read(self, token: int) -> Reading:
+            found = await super().read(token)
+            return found._replace(tasks=tuple(task._replace(message="x" * (1 << 20)) for task in found.tasks))
+
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            clock, faults = asyncio.get_running_loop().time, QUIET._replace(fail=1.0)
+            bmcs.devices["d"] = Talkative("", now_s=clock, rng=made.rng(), faults=faults)
+            provisioner(made, "p1", bmcs)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == ERROR)
+            assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
 
     run_virtual(scenario())

@@ -238,3 +238,40 @@ def test_a_long_task_is_stated_when_it_is_taken_on_and_at_each_quarter() -> None
         assert [percent // 25 for _, percent in said] == [0, 1, 2, 3]
 
     run_virtual(scenario())
+
+
+class Chatty(CutBmc):
+    """A device that adds something of its own to what it says."""
+
+    def __init__(self, bmc: Bmc, percent: int = 10, boot_id: str = "") -> None:
+        super().__init__(bmc, Cut(0, after=False))
+        self._percent = percent
+        self._boot_id = boot_id
+
+    async def read(self, token: int) -> Reading:
+        found = await super().read(token)
+        tasks = tuple(task._replace(percent=self._percent) for task in found.tasks)
+        return found._replace(tasks=tasks, boot_id=self._boot_id or found.boot_id)
+
+
+@pytest.mark.parametrize(("percent", "stated"), [(10**30, 100), (-(10**30), 0)])
+def test_progress_that_is_no_share_is_stated_as_the_nearest_one(percent: int, stated: int) -> None:
+    """What takes more than 64 bits is no number of the log's: to state it ended the provisioner."""
+
+    async def scenario() -> None:
+        said: list[tuple[str, int]] = []
+        await attempt(Chatty(device(), percent), dpu_in(OS_INSTALLING), said=said)
+        assert {share for _, share in said} == {0, stated}
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("boot_id", ["x" * 254, "two\nlines"])
+def test_facts_that_the_log_does_not_take_are_a_fault_of_the_device(boot_id: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(
+            TaskFailed, match=r"^boot_id: .* printable characters on one line, and is what the device says"
+        ):
+            await attempt(Chatty(device(), boot_id=boot_id), dpu_in(OS_INSTALLING))
+
+    run_virtual(scenario())
