@@ -40,22 +40,30 @@ class Frames:
         self._bytes = 0
 
     def frame(self, zone: str, current: Current, since: int) -> EncodedFrame:
-        """From version `since` (0: from nothing) to the zone's current one."""
-        key = (current.key, current.version, since)
+        """From version `since` (0: from nothing) to the zone's current one, or to a later one.
+
+        `current` is what was read of the zone last. A frame that is not at hand yet is made of what the folds hold by
+        now, in which the zone may have another list already, and is kept as a frame of that.
+        """
+        frame = self._frames.get((current.key, current.version, since))
+        return frame or self._made(zone, self._source.current(zone, current.version), since)
+
+    def _made(self, zone: str, now: Current, since: int) -> EncodedFrame:
+        key = (now.key, now.version, since)
         frame = self._frames.get(key)
         if frame is None:
-            frame = self._encode(zone, current, since)
+            frame = self._encode(zone, now, since)
             self._frames[key] = frame
             self._bytes += _cost(frame)
             while self._bytes > CACHE_BYTES_MAX and len(self._frames) > 1:
                 self._bytes -= _cost(self._frames.popitem(last=False)[1])
         return frame
 
-    def _encode(self, zone: str, current: Current, since: int) -> EncodedFrame:
+    def _encode(self, zone: str, now: Current, since: int) -> EncodedFrame:
         delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
-        large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * current.prefixes)
+        large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * now.prefixes)
         if delta is None or (since and large):
-            return self.frame(zone, current, 0)
+            return self._made(zone, now, 0)
         self.encoded += 1
         data = protocol_down.encode_frame(self._source.epoch, delta)
         return EncodedFrame(data, delta.to_version, delta.from_version == 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from drivers.frames import Frames
+from drivers.protocol_down import encode_frame
 from drivers.replica_rules import ReplicaRules
 from eventstore.log import FLEET_0
 from projections.tables import table
@@ -43,5 +45,25 @@ def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_other
                 told, now = rules.current(zone, 0), table(made.fleet(), zone)
                 assert (told.version, told.digest, told.key) == (now.version, now.digest, now.key)
                 assert told.earliest_ms == now.earliest_ms
+
+    run_virtual(scenario())
+
+
+def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> None:
+    """A relay asks for frames by what it knew at its last pass, while folding goes on."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            rules = ReplicaRules(await made.add("r1"))
+            frames = Frames(rules)
+            await policy(made, 1, {})
+            await policy(made, 2, {"tier": "1"})
+            before = rules.current("a", 0)
+            assert before is rules.current("b", 0)
+            await stated(made, ZoneDescribed(made.command("a"), "a", True, {"tier": "1"}, -1, -1))
+            of_a, of_b = frames.frame("a", before, 0), frames.frame("b", rules.current("b", 0), 0)
+            assert (of_a.version, of_b.version) == (rules.current("a", 0).version, before.version)
+            assert of_a.data == encode_frame(rules.epoch, rules.snapshot("a"))
+            assert of_b.data == encode_frame(rules.epoch, rules.snapshot("b"))
 
     run_virtual(scenario())
