@@ -102,6 +102,8 @@ class Session:
             frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
             if frame.is_snapshot and state.flying:
                 continue
+            if frame.version != target.version:
+                self.zone.foresee()
             instead = due == "delta" and standing.keeps_up(state)  # more has changed since than the table is large
             allowed = self._within_budget(dpus, now) if frame.is_snapshot and not instead else dpus
             if allowed:

@@ -88,7 +88,7 @@ class Zone(Generic[S]):
         """Those that went by here, of which zones of one list share each: see `RuleSource.current`."""
         self.current: Current = source.current(name, 0)
         self.frozen = source.is_frozen(name)
-        self._remember()
+        self._remember(self.current)
 
     @property
     def target(self) -> Target:
@@ -110,12 +110,16 @@ class Zone(Generic[S]):
         self.current, self.frozen = found, self._source.is_frozen(self.name)
         if self.frozen is not before[1]:
             logger.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
-        self._remember()
+        self._remember(found)
         return before != (self.current, self.frozen)
 
-    def _remember(self) -> None:
-        if self.current.version and self.current.version not in self._versions:
-            self._versions[self.current.version] = self.current
+    def foresee(self) -> None:
+        """Knows the version that the folds have come to since `refresh`: a frame to it leaves, and is soon answered."""
+        self._remember(self._source.current(self.name, self.current.version))
+
+    def _remember(self, seen: Current) -> None:
+        if seen.version and seen.version not in self._versions:
+            self._versions[seen.version] = seen
             while len(self._versions) > VERSIONS_MAX:
                 del self._versions[next(iter(self._versions))]
 

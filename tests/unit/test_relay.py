@@ -16,7 +16,7 @@ from drivers.relay import PIECE_BYTES, TURN_PIECES
 from drivers.reports import Level
 from drivers.rule_source import Current
 from eventstore.errors import AppendRefused
-from projections.device_table import Code
+from projections.device_table import Code, DeviceTable, digest_of
 from schemas.events import RulesInstalled
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables, packed
@@ -179,6 +179,31 @@ def test_a_link_that_takes_nothing_gets_nothing_more_until_it_does() -> None:
                 peer.say(has(merged))
                 merged = await peer.frame()
             assert merged.delta.to_version == 59
+
+    run_virtual(scenario())
+
+
+def test_a_version_that_a_dpu_has_before_the_relay_has_looked_is_reported() -> None:
+    """Folding goes on between two passes, and a frame is made of what is folded by then."""
+
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            await asyncio.sleep(1)
+            Peer(await made.dial("r0")).hello("unknown")
+            await asyncio.sleep(1)
+            tables.history[6] = DeviceTable(1, 6, digest_of({ALLOW: SECOND}), {ALLOW: SECOND})
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            frame = await peer.frame()
+            assert frame.delta.to_version == 6
+            peer.say(has(frame))
+            await asyncio.sleep(0.1)
+            tables.wake()
+            await asyncio.sleep(5)
+            assert [(report.versions, report.levels) for report in tables.reports] == [([6, 6, 6], [0, 1, 2])]
+            assert made.relay.zones["z"].current.version == 6
 
     run_virtual(scenario())
 
