@@ -38,6 +38,9 @@ DIAL_S = 10.0
 CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
+PINGS_MAX = 100
+"""Pings and their answers between two messages. They are no messages of ours, which are counted; no library of theirs
+needs so many."""
 
 Serve = Callable[[Link, str], Awaitable[None]]
 """Serves a link that may speak for one DPU only, or for any if it is empty."""
@@ -119,7 +122,19 @@ class _SocketLink:
         self._transport.write(self._frame(message))
 
     async def receive(self) -> bytes:
-        return _binary(await self._socket.receive(), self.peer)
+        for _ in range(PINGS_MAX):
+            message = await self._socket.receive()
+            if message.type is WSMsgType.PING:
+                await self._pong(message.data)
+            elif message.type is not WSMsgType.PONG:
+                return _binary(message, self.peer)
+        raise ProtocolError(f"message: must come after {PINGS_MAX} pings at the latest")
+
+    async def _pong(self, data: bytes) -> None:
+        try:
+            await self._socket.pong(data)
+        except (ClientError, OSError) as error:
+            raise LinkClosed(f"the link to {self.peer} broke: {error}") from error
 
     def abort(self) -> None:
         self._transport.abort()
@@ -186,7 +201,7 @@ class AgentListener:
         if wait_s := self._admit():
             reason = "the relay takes no more new agents just now"
             return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
-        socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S)
+        socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
         try:
             await socket.prepare(request)
         except ConnectionError as error:
@@ -239,6 +254,7 @@ class Dialer:
                     f"{scheme}://{address}{PATH}",
                     max_msg_size=MAX_DOWN_BYTES,
                     timeout=ClientWSTimeout(ws_close=CLOSE_S),
+                    autoping=False,
                     ssl=self._ssl() if self._ssl is not None else True,
                 )
         except WSServerHandshakeError as error:

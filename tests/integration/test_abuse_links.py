@@ -20,8 +20,9 @@ from drivers import protocol_down, protocol_up
 from drivers.agent import Agent
 from drivers.links import Link, LinkClosed
 from drivers.protocol import MAX_UP_BYTES, Holding, ProtocolError
-from drivers.protocol_down import Frame, Refused
+from drivers.protocol_down import Frame, Heard, Refused
 from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.websocket import PINGS_MAX, _SocketLink
 from projections.rules import Held
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
@@ -87,6 +88,23 @@ async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
                         attack.link.send(beat)
                     await asyncio.sleep(0.01)
         assert attack.served.relay.closed_for["flooding"] == 1
+        await attack.unharmed(6)
+
+
+async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp_path: Path) -> None:
+    """They are no messages, so nobody counted them; and a read's worth of them was answered in one go."""
+    async with attacked(tmp_path) as attack:
+        assert isinstance(attack.link, _SocketLink)
+        transport, masked_ping = attack.link._transport, b"\x89\x80\x01\x02\x03\x04"
+        for _ in range(PINGS_MAX - 1):
+            transport.write(masked_ping)
+        attack.link.send(protocol_up.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)])))
+        assert isinstance(protocol_down.decode(await attack.link.receive()), Heard)
+        async with asyncio.timeout(10):
+            while not transport.is_closing():
+                transport.write(masked_ping * 1_000)
+                await asyncio.sleep(0.01)
+        assert attack.served.relay.closed_for["malformed"] == 1
         await attack.unharmed(6)
 
 
