@@ -114,9 +114,12 @@ def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | N
 def after_heartbeat(
     standing: Standing, holding: Holding, epoch: int, known: bytes | None, *, lost_before: float
 ) -> Standing:
-    """As an ack; and a frame sent before `lost_before` that it has not received is lost."""
+    """As an ack; and a frame sent before `lost_before` that it has not received is lost. What it received of another
+    epoch is no frame of ours, whatever its number."""
     after = after_ack(standing, holding, epoch, known)
-    if after.flying and holding.received < after.flying[0] and after.sent_at < lost_before:
+    if not after.flying or after.sent_at >= lost_before:
+        return after
+    if holding.epoch != epoch or holding.received < after.flying[0]:
         return after._replace(flying=(), sent=holding.applied)
     return after
 

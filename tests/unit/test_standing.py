@@ -83,6 +83,14 @@ def test_a_frame_that_was_lost_is_sent_again_and_one_under_way_is_not() -> None:
     assert due(after_heartbeat(sent, holding(5), 1, None, lost_before=11.0), NEWEST, 20.0) == "delta"
 
 
+def test_a_frame_that_was_lost_on_its_way_to_a_dpu_of_another_epoch_is_sent_again() -> None:
+    """The versions of the log that was restored lie below those that the DPU has had of the one before."""
+    had = holding(500, epoch=0)
+    sent = after_send(arrived(had, NEWEST, None), 9, 10.0)
+    assert due(after_heartbeat(sent, had, 1, None, lost_before=9.0), NEWEST, 20.0) == "nothing"
+    assert due(after_heartbeat(sent, had, 1, None, lost_before=11.0), NEWEST, 20.0) == "snapshot"
+
+
 def test_a_dpu_that_went_back_is_led_on_from_there() -> None:
     back = after_heartbeat(standing(9), holding(4), 1, None, lost_before=0.0)
     assert (due(back, NEWEST, 0.0), back.sent) == ("delta", 4)
