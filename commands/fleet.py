@@ -7,7 +7,7 @@ from eventstore.log import FLEET
 from projections import names
 from projections.fleet import MAX_LIMIT
 from projections.fleet_views import EVERY_ZONE
-from projections.policies import fault_of_policy
+from projections.policies import MAX_PORT_RANGES, fault_of_policy
 from projections.withdrawals import fault_of_budget
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
@@ -26,6 +26,8 @@ MAX_AT_LEAST = 2_000_000_000
 
 def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
     policy = request.policy
+    if (count := len(policy.ports)) > MAX_PORT_RANGES:
+        raise BadRequest(f"ports: {2 * count} port numbers must be at most {MAX_PORT_RANGES} pairs of first and last")
     event = PolicySet(
         envelope=envelope(policy.name),
         name=policy.name,
@@ -33,8 +35,8 @@ def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
         action=policy.action,
         protocol=policy.protocol or "any",
         ports=[port for ports in policy.ports for port in (ports.first, ports.last)],
-        sources=ordered(policy.sources),
-        zones=ordered(policy.zones),
+        sources=ordered("sources", policy.sources),
+        zones=ordered("zones", policy.zones),
     )
     require(fault_of_policy(event))
     return Statement(FLEET, policy.name, event)
@@ -75,7 +77,7 @@ def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
 
 def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Statement:
     require(names.check_zone("zone", request.zone))
-    labels = ordered(request.labels)
+    labels = ordered("labels", request.labels)
     require(names.check_labels("labels", labels))
     if labels and not request.set_labels:
         raise BadRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")

@@ -14,9 +14,9 @@ from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, 
 from eventstore.log import ZONES
 from projections import names
 from projections.columns import fault_of_nodes, label_columns
-from projections.policies import selector
+from projections.policies import Selector, selector
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import NodesChanged, NodesJoined, NodesLeft
+from schemas.events import MAX_ITEMS, NodesChanged, NodesJoined, NodesLeft
 
 _NO_ADDRESS4, _NO_ADDRESS6 = bytes(4), bytes(16)
 
@@ -56,13 +56,16 @@ def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:
 
 
 def _given(given: pb.NodeColumns) -> dict[str, Any]:
+    """Columns as they are. Raises BadRequest for more of them than a record has, before each is looked at."""
+    if len(given.label_sets) > MAX_ITEMS:
+        raise BadRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
     return {
         "names": list(given.names),
         "created_ms": list(given.created_ms),
         "uids": list(given.uids),
         "addresses4": given.addresses4,
         "addresses6": given.addresses6,
-        "label_sets": [ordered(labels.labels) for labels in given.label_sets],
+        "label_sets": [ordered("labels", labels.labels) for labels in given.label_sets],
         "label_index": list(given.label_index),
     }
 
@@ -73,7 +76,7 @@ def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
     if len(nodes) == 1:
         return _alone(nodes[0])
     addresses = [_addresses(node) for node in nodes]
-    label_sets, label_index = label_columns([selector(node.labels) for node in nodes])
+    label_sets, label_index = label_columns(list(map(_labels, nodes)))
     created_ms, uids = _incarnations(nodes)
     return {
         "names": [node.name for node in nodes],
@@ -89,7 +92,7 @@ def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
 def _alone(node: pb.NodeSpec) -> dict[str, Any]:
     """The same of one node, which most requests are about."""
     address4, address6 = _addresses(node)
-    labels = selector(node.labels)
+    labels = _labels(node)
     created_ms, uids = _incarnations([node]) if node.created_ms or node.uid else ([], [])
     return {
         "names": [node.name],
@@ -100,6 +103,11 @@ def _alone(node: pb.NodeSpec) -> dict[str, Any]:
         "label_sets": [dict(labels)] if labels else [],
         "label_index": [0] if labels else [],
     }
+
+
+def _labels(node: pb.NodeSpec) -> Selector:
+    require(names.check_label_count("labels", len(node.labels)))
+    return selector(node.labels)
 
 
 def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:

@@ -38,8 +38,12 @@ MAX_MS = 1 << 53
 """Latest time that a caller may state: what a JSON number holds exactly."""
 
 
-def ordered(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels by key. A protobuf map has no order, and a repeated command must become the very same record."""
+def ordered(field: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by key. A protobuf map has no order, and a repeated command must become the very same record.
+
+    Raises BadRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
+    """
+    require(names.check_label_count(field, len(labels)))
     return dict(sorted(labels.items()))
 
 

@@ -111,10 +111,15 @@ def check_label_key(field: str, value: str) -> str | None:
     return f"{field}: {shown(value)} must be 1 to 63 {_ALPHABET}, after an optional PREFIX/ of 1 to 253 of the same"
 
 
+def check_label_count(field: str, count: int) -> str | None:
+    """How many labels one node or zone has."""
+    return None if count <= MAX_LABELS else f"{field}: {count} labels are more than the {MAX_LABELS} allowed"
+
+
 def check_labels(field: str, labels: Mapping[str, str]) -> str | None:
     """All labels of one node or zone; the first fault found, in key order."""
-    if len(labels) > MAX_LABELS:
-        return f"{field}: {len(labels)} labels are more than the {MAX_LABELS} allowed"
+    if fault := check_label_count(field, len(labels)):
+        return fault
     if all(map(_LABEL_KEY.fullmatch, labels)) and _are_values(labels.values()):
         return None
     if all(map(_LABEL_KEY.fullmatch, labels)) and all(map(_is_text, labels.values())):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -234,6 +235,59 @@ def test_a_repeated_command_becomes_the_same_record_whatever_the_order_of_its_la
     ]
     for shape, make in cases:
         assert repr(shape(make(one), envelope)) == repr(shape(make(other), envelope))
+
+
+MANY = 200_000
+KEYS = {f"{number:x}": "" for number in range(MANY // 4)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "request_", "fault"),
+    [
+        pytest.param(
+            nodes.join,
+            columns(names=["a"], label_index=[0], label_sets=[pb.LabelSet()] * MANY),
+            "label_sets: 200000 items must be at most 1000",
+            id="label sets",
+        ),
+        pytest.param(
+            nodes.join,
+            columns(names=["a"], label_index=[0], label_sets=[{"labels": KEYS}]),
+            "labels: 50000 labels are more than the 128 allowed",
+            id="labels of a set",
+        ),
+        pytest.param(
+            nodes.join, join(node(labels=KEYS)), "labels: 50000 labels are more than the 128 allowed", id="of a node"
+        ),
+        pytest.param(
+            nodes.change,
+            pb.ChangeNodesRequest(zone="z", nodes=[node("a"), node("b", labels=KEYS)]),
+            "labels: 50000 labels are more than the 128 allowed",
+            id="of a changed node",
+        ),
+        pytest.param(
+            fleet.set_policy, policy(zones=KEYS), "zones: 50000 labels are more than the 128 allowed", id="selector"
+        ),
+        pytest.param(
+            fleet.set_policy,
+            policy(protocol="tcp", ports=[pb.PortRange()] * MANY),
+            "ports: 400000 port numbers must be at most 64 pairs of first and last",
+            id="ports",
+        ),
+        pytest.param(
+            fleet.describe_zone,
+            pb.DescribeZoneRequest(zone="z", set_labels=True, labels=KEYS),
+            "labels: 50000 labels are more than the 128 allowed",
+            id="of a zone",
+        ),
+    ],
+)
+def test_what_is_too_much_is_counted_before_it_is_looked_at(shape: Shape, request_: Any, fault: str) -> None:
+    """A message of 1 MiB that was spread out first kept everybody waiting for a second."""
+    began_s = perf_counter()
+    with pytest.raises(PermanentError) as refused:
+        shape(request_, envelope)
+    assert (str(refused.value), perf_counter() - began_s < 0.1) == (fault, True)
 
 
 def test_absent_and_zero_limits_differ() -> None:
