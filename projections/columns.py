@@ -165,17 +165,26 @@ def _fault_of_labels(event: NodesJoined | NodesChanged) -> str | None:
     fault = fault_of_label_numbers(index, len(sets))
     if fault is not None:
         return fault
-    for labels in sets:
-        fault = _fault_of_label_set(tuple(labels.items()))
-        if fault is not None:
-            return fault
+    try:
+        for labels in sets:
+            _check_label_set(tuple(labels.items()))
+    except _BadLabels as bad:
+        return str(bad)
     return None
 
 
+class _BadLabels(Exception):
+    """What is wrong with a set of labels."""
+
+
 @lru_cache(1_024)
-def _fault_of_label_set(labels: tuple[tuple[str, str], ...]) -> str | None:
-    """Nodes that join one by one have few different ones, and to look at one costs as much as all else of a node."""
-    return check_labels("labels", dict(labels))
+def _check_label_set(labels: tuple[tuple[str, str], ...]) -> None:
+    """Nodes that join one by one have few different ones, and to look at one costs as much as all else of a node.
+
+    Raises _BadLabels rather than to say so: what is wrong may be as long as a message, and is not remembered.
+    """
+    if fault := check_labels("labels", dict(labels)):
+        raise _BadLabels(fault)
 
 
 def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from projections import names
-from projections.columns import fault_of_nodes, spread
+from projections.columns import _check_label_set, fault_of_nodes, spread
 from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, nodes_joined, packed6, statement
@@ -147,3 +147,12 @@ def test_without_incarnations_the_command_is_the_incarnation_of_all() -> None:
     assert {(n.created_ms, n.uid) for n in log.state.nodes.rows.values()} == {
         (envelope.issued_at_ms, envelope.command_id)
     }
+
+
+def test_labels_that_are_refused_are_not_remembered() -> None:
+    """What an edge refuses may be a megabyte, and a thousand of them were kept."""
+    before = _check_label_set.cache_info().currsize
+    for number in range(10):
+        fault = fault_of_nodes(replace(SOUND, label_sets=[{"k": f"{number}" * 254}], label_index=[0]), 2 * START_MS)
+        assert fault is not None and fault.startswith("labels[k]: ")
+    assert _check_label_set.cache_info().currsize == before
