@@ -180,9 +180,8 @@ class QueriesService(ProgressQueries):
         rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
 
         def keys(number: int) -> Iterable[str]:
-            names = dpu_views.stuck(self._reader.zones(number)) if request.stuck else rows[number]
-            found = ((name, rows[number][name]) for name in names)
-            return (name for name, dpu in found if request.zone in ("", dpu.zone) and request.phase in ("", dpu.phase))
+            state = self._reader.zones(number)
+            return dpu_views.named(state, zone=request.zone, phase=request.phase, stuck=request.stuck)
 
         found = page(numbers, keys, request.page_size, request.page_token)
         views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from projections.zone_rows import Dpu
@@ -65,6 +65,16 @@ def zones_of_dpu(name: str, states: Iterable[ZoneState]) -> list[str]:
     return sorted(dpu.zone for dpu in found if dpu is not None)
 
 
-def stuck(state: ZoneState) -> list[str]:
-    """The DPUs of a partition that need a look."""
-    return [name for zone in state.dpu_index.zones.values() for name in zone.stuck]
+def named(state: ZoneState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
+    """The DPUs of a partition: of a zone, in a phase and in need of a look, or whichever, if that is empty or false.
+
+    Zones that have none in the phase are passed over: to look at each DPU of a plane for the few of them that failed
+    kept everybody else waiting.
+    """
+    rows = state.dpus.rows
+    for name, dpus in state.dpu_index.zones.items():
+        if zone not in ("", name) or (phase and phase not in dpus.phases):
+            continue
+        for dpu in dpus.stuck if stuck else dpus.names.values():
+            if phase in ("", rows[dpu].phase):
+                yield dpu

@@ -19,12 +19,14 @@ from projections import dpu_views, fleet_views, node_views, progress_views, zone
 from projections.clique_views import CliqueView, MemberView, WaiterView
 from projections.fleet_state import FleetState
 from projections.forwarding import is_forwarded
+from projections.phases import DELETING
 from projections.policies import Policy
 from projections.zone import ZoneFold
-from projections.zone_rows import Node
+from projections.zone_rows import Dpu, Node
 from projections.zone_state import ZoneState
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesJoined
+from tests.support.zones import ZoneLog
 
 NOW_MS = 1_700_000_000_000
 VIEWS: list[tuple[Any, type[Message]]] = [
@@ -104,3 +106,32 @@ def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
     view = node_views.find("n", rows, FleetState(1))
     assert view is not None
     assert (view.zone, view.held, view.addresses) == ("new", False, ())
+
+
+class Counted(dict[str, Dpu]):
+    """Rows that know how many of them were looked at."""
+
+    looks = 0
+
+    def __getitem__(self, name: str) -> Dpu:
+        self.looks += 1
+        return super().__getitem__(name)
+
+
+def test_dpus_are_found_by_zone_phase_and_need_without_a_look_at_zones_that_have_none() -> None:
+    log = ZoneLog()
+    for zone in ("a", "b"):
+        for number in range(50):
+            log.register(f"{zone}{number}", zone=zone)
+    log.request("b7", "delete", zone="b")
+    log.request("b8", "pause", zone="b")
+    rows = log.state.dpus.rows = Counted(log.state.dpus.rows)
+
+    def found(zone: str = "", phase: str = "", *, stuck: bool = False) -> set[str]:
+        return set(dpu_views.named(log.state, zone=zone, phase=phase, stuck=stuck))
+
+    assert found(phase=DELETING) == found("b", DELETING) == {"b7"} and rows.looks == 100
+    assert found("a", DELETING) == found("c") == set() and rows.looks == 100
+    assert found(stuck=True) == found("b", stuck=True) == {"b8"}
+    assert found("a") == {f"a{number}" for number in range(50)}
+    assert found() == set(rows)
