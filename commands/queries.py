@@ -198,6 +198,8 @@ class QueriesService(ProgressQueries):
         return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
 
     async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.DeviceList]:
+        if request.zones:
+            require_count("zones", len(request.zones))
         for zone in request.zones:
             require(names.check_zone("zones", zone))
         held = await self._held(frozenset(request.zones), call)

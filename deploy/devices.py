@@ -19,6 +19,9 @@ ASK_TIMEOUT_S = 10.0
 ZONE_LINE_BYTES_MAX = 4 << 20
 """A line of 10,000 DPUs with the longest names still fits."""
 
+ZONES_NAMED_MAX = 50
+"""Zones that a relay is asked for by name. A longer request has no room in a line of HTTP: all are asked for then."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -81,12 +84,13 @@ async def _ask(
     found: dict[str, dict[str, Held]] = {}
     scheme, ssl = ("http", True) if certificates is None else ("https", certificates.client_context())
     try:
-        query = [("zone", zone) for zone in sorted(zones)]
+        query = [("zone", zone) for zone in sorted(zones)] if len(zones) <= ZONES_NAMED_MAX else []
         async with session.get(f"{scheme}://{address}{DEVICES_PATH}", params=query, ssl=ssl) as response:
             response.raise_for_status()
             async for line in response.content:
                 zone = msgspec.json.decode(line, type=ZoneHoldings)
-                found[zone.zone] = zone.devices
+                if not zones or zone.zone in zones:
+                    found[zone.zone] = zone.devices
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         logger.warning("a relay does not say what its DPUs hold", extra={"relay": address, "reason": repr(error)})
     return found

@@ -161,6 +161,8 @@ async def test_what_is_asked_for_and_cannot_be_is_named(plane: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match=r"phase: 'ready' must be one of Initializing, .*Ready") as caught:
         await plane.queries.ListDpus(pb.ListDpusRequest(phase="ready"))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.aio.AioRpcError, match="zones: 1001 items must be from 1 to 1000"):
+        await plane.queries.ListDevices(pb.ListDevicesRequest(zones=["z1"] * 1_001)).read()
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     with pytest.raises(grpc.aio.AioRpcError, match="'d1' is not a DPU of zone 'z2'"):
         await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", zone="z2"))

@@ -53,6 +53,12 @@ async def test_two_relays_are_merged_and_the_newer_word_about_a_dpu_wins() -> No
         assert await ask(frozenset({"b"})) == {"b": {"d9": OLD}}
 
 
+async def test_more_zones_than_a_request_has_room_for_are_answered_all_the_same() -> None:
+    zones = {f"zone-with-a-long-name-{number:040}": {"d": OLD} for number in range(300)}
+    async with listening(relay(**zones, other={"d": NEW})) as one:
+        assert await of_relays(lambda: [one])(frozenset(zones)) == zones
+
+
 async def test_a_relay_that_does_not_answer_is_left_out() -> None:
     async with listening(relay(a={"d1": NEW})) as one:
         assert await of_relays(lambda: [one, "127.0.0.1:9"])(frozenset()) == {"a": {"d1": NEW}}
