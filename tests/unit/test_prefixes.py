@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
+from itertools import pairwise
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from projections.prefixes import (
     pack_ints,
     unpack,
 )
+from projections.rulesets import PrefixChange, netted
 
 TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
 
@@ -158,3 +161,29 @@ def test_the_cover_of_ipv6_does_not_depend_on_the_order_of_its_halves(pairs: lis
         return [bytes(key) for key in cover6(high.copy(), low.copy()).tolist()]
 
     assert cover(pairs) == cover(sorted(set(pairs)))
+
+
+STATES = st.builds(range, st.integers(0, 300), st.integers(0, 900), st.integers(1, 3)).map(set)
+
+
+@given(st.lists(STATES, min_size=2, max_size=5), st.sampled_from([SIZE4, SIZE6]))
+def test_changes_in_a_row_are_netted_alike_whether_they_are_few_or_many(states: list[set[int]], size: int) -> None:
+    """Of each set to the next, and thus of the first to the last."""
+
+    def packed(keys: set[int]) -> bytes:
+        return pack_ints((key << 8 * (size - 2) for key in sorted(keys)), size)
+
+    def change(old: set[int], new: set[int]) -> PrefixChange:
+        came, went = packed(new - old), packed(old - new)
+        return PrefixChange(came, b"", went, b"") if size == SIZE4 else PrefixChange(b"", came, b"", went)
+
+    assert netted(change(old, new) for old, new in pairwise(states)) == change(states[0], states[-1])
+
+
+def test_what_a_large_set_went_through_is_netted_without_keeping_others_waiting() -> None:
+    """A relay does it for every old version that a DPU says it has, and any DPU may say any."""
+    keys = [pack_ints([number << 8 | 32], SIZE4) for number in range(200_000)]
+    changes = [PrefixChange(b"".join(keys[first : first + 500]), b"", b"", b"") for first in range(0, len(keys), 500)]
+    began_s = perf_counter()
+    assert netted(changes).add4 == b"".join(keys)
+    assert perf_counter() - began_s < 0.15
