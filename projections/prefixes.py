@@ -156,9 +156,6 @@ def holder_in(keys: Keys, address: int, width: int) -> int | None:
 
 def any_holds(keys: Iterable[int], address: int, width: int) -> bool:
     """Whether any of these prefixes holds an address."""
-    if isinstance(keys, np.ndarray):
-        drops = (np.uint64(width) - (keys & np.uint64(255))).astype(np.uint64)
-        return bool((((keys >> np.uint64(8)) ^ np.uint64(address)) >> drops == 0).any())
     return any(((key >> 8) ^ address) >> width - (key & 255) == 0 for key in keys)
 
 

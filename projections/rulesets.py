@@ -28,7 +28,6 @@ from projections.prefixes import (
     Cover,
     Keys,
     Net,
-    any_holds,
     cover4,
     cover6,
     diff,
@@ -284,9 +283,10 @@ def _whole(roster: Roster, bit: int) -> tuple[_Family, _Family, int]:
 
 
 def _holds(packed4: bytes, packed6: bytes, address: Address) -> bool:
+    """Whether any of these prefixes holds an address. They are of one cover: in order, and none within another."""
     if isinstance(address, int):
-        return any_holds(keys_of(packed4, SIZE4), address, WIDTH4)
-    return any_holds(unpack(packed6, SIZE6), as_int(address), WIDTH6)
+        return holder_in(keys_of(packed4, SIZE4), address, WIDTH4) is not None
+    return holder_in(keys_of(packed6, SIZE6), as_int(address), WIDTH6) is not None
 
 
 def _packed(net4: Net, size4: int, net6: Net, size6: int) -> tuple[bytes, bytes, bytes, bytes]:

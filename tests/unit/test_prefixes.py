@@ -28,7 +28,7 @@ from projections.prefixes import (
     pack_ints,
     unpack,
 )
-from projections.rulesets import PrefixChange, netted
+from projections.rulesets import PrefixChange, _holds, netted
 
 TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
 
@@ -187,3 +187,23 @@ def test_what_a_large_set_went_through_is_netted_without_keeping_others_waiting(
     began_s = perf_counter()
     assert netted(changes).add4 == b"".join(keys)
     assert perf_counter() - began_s < 0.15
+
+
+@given(st.sets(st.integers(0, 300), max_size=80), st.integers(0, 310), st.booleans())
+def test_the_prefix_of_a_change_that_holds_an_address_is_found(addresses: set[int], asked: int, is_four: bool) -> None:
+    width, size = (WIDTH4, SIZE4) if is_four else (WIDTH6, SIZE6)
+    cover = Cover(width)
+    for address in sorted(addresses):
+        cover.add(address, Net())
+    packed = pack_ints(sorted(cover.keys), size)
+    wanted: int | bytes = asked if is_four else asked.to_bytes(16, "big")
+    pair = (packed, b"") if is_four else (b"", packed)
+    assert _holds(*pair, wanted) == (asked in addresses)
+
+
+def test_the_prefix_of_a_large_change_is_found_without_keeping_others_waiting() -> None:
+    """Why a DPU lets a node through is asked of each step that its rule has gone through, by anybody who may read."""
+    packed = pack_ints(((number << 1) << 8 | 128 for number in range(200_000)), SIZE6)
+    began_s = perf_counter()
+    assert not _holds(b"", packed, (399_999).to_bytes(16, "big"))
+    assert perf_counter() - began_s < 0.03
