@@ -46,12 +46,15 @@ class Labels:
         return number
 
     def use(self, number: int, count: int) -> None:
-        """`count` more members (or fewer, if negative) have this label set; the last one takes it along."""
+        """`count` more members (or fewer, if negative) have this label set; the last one takes it along.
+
+        Its group may not be one any more after the next plan, and slots that are free read the last number there is.
+        """
         self._uses[number] += count
         if not self._uses[number]:
             del self._numbers[selector(self.sets[number])]
             self._free.append(number)
-            self.bits[number] = 0
+            self.bits[number] = self._group_of[number] = 0
 
     def replan(self, plan: Plan) -> None:
         """Match every label set anew."""

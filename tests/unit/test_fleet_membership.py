@@ -9,6 +9,7 @@ import pytest
 from eventstore.log import partition_of
 from projections.fleet import caused
 from projections.fleet_state import MAX_HANDED
+from projections.rulesets import FEW
 from projections.tables import table
 from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, ZoneDescribed, ZoneLimited
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
@@ -263,3 +264,20 @@ def test_labels_are_shared_between_members_and_across_restarts() -> None:
         assert rows["a"].labels is rows["b"].labels is rows["c"].labels
         assert list(rows["a"].labels) == ["x", "y"]
         fleet.state = fleet.reload()
+
+
+def test_a_label_set_that_is_gone_leaves_nothing_that_a_later_plan_has_no_group_for() -> None:
+    """Slots that are free read the group of the last number that there is room for, the 64th at first."""
+    fleet = Fleet()
+    for bit in range(6):
+        fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})
+    labels = [{f"l{bit}": "1" for bit in range(6) if i >> bit & 1} for i in range(64)]
+    fleet.change(*(Item(f"n{i}", address=f"10.0.0.{i + 1}", labels=labels[i]) for i in range(64)))
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
+    fleet.leave("n63")
+    for bit in range(6):
+        fleet.delete_policy(f"p{bit}")
+    fleet.change(*(Item(f"more{i}", address=f"10.0.{1 + i // 250}.{i % 250}") for i in range(FEW + 1)))
+    fleet.leave("more1")
+    assert fleet.policy("default", priority=-1_000_000).code == "done"
+    assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
