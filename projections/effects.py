@@ -22,8 +22,8 @@ def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, ear
             gained.setdefault(after & ~before, []).append(address)
         if before & ~after:
             lost.setdefault(before & ~after, []).append(address)
-        state.reach[before] -= 1
-        state.reach[after] += 1
+        state.reach_by(before, -1)
+        state.reach_by(after, 1)
     kept = [_leave(state, move, weighed.retained, hold) for move in weighed.moves]
     for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
         was_held = held_items(move.name, move.before, state.parts(move.name))

@@ -210,7 +210,14 @@ class FleetState:
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""
-        self.reach = Counter(self.roster.count_by_bits())
+        self.reach = Counter({bits: count for bits, count in self.roster.count_by_bits().items() if bits and count})
+
+    def reach_by(self, bits: int, count: int) -> None:
+        """So many more addresses (or fewer, if negative) are in these sets. What is in none is not counted."""
+        if bits:
+            self.reach[bits] += count
+            if not self.reach[bits]:
+                del self.reach[bits]
 
 
 def window_key(kind: Kind, list_id: str) -> str:

@@ -231,5 +231,5 @@ def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], 
             if address:
                 by_bits.setdefault(bits[numbers[i]], []).append(address)
     for found, addresses in by_bits.items():
-        state.reach[found] += len(addresses)
+        state.reach_by(found, len(addresses))
     note(state, by_bits, {}, version, change.source.earliest_ms)

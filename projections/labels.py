@@ -27,6 +27,8 @@ class Labels:
         self._uses: list[int] = []
         self._free: list[int] = []
         self._groups: dict[int, int] = {}
+        self._group_sizes: list[int] = []
+        self._free_groups: list[int] = []
         self._group_of = np.zeros(64, np.int32)
 
     def known(self, labels: Mapping[str, str], plan: Plan) -> int:
@@ -54,12 +56,14 @@ class Labels:
         if not self._uses[number]:
             del self._numbers[selector(self.sets[number])]
             self._free.append(number)
-            self.bits[number] = self._group_of[number] = 0
+            self._ungroup(number)
 
     def replan(self, plan: Plan) -> None:
         """Match every label set anew."""
         self._groups.clear()
         self.group_bits.clear()
+        self._group_sizes.clear()
+        self._free_groups.clear()
         for number in self._numbers.values():
             self._classify(number, plan)
 
@@ -87,6 +91,22 @@ class Labels:
         bits = self.bits[number] = plan.bits_of(self.sets[number])
         group = self._groups.get(bits)
         if group is None:
-            group = self._groups[bits] = len(self.group_bits)
-            self.group_bits.append(bits)
+            group = self._groups[bits] = self._free_groups.pop() if self._free_groups else self._grow_groups()
+            self.group_bits[group] = bits
+        self._group_sizes[group] += 1
         self._group_of[number] = group
+
+    def _grow_groups(self) -> int:
+        self.group_bits.append(0)
+        self._group_sizes.append(0)
+        return len(self.group_bits) - 1
+
+    def _ungroup(self, number: int) -> None:
+        """A group lasts as long as a label set is in it: nodes can think of any combination of sets."""
+        bits, group = self.bits[number], int(self._group_of[number])
+        self._group_sizes[group] -= 1
+        if not self._group_sizes[group]:
+            del self._groups[bits]
+            self.group_bits[group] = 0
+            self._free_groups.append(group)
+        self.bits[number] = self._group_of[number] = 0

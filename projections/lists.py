@@ -34,6 +34,11 @@ ListKey: TypeAlias = tuple[SetKey, ...]
 Judge: TypeAlias = tuple[tuple[int, bool, int], ...]
 """A list's sets in order: bit, whether it allows, classes of traffic it speaks of."""
 
+MAX_VERDICTS = 65_536
+MAX_TURNS = 4_096
+"""What a plan remembers of combinations of sets at most, of which nodes can think of more: verdicts, and what is lost
+from one to another."""
+
 
 def text_of(key: SetKey) -> str:
     """A set's key as the key of its saved row."""
@@ -78,9 +83,8 @@ class Plan:
         self._number = {labels: numbers[key] for labels, key in found.items()}
         bits = {key: bit for bit, key in enumerate(self.keys)}
         self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
-        self._judges = self.judges(Traffic(key.rule for key in self.keys))
+        self._verdicts = _Verdicts(self.judges(Traffic(key.rule for key in self.keys)))
         self._everybody, self._wanting = _by_pair(self.keys)
-        self._verdicts: tuple[dict[int, int], ...] = tuple({} for _ in self.lists)
         self._names: dict[Selector, tuple[str, ...]] = {}
         self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
 
@@ -127,16 +131,14 @@ class Plan:
 
     def allows(self, number: int, bits: int) -> int:
         """The classes of traffic that a list allows an address in these sets."""
-        verdicts = self._verdicts[number]
-        verdict = verdicts.get(bits)
-        if verdict is None:
-            verdict = verdicts[bits] = _verdict(self._judges[number], bits)
-        return verdict
+        return self._verdicts.of(number, bits)
 
     def lost(self, before: int, after: int) -> tuple[int, ...]:
         """The lists in which an address that moves between these sets loses something that was allowed."""
         lists = self._lost.get((before, after))
         if lists is None:
+            if len(self._lost) >= MAX_TURNS:
+                self._lost.clear()
             lists = tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
             self._lost[before, after] = lists
         return lists
@@ -147,6 +149,28 @@ class Plan:
             tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
             for bits, keys in zip(self._bits, self.lists, strict=True)
         )
+
+
+class _Verdicts:
+    """The classes of traffic that lists allow addresses, by the sets that these are in.
+
+    Sets go in the same order in every list, so whoever is in the same sets of a list as of another is allowed the same.
+    """
+
+    def __init__(self, judges: Iterable[Judge]) -> None:
+        self._judges = tuple(judges)
+        self._masks = tuple(sum(bit for bit, _, _ in judge) for judge in self._judges)
+        self._known: dict[int, int] = {}
+
+    def of(self, number: int, bits: int) -> int:
+        own = bits & self._masks[number]
+        verdict = self._known.get(own)
+        if verdict is None:
+            if len(self._known) >= MAX_VERDICTS:
+                self._known.clear()
+            judge = self._judges[number]
+            verdict = self._known[own] = allowed((allows, mask) for bit, allows, mask in judge if own & bit)
+        return verdict
 
 
 def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
@@ -166,10 +190,6 @@ def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[t
     return everybody, {pair: tuple((mask, rest) for rest, mask in masks.items()) for pair, masks in wanting.items()}
 
 
-def _verdict(judge: Judge, bits: int) -> int:
-    return allowed((allows, mask) for bit, allows, mask in judge if bits & bit)
-
-
 def turned(
     old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
@@ -178,14 +198,12 @@ def turned(
     `held` counts addresses by the sets that hold them under the old and under the new plan.
     """
     traffic = Traffic(key.rule for key in (*old.keys, *new.keys))
-    olds, news = old.judges(traffic), new.judges(traffic)
+    before_it, after_it = _Verdicts(old.judges(traffic)), _Verdicts(new.judges(traffic))
     counts: dict[tuple[int, int], int] = {}
     for was, becomes in sorted(set(moves)):
         if old.lists[was] == new.lists[becomes]:
             continue
         counts[was, becomes] = sum(
-            count
-            for (before, after), count in held.items()
-            if _verdict(olds[was], before) & ~_verdict(news[becomes], after)
+            count for (before, after), count in held.items() if before_it.of(was, before) & ~after_it.of(becomes, after)
         )
     return counts

@@ -255,6 +255,24 @@ def test_label_sets_that_nobody_has_are_forgotten() -> None:
     assert len(fleet.state.labels.sets) <= 2
 
 
+def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has as many as there are subsets of its labels, one after the other."""
+    monkeypatch.setattr("projections.lists.MAX_VERDICTS", 8)
+    monkeypatch.setattr("projections.lists.MAX_TURNS", 8)
+    fleet = Fleet()
+    for bit in range(8):
+        fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})
+    for i in range(1 << 8):
+        fleet.change(Item("a", address="10.0.0.1", labels={f"l{bit}": "1" for bit in range(8) if i >> bit & 1}))
+        fleet.change(Item("b", address="10.0.0.2"))
+        fleet.leave("b")
+    state = fleet.state
+    assert sum(state.reach.values()) == len(state.reach) == 1
+    assert len(state.labels.group_bits) <= 3
+    assert len(state.plan._verdicts._known) <= 8 and len(state.plan._lost) <= 8
+    assert actual_table(state, "z0") == expected_table(state, "z0")
+
+
 def test_labels_are_shared_between_members_and_across_restarts() -> None:
     fleet = Fleet()
     fleet.change(Item("a", labels={"x": "1", "y": "2"}), Item("b", labels={"y": "2", "x": "1"}))
