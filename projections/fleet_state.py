@@ -202,11 +202,15 @@ class FleetState:
 
     def exceeds(self, kind: Kind, number: int, count: int, now_ms: int) -> bool:
         """Whether withdrawing `count` more addresses from a list would go over a budget."""
-        budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
-        if spent + count <= budget.at_least:
+        if count <= self.budgets.rows[kind].at_least - self.window(kind, number).spent(now_ms):
             return False
+        return count > self.room(kind, number, now_ms)
+
+    def room(self, kind: Kind, number: int, now_ms: int) -> int:
+        """How many more addresses may be withdrawn from a list; below 0 if more were than may be by now."""
+        budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         allowed = sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
-        return spent + count > budget.limit(allowed + spent)
+        return budget.limit(allowed + spent) - spent
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""

@@ -155,11 +155,28 @@ class _Balance:
                 del self.counts[key]
 
 
+class _Budgets:
+    """What may be withdrawn of each list: the same in every round, and to add up what a list allows takes longer."""
+
+    def __init__(self, state: FleetState, now_ms: int) -> None:
+        self._state = state
+        self._now_ms = now_ms
+        self._rooms: dict[tuple[Kind, int], int] = {}
+
+    def exceeds(self, key: tuple[Kind, int], count: int) -> bool:
+        if key not in self._rooms:
+            if not self._state.exceeds(*key, count, self._now_ms):
+                return False
+            self._rooms[key] = self._state.room(*key, self._now_ms)
+        return count > self._rooms[key]
+
+
 def weigh(state: FleetState, moves: Sequence[Move], now_ms: int, *, approved: bool = False) -> Weighed:
     """What happens when these moves are made, within the budgets unless it was approved."""
     balance = _Balance(state, _touches(state, moves))
     counts, held = balance.counts, dict[tuple[Kind, int], int]()
-    while not approved and (over := [key for key in sorted(counts) if state.exceeds(*key, counts[key], now_ms)]):
+    budgets = _Budgets(state, now_ms)
+    while not approved and (over := [key for key in sorted(counts) if budgets.exceeds(key, counts[key])]):
         for key in over:
             held[key] = max(counts[key], held.get(key, 0))
         balance.hold_more({kind for kind, _ in over})

@@ -8,9 +8,10 @@ import pytest
 
 from eventstore.fold import Outcome
 from projections import moves
+from projections.fleet_state import FleetState
 from projections.fleet_views import holds
 from projections.tables import table
-from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Window, merged
+from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Kind, Window, merged
 from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
 
@@ -284,10 +285,19 @@ def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: 
         asked.append(touch)
         return after(touch, retained, withheld)
 
+    added_up: list[int] = []
+    room = FleetState.room
+
+    def counted_room(state: FleetState, kind: Kind, number: int, now_ms: int) -> int:
+        added_up.append(number)
+        return room(state, kind, number, now_ms)
+
     monkeypatch.setattr(moves._Touch, "after", counted)
+    monkeypatch.setattr(FleetState, "room", counted_room)
     assert fleet.change(*newcomers).code == "held"
     assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
     assert len(asked) < 8 * count
+    assert len(added_up) <= 2 * len(fleet.state.plan.lists), "what a list allows is added up once, not in each round"
 
 
 def test_every_replica_shows_the_same_nodes_of_a_hold(fleet: Fleet) -> None:
