@@ -8,7 +8,7 @@ room under the second limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -78,17 +78,23 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
 
 
 def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
-    """Let in whom the limits allow, given what this record changes otherwise."""
-    if _is_as_before(changed):
-        return Admitted({}, "")
+    """Let in whom the limits allow, given what this record changes otherwise.
+
+    Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
+    thousands in line, to look at each at every step, or whenever another joins them, is most of the fold.
+    """
     index = state.dpu_index.zone(zone)
+    if not _gives_back(changed):
+        line: Iterable[str] = (changed.name,) if _is_in_line(changed.new) else ()
+    else:
+        line = _in_line(index, changed)
     room = limits.parallel_installs - index.installing - _installing(changed.new) + _installing(changed.old)
     hosts = _Unavailable(index, changed)
     rows: dict[str, Dpu] = {}
     full = ""
     if room <= 0:
         return Admitted(rows, _too_many_installs(zone, limits))
-    for name in _in_line(index, changed):
+    for name in line:
         row = changed.new if name == changed.name else state.dpus.rows[name]
         assert row is not None, f"{name} is in line and gone"
         if row.paused:
@@ -107,6 +113,10 @@ def place_of(state: ZoneState, changed: Changed, admitted: Admitted) -> int:
     """The place in line, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)
+    if not _stays_in_line(changed):  # at the end of its line
+        lines = (index.returning,) if changed.new.effect else (index.returning, index.line)
+        gone = {changed.name, *admitted.rows}
+        return 1 + sum(len(line) - sum(name in line for name in gone) for line in lines)
     ahead = 0
     for name in _in_line(index, changed):
         if name == changed.name:
@@ -147,17 +157,17 @@ class _Unavailable:
             self._taken.add(host)
 
 
-def _is_as_before(changed: Changed) -> bool:
-    """Whether a DPU that is not in line takes as much of both limits as it did. Then nobody can be let in, as every
-    record lets in whom it can: with thousands in line, to look at each of them at every step is most of the fold."""
+def _gives_back(changed: Changed) -> bool:
+    """Whether a record may make room: its DPU takes less of a limit than it did, or its node is another. One that is
+    about no DPU is about the limits."""
     old, new = changed.old, changed.new
-    return (
-        old is not None
-        and new is not None
-        and old.phase == new.phase != PENDING
-        and old.effect == new.effect
-        and old.node == new.node
-    )
+    if old is None or _installing(new) < _installing(old):
+        return True
+    return old.effect and (new is None or not new.effect or old.node != new.node)
+
+
+def _is_in_line(row: Dpu | None) -> bool:
+    return row is not None and row.phase == PENDING
 
 
 def _installing(row: Dpu | None) -> int:
@@ -166,14 +176,18 @@ def _installing(row: Dpu | None) -> int:
 
 def _in_line(index: ZoneDpus, changed: Changed) -> Iterator[str]:
     """Names in the order in which they go, after this record."""
-    old, new = changed.old, changed.new
-    was_in_line = old is not None and old.phase == PENDING
-    is_in_line = new is not None and new.phase == PENDING
-    stays = was_in_line and is_in_line and old is not None and new is not None and old.since == new.since
+    new, stays = changed.new, _stays_in_line(changed)
+    is_in_line = _is_in_line(new)
     for line, effect in ((index.returning, True), (index.line, False)):
         yield from (name for name in line if stays or name != changed.name)
         if is_in_line and not stays and new is not None and new.effect == effect:
             yield changed.name
+
+
+def _stays_in_line(changed: Changed) -> bool:
+    """Whether a DPU keeps the place that it had."""
+    old, new = changed.old, changed.new
+    return old is not None and new is not None and old.phase == new.phase == PENDING and old.since == new.since
 
 
 def _too_many_installs(zone: str, limits: Limits) -> str:

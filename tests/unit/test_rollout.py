@@ -149,3 +149,19 @@ def test_a_step_that_lets_nobody_in_does_not_look_at_the_line(monkeypatch: pytes
     assert log.progress("d1", "draining", 10).code == "done"
     log.fail("d1")
     assert log.row("d1").standing == "open"
+
+
+def test_who_joins_the_line_looks_at_nobody_else_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for installs, and none for nodes out of service: nobody is let in, however often one looks."""
+    log = zone_of(6, installs=9, nodes=1)
+    assert provision(log, 0, 1, 2) == [("done", 0), ("waiting", 1), ("waiting", 2)]
+
+    def looked(*_: object) -> None:
+        raise AssertionError("the line was looked at")
+
+    monkeypatch.setattr(rollout, "_in_line", looked)
+    assert provision(log, 3, 4) == [("waiting", 3), ("waiting", 4)]
+    log.do_step("d0")
+    log.request("d2", "delete")
+    log.register("d6", node="n0")
+    assert provision(log, 6, 5) == [("done", 0), ("waiting", 4)]
