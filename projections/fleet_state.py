@@ -27,13 +27,15 @@ from projections.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
 
 
 class ZoneInfo(msgspec.Struct, frozen=True):
-    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has."""
+    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has, and
+    `labelled` that of the last edit of its labels, 0 if there was none."""
 
     labels: dict[str, str]
     parallel_installs: int
     unavailable_nodes: int
     moved: int
     moved_ms: int
+    labelled: int = 0
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):

@@ -9,14 +9,14 @@ Whoever asked for an edit may not approve it: it takes two others. Who has certi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias, TypedDict
 
 from msgspec.structs import replace
 
 from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.effects import hold_key
-from projections.fleet_state import ANY_ZONE, FleetState
+from projections.fleet_state import ANY_ZONE, FleetState, ZoneInfo
 from projections.moves import Move, Weighed, weigh
 from projections.principals import person
 from projections.replanning import Edit, Proposal, losses, propose
@@ -106,7 +106,7 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
         policy_after=edit.policy_after,
         zone=edit.zone,
         labels_after=edit.labels_after,
-        **_asked(proposal, over, at),
+        **_asked(state, proposal, over, at),
     )
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
 
@@ -124,18 +124,36 @@ class _Asked(TypedDict):
     addresses: int
     zones: tuple[str, ...]
     hash: bytes
+    asked: int
     seen: dict[str, int]
 
 
-def _asked(proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
+def _asked(state: FleetState, proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
     moved = {pair: zones for pair, zones in _zones_by_move(proposal).items() if pair in over}
     shown = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
     return _Asked(
         addresses=max(over.values()),
         zones=tuple(shown[:MAX_SHOWN_ZONES]),
         hash=hash_of("edit", at.offset, *proposal.edit),
-        seen={key_of(zones): over[pair] for pair, zones in moved.items()},
+        asked=at.offset,
+        seen={_key(state, zones, at.offset): over[pair] for pair, zones in moved.items()},
     )
+
+
+def _key(state: FleetState, zones: Collection[str], asked: int) -> str:
+    """Stands for the zones that would lose something together.
+
+    What was seen of zones that fleet had heard nothing of was seen of whichever of them it hears of since: a fleet that
+    grows has a new one every so often, and nothing that concerns them all could ever be approved.
+    """
+    if ANY_ZONE not in zones:
+        return key_of(zones)
+    return key_of(name for name in zones if name == ANY_ZONE or not _is_any(state.zones.rows.get(name), asked))
+
+
+def _is_any(zone: ZoneInfo | None, asked: int) -> bool:
+    """Whether a zone has no labels and lost none since an edit was asked for: all that is said of one unheard of."""
+    return zone is not None and not zone.labels and zone.labelled <= asked
 
 
 def _zones_by_move(proposal: Proposal) -> dict[Pair, list[str]]:
@@ -185,10 +203,11 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
     proposal = propose(state, edit, at.offset + 1)
     lost = losses(state, proposal)
     zones = _zones_by_move(proposal)
-    unseen = {pair: max(0, count - hold.seen.get(key_of(zones[pair]), 0)) for pair, count in lost.items()}
+    seen = {pair: hold.seen.get(_key(state, zones[pair], hold.asked), 0) for pair in lost}
+    unseen = {pair: max(0, count - seen[pair]) for pair, count in lost.items()}
     if not _over_budget(state, unseen, at):
         return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
-    asked = _asked(proposal, _over_budget(state, lost, at), at)
+    asked = _asked(state, proposal, _over_budget(state, lost, at), at)
     reason = (
         f"hold {hold.id} would withdraw {asked['addresses']} addresses by now, which is over the inferred budget beyond"
         " what was approved; approve it anew"

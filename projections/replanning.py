@@ -84,7 +84,8 @@ def switch(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int],
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
     if edit.labels_after is not None:
         state.hear_of((edit.zone,))
-        state.zones.put(edit.zone, replace(state.zones.rows[edit.zone], labels=edit.labels_after))
+        labelled = replace(state.zones.rows[edit.zone], labels=edit.labels_after, labelled=at.offset + 1)
+        state.zones.put(edit.zone, labelled)
     _carry_windows(state, proposal, lost, at)
     before = state.sets
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))

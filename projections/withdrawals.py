@@ -97,7 +97,8 @@ class Hold(msgspec.Struct, frozen=True):
     would have lost most; `nodes` how many nodes it keeps now. `hash` is of what would happen if it were approved: it
     changes when nodes come back, and approvals given before stay, since they were for more. A hold of members that is
     rejected stays, with `rejected_by`, because what it keeps must be kept by something. `seen` of an edit is what was
-    over its budget: addresses, by `key_of` the zones that would lose them together.
+    over its budget when it was `asked` for, at that offset: addresses, by `key_of` the zones that would lose them
+    together.
     """
 
     id: int
@@ -116,6 +117,7 @@ class Hold(msgspec.Struct, frozen=True):
     policy_after: Policy | None = None
     zone: str = ""
     labels_after: dict[str, str] | None = None
+    asked: int = 0
     seen: dict[str, int] = {}
 
 
