@@ -3,7 +3,7 @@
 A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a policy or of
 a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then;
 where that takes away more than they saw, or in other zones, by more than the budget, they are asked anew), when one
-rejects it, or when a newer edit of the same thing takes its place. An approval quotes the hash of what was seen.
+rejects it, or when another edit of the same thing takes its place. An approval quotes the hash of what was seen.
 Whoever asked for an edit may not approve it: it takes two others. Who has certificates of several roles counts once.
 """
 
@@ -86,13 +86,19 @@ def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold
 
 
 def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edited | EditHeld, Outcome]:
-    """Make an edit within the budget; hold one that is over it."""
+    """Make an edit within the budget; hold one that is over it.
+
+    One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
+    """
     proposal = propose(state, edit, at.offset + 1)
     lost = losses(state, proposal)
     ends = tuple(_of_the_same(state, edit))
     over = _over_budget(state, lost, at)
     if not over:
         return Edited(proposal, lost, ends), DONE
+    for waiting in (state.holds.rows[hold_key(hold)] for hold in ends):
+        if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, lost), at):
+            return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
     what = f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
     hold = Hold(
         id=at.offset,
@@ -202,9 +208,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)
     lost = losses(state, proposal)
-    zones = _zones_by_move(proposal)
-    seen = {pair: hold.seen.get(_key(state, zones[pair], hold.asked), 0) for pair in lost}
-    unseen = {pair: max(0, count - seen[pair]) for pair, count in lost.items()}
+    unseen = _unseen(state, hold, proposal, lost)
     if not _over_budget(state, unseen, at):
         return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
     asked = _asked(state, proposal, _over_budget(state, lost, at), at)
@@ -215,6 +219,21 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
     return Decision(
         HoldChanged(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
     )
+
+
+def _unseen(state: FleetState, hold: Hold, proposal: Proposal, lost: Mapping[Pair, int]) -> dict[Pair, int]:
+    """What an edit would take away by now beyond what was seen when it was asked for."""
+    zones = _zones_by_move(proposal)
+    seen = {pair: hold.seen.get(_key(state, zones[pair], hold.asked), 0) for pair in lost}
+    return {pair: max(0, count - seen[pair]) for pair, count in lost.items()}
+
+
+def _says_the_same(hold: Hold, edit: Edit) -> bool:
+    """Whether an edit of the same thing would make the same of it as the one that waits."""
+    waits, asked = hold.policy_after, edit.policy_after
+    if waits is None or asked is None:
+        return waits is asked and hold.labels_after == edit.labels_after
+    return waits.says() == asked.says()
 
 
 def _release(state: FleetState, name: str, hold: int) -> Move:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from eventstore.fold import Outcome
-from tests.support.fleet import Fleet, Item, actual_table, expected_table
+from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
 
 MANY = 150
 """More than the inferred budget's 100."""
@@ -43,3 +45,48 @@ def test_a_zone_that_lost_its_labels_while_an_edit_waits_has_it_asked_for_anew(f
     assert fleet.state.holds.rows[str(asked.hold)].zones == ("z0", "z1")
     fleet.change(Item("m", "z2", "10.9.0.1"))
     assert [fleet.approve(asked.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+
+
+def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
+    """Whoever reconciles states what they want until it is so."""
+    held = [drop_policy(fleet), fleet.policy("default", priority=-5, zones={"tier": "none"}), fleet.delete_policy("no")]
+    assert [found.code for found in held] == ["held", "held", "done"]
+    fleet.state = fleet.reload()
+    asked = drop_policy(fleet)
+    fleet.approve(asked.hold, "bob")
+    before = saved_bytes(fleet.state)
+    assert drop_policy(fleet) == asked
+    assert fleet.policy("no", priority=1, action="drop", sources={"side": "left"}, actor="dan") == asked
+    assert saved_bytes(fleet.state) == before
+    assert fleet.approve(asked.hold, "cid").code == "done"
+    assert list(fleet.state.holds.rows) == [str(held[1].hold)]
+
+
+def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet: Fleet) -> None:
+    fleet.policy("all", priority=1)
+    fleet.budget("inferred", 1000, 0)
+    fleet.policy("default", priority=-5, sources={"side": "nobody"})
+    fleet.policy("never", priority=9, action="drop", zones={"site": "c"})
+    fleet.budget("inferred", 10, 100)
+    ways: list[Callable[[], Outcome]] = [
+        lambda: fleet.delete_policy("all"),
+        lambda: fleet.describe("z1", {"site": "c"}),
+    ]
+    for state_it in ways:
+        asked = state_it()
+        assert asked.code == "held"
+        fleet.approve(asked.hold, "bob")
+        assert state_it() == asked
+        assert fleet.state.holds.rows[str(asked.hold)].approvals == ("bob",)
+    replaced = fleet.policy("all", priority=1, sources={"side": "nobody"})
+    assert len(fleet.state.holds.rows) == 2 and str(replaced.hold) in fleet.state.holds.rows
+
+
+def test_an_edit_that_is_stated_again_when_it_would_take_more_is_asked_for_anew(fleet: Fleet) -> None:
+    first = drop_policy(fleet)
+    fleet.approve(first.hold, "bob")
+    fleet.change(*(Item(f"m{i}", address=f"10.0.1.{i + 1}", labels={"side": "left"}) for i in range(MANY)))
+    second = drop_policy(fleet)
+    assert second.hold != first.hold
+    [hold] = fleet.state.holds.rows.values()
+    assert (hold.id, hold.addresses, hold.approvals) == (second.hold, 2 * MANY, ())
