@@ -10,7 +10,7 @@ each set a bit: the sets that hold an address are an integer, and each list's ve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
@@ -71,9 +71,10 @@ class Plan:
 
     def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector], former: Plan | None = None) -> None:
         self.policies = tuple(policies)
+        self._of_pair = _policies_by_pair(self.policies)
         known = former.unaltered(self.policies) if former is not None else {}
         found = {
-            labels: known[labels] if labels in known else list_of(self.policies, dict(labels))
+            labels: known[labels] if labels in known else list_of(self._candidates(labels), dict(labels))
             for labels in sorted({(), *zone_labels})
         }
         self.lists = tuple(dict.fromkeys(found.values()))
@@ -109,12 +110,17 @@ class Plan:
         names = self._names.get(key)
         if names is None:
             of_rule: dict[Rule, list[str]] = {}
-            for policy in self.policies:
+            for policy in self._candidates(key):
                 if matches(policy.zones, zone_labels):
                     of_rule.setdefault(policy.rule, []).append(policy.name)
             names = tuple(",".join(sorted(of_rule[found.rule])) for found in self.lists[self._number[key]])
             self._names[key] = names
         return names
+
+    def _candidates(self, zone_labels: Selector) -> Iterator[Policy]:
+        """The policies that may be about a zone with these labels, in no particular order."""
+        for pair in (None, *zone_labels):
+            yield from self._of_pair.get(pair, ())
 
     def set_bits(self, number: int) -> tuple[int, ...]:
         """The sets of a list, as places in `keys`, in order of precedence."""
@@ -149,6 +155,16 @@ class Plan:
             tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
             for bits, keys in zip(self._bits, self.lists, strict=True)
         )
+
+
+def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None, list[Policy]]:
+    """Policies by one of the labels that they want of a zone, or by None: most edits concern each zone, and a fleet may
+    have a policy for each."""
+    found: dict[tuple[str, str] | None, list[Policy]] = {}
+    for policy in policies:
+        wanted = selector(policy.zones)
+        found.setdefault(wanted[-1] if wanted else None, []).append(policy)
+    return found
 
 
 class _Verdicts:

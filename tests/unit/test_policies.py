@@ -170,6 +170,21 @@ def test_matching_a_node_costs_the_same_for_any_number_of_policies() -> None:
     assert labels.asked <= 2
 
 
+def test_a_list_costs_the_same_for_any_number_of_policies_of_other_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[object] = []
+
+    def counted(wanted: Mapping[str, str] | Selector, labels: Mapping[str, str]) -> bool:
+        looked_at.append(wanted)
+        return matches(wanted, labels)
+
+    monkeypatch.setattr(lists, "matches", counted)
+    policies = [policy(f"p{i}", i, zones={"a": "1", "rack": str(i)}) for i in range(100)]
+    labels = [{"a": "1", "rack": str(i)} for i in range(100)]
+    plan = Plan([BUILT_IN, *policies], map(selector, labels))
+    assert [plan.names_of(found) for found in labels] == [(f"p{i}", "default") for i in range(100)]
+    assert len(looked_at) <= 5 * len(labels)
+
+
 several_policies = st.dictionaries(
     st.sampled_from("pqrs"), st.tuples(st.integers(0, 1), some_labels, some_labels), max_size=4
 ).map(lambda found: [policy(name, *rest[:1], sources=rest[1], zones=rest[2]) for name, rest in found.items()])
