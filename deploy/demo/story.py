@@ -18,7 +18,8 @@ from deploy.plane import Plane
 from deploy.roles import folds_of
 from drivers.relay import Relay
 from drivers.reports import Level
-from eventstore.log import DECIDING_TOPICS
+from eventstore.log import DECIDING_TOPICS, Partition
+from eventstore.status import PartitionStatus
 from projections.phases import READY
 from projections.tables import table
 from projections.zone_rows import Dpu
@@ -138,9 +139,11 @@ class Story:
     async def _check(self, latency: Latency, joins_per_second: float) -> Summary:
         """Fold the log afresh, beside all that lives, and compare."""
         replica, log = self._plane.replica, self._plane.log
-        deciding = [status for status in replica.partitions_status() if status.partition.topic in DECIDING_TOPICS]
-        claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in deciding]
-        with self._display.step("folding the log afresh", 1):
+        with self._display.step("folding the log afresh", len(self._deciding())) as step:
+            ends = {each.partition: each.position for each in self._deciding()}
+            await self._until(lambda: self._saved(ends), len(ends), step)
+            now = self._deciding()
+            claims = [Claim(replica.name, each.partition, each.saved_position, each.digest) for each in now]
             fresh = await fold_afresh(log, folds_of(log.partition_count), claims)
         compared = compare_devices(fresh, replica.lineage, self._relay.devices())
         return self._summary(fresh, compared, latency, joins_per_second)
@@ -192,6 +195,14 @@ class Story:
             now = table(state, zone)
             count += sum(found == (epoch, now.version, now.digest) for found in held.get(zone, {}).values())
         return count
+
+    def _deciding(self) -> list[PartitionStatus]:
+        found = self._plane.replica.partitions_status()
+        return [each for each in found if each.partition.topic in DECIDING_TOPICS and not each.halted]
+
+    def _saved(self, ends: Mapping[Partition, int]) -> int:
+        """How many partitions are saved up to here: digests are of what is saved, and a small fleet is done before."""
+        return sum(each.saved_position >= ends[each.partition] for each in self._deciding())
 
     def _dpu_rows(self, zone: str) -> Mapping[str, Dpu]:
         return self._plane.states.zone(zone).dpus.rows

@@ -48,6 +48,12 @@ async def test_a_made_up_fleet(tmp_path: Path) -> None:
     assert str(data) in again.stderr
 
 
+async def test_a_fleet_so_small_that_all_is_done_before_anything_was_saved() -> None:
+    ran = await run("demo", "--nodes", "4", "--zones", "2", "--dpus-per-zone", "1", "--provision", "0", "--json")
+    assert ran.status == 0, ran.stdout
+    check(ran.json(), nodes=4, zones=2, dpus=2)
+
+
 async def test_a_fleet_from_a_file(tmp_path: Path) -> None:
     inventory = tmp_path / "fleet.csv"
     rows = [f"gpu-{number},{'G2' if number % 2 else 'T4'}" for number in range(60)]
