@@ -152,7 +152,7 @@ def open_store(settings: Settings) -> Iterator[Store]:
 
 
 def _rocks(folder: Path, settings: Settings) -> Store:
-    _make(folder.parent, "state")
+    _make(folder, "state")
     return RocksStore(folder, settings.name, Keeping(settings.archive_states, settings.archive_mb << 20))
 
 

@@ -125,6 +125,13 @@ class Settings(BaseModel):
     def _parse_address(cls, value: object) -> object:
         return parse_address(value) if isinstance(value, str) else value
 
+    @field_validator("data", "state", mode="before")
+    @classmethod
+    def _check_folder(cls, value: object) -> object:
+        if value == "":  # the path of nothing is the working folder
+            raise ValueError("must name a folder; leave it out for none")
+        return value
+
     @field_validator("kafka")
     @classmethod
     def _check_kafka(cls, value: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.cli.values import addresses
+from deploy.cli.values import Folder, addresses
 from drivers.agent_store import FileStore, MemoryStore, TableStore
 from projections import names
 
@@ -42,7 +42,7 @@ def _named(fault: str | None, given: str) -> str:
 @click.option("--dpu", required=True, callback=_dpu, metavar="NAME", help="The DPU's name.")
 @click.option(
     "--state",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     metavar="DIR",
     help="Keep the last good table here over restarts.  [it is lost with the process]",
 )

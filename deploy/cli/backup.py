@@ -16,10 +16,11 @@ from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
+from deploy.cli.values import Folder
 from deploy.opening import LogPlace
 from schemas.api import dpuplane_pb2 as pb
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FOLDER = Folder()
 
 
 @click.command(epilog="Example: dpuplane backup --out backup-1")

@@ -10,6 +10,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.failures import Refused
+from deploy.cli.values import Folder
 from eventstore.errors import PermanentError
 from projections.names import check_name
 from projections.principals import PLANE, ROLES, Principal, check_trust_domain
@@ -19,7 +20,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DIR = click.option(
     "--dir",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     default=Path("certs"),
     show_default=True,
     metavar="DIR",

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from commands.inventory import Options
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
-from deploy.cli.values import addresses_if_given
+from deploy.cli.values import Folder, addresses_if_given
 from eventstore.errors import PermanentError, PlaneError
 
 
@@ -43,7 +43,7 @@ from eventstore.errors import PermanentError, PlaneError
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     help="Keep the log in this folder, afterwards too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from deploy.cli.values import Folder
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import NoKafka, cache_folder
 
@@ -26,7 +27,7 @@ Examples:
 @click.option("--brokers", "count", type=click.IntRange(1, 9), default=3, show_default=True, help="How many brokers.")
 @click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     required=True,
     help="Keep everything in this folder; a restart goes on with what is there.",
 )

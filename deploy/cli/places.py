@@ -12,7 +12,7 @@ import click
 
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.kafka_options import kafka_access_options, take_access
-from deploy.cli.values import addresses_if_given
+from deploy.cli.values import Folder, addresses_if_given
 from deploy.logs import logging_here
 from deploy.opening import LogPlace
 from eventstore.errors import PermanentError, PlaneError
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DATA = click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(),
     help="Folder of an embedded log; read beside the process that owns it.",
 )
 _KAFKA = click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +31,19 @@ class Fits(click.ParamType[int]):
         if not -self._most <= number <= self._most:
             self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
         return number
+
+
+class Folder(click.Path):
+    """A folder, which need not be there. Never empty, as the path of nothing is the working folder: an unset variable
+    of a script would go unseen."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 INT32, INT64 = Fits(32), Fits(64)

@@ -35,6 +35,27 @@ def test_a_signature_that_is_no_base64_is_refused_as_any_other_damage(tmp_path: 
         load(file, public)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["replay", "--data", ""],
+        ["demo", "--data", ""],
+        ["certs", "init", "--dir", ""],
+        ["backup", "--out", ""],
+        ["restore", "--from", "copy", "--data", ""],
+        ["agent", "--relay", "127.0.0.1:1", "--zone", "z", "--dpu", "d", "--state", ""],
+    ],
+    ids=" ".join,
+)
+def test_no_folder_is_never_the_working_one(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(cli, command)
+    assert (ran.exit_code, f"Invalid value for '{command[-2]}': must not be empty" in ran.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])

@@ -37,6 +37,8 @@ def test_every_setting_can_come_from_the_environment() -> None:
         ({"kafka": "h:1", "role": "relay", "simulate": 3}, "simulate needs role 'all'"),
         ({"kafka": "h"}, "kafka: 'h' is not HOST:PORT"),
         ({"kafka": ","}, "kafka: ',' is not HOST:PORT"),
+        ({"data": ""}, "data: '' must name a folder"),
+        ({"kafka": "h:1", "state": ""}, "state: '' must name a folder"),
         ({"data": "d", "simulate": "many"}, "simulate: 'many' must be a number"),
         ({"data": "d", "listen": "0.0.0.0:7080"}, "listen 0.0.0.0:7080 is off the loopback"),
         ({"data": "d", "http": "example.org:80"}, "http example.org:80 is off the loopback"),
