@@ -10,7 +10,7 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli.failures import Refused
-from deploy.cli.values import Folder
+from deploy.cli.values import Folder, Real
 from eventstore.errors import PermanentError
 from projections.names import check_name
 from projections.principals import PLANE, ROLES, Principal, check_trust_domain
@@ -59,9 +59,7 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("name")
 @click.option("--dns", "hosts", multiple=True, metavar="HOST", help="A name or address that clients dial; repeatable.")
-@click.option(
-    "--days", type=click.FloatRange(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid."
-)
+@click.option("--days", type=Real(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid.")
 @_DIR
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
     """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key; again to replace them.

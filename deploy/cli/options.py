@@ -45,7 +45,7 @@ _AS = click.option(
 )
 _TIMEOUT = click.option(
     "--timeout",
-    type=click.FloatRange(0.1, 30.0),
+    type=values.Real(0.1, 30.0),
     default=10.0,
     show_default=True,
     help="Seconds to wait for an answer.",
@@ -67,7 +67,7 @@ _AT = click.option(
 _WATCH = click.option("--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
 _WAIT = click.option(
     "--timeout",
-    type=click.FloatRange(0, 86_400),
+    type=values.Real(0, 86_400),
     default=60.0,
     show_default=True,
     help="Seconds to wait for it; exit status 3 afterwards.",

@@ -13,7 +13,7 @@ import click
 
 from deploy.addresses import Address, parse_address
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.cli.values import addresses
+from deploy.cli.values import Real, addresses
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -37,8 +37,8 @@ SERVER_DEFAULT = "127.0.0.1:7080"
 )
 @click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, as they appear]")
 @click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the DPUs' simulated BMCs listen.")
-@click.option("--loss", type=click.FloatRange(0, 1), default=0.0, help="Share of frames that never arrive.")
-@click.option("--latency", "latency_ms", type=click.FloatRange(0), default=0.0, help="Mean ms to apply a frame.")
+@click.option("--loss", type=Real(0, 1), default=0.0, help="Share of frames that never arrive.")
+@click.option("--latency", "latency_ms", type=Real(0), default=0.0, help="Mean ms to apply a frame.")
 @click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
 @tls_options
 def simulator(

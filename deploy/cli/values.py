@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ class Fits(click.ParamType[int]):
             self.fail(f"{value!r} is not a whole number", param, ctx)
         if not -self._most <= number <= self._most:
             self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
+        return number
+
+
+class Real(click.FloatRange):
+    """A number in a range. `nan` is in none, and no comparison says so: a wait for that long never ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{number} is not a number", param, ctx)
         return number
 
 

@@ -56,6 +56,21 @@ def test_no_folder_is_never_the_working_one(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["wait", "zone", "z", "--timeout", "nan"],
+        ["nodes", "list", "--timeout", "nan"],
+        ["simulator", "--relay", "127.0.0.1:1", "--dpus-per-zone", "1", "--loss", "NaN"],
+        ["certs", "issue", "operator", "ann", "--days", "nan"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_number_is_in_no_range(command: list[str]) -> None:
+    ran = CliRunner().invoke(cli, command)
+    assert (ran.exit_code, f"Invalid value for '{command[-2]}': nan is not a number" in ran.stderr) == (2, True)
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
