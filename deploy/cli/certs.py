@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,21 @@ from projections.names import check_name
 from projections.principals import PLANE, ROLES, Principal, check_trust_domain
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
+_HOST_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
+
+
+def _hosts(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that a client can dial: with any other the certificate is made, and nobody is believed by it."""
+    for host in given:
+        try:
+            ip_address(host)
+        except ValueError as error:
+            if len(host) > 253 or not _HOST_NAME.fullmatch(host):
+                rule = "must be a host's name (xn--... if in other letters than a-z) or address, without a port"
+                raise click.BadParameter(f"{host[:60]!r} {rule}") from error
+    return given
+
 
 _DIR = click.option(
     "--dir",
@@ -58,7 +75,14 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 @certs.command(epilog="\b\nExample: dpuplane certs issue plane local --dns api.example.org")
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("name")
-@click.option("--dns", "hosts", multiple=True, metavar="HOST", help="A name or address that clients dial; repeatable.")
+@click.option(
+    "--dns",
+    "hosts",
+    multiple=True,
+    callback=_hosts,
+    metavar="HOST",
+    help="A name or address that clients dial; repeatable.",
+)
 @click.option("--days", type=Real(0.0001, 3_650), default=30.0, show_default=True, help="How long it is valid.")
 @_DIR
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:

@@ -71,6 +71,18 @@ def test_what_is_no_number_is_in_no_range(command: list[str]) -> None:
     assert (ran.exit_code, f"Invalid value for '{command[-2]}': nan is not a number" in ran.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("host", ["", "not a host", "a:1", "bücher.example", "a..b", "http://a", "a" * 64, "-a"])
+def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: Path) -> None:
+    issue = ["certs", "issue", "plane", "p", "--dir", str(tmp_path)]
+    assert CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path)]).exit_code == 0
+    ran = CliRunner().invoke(cli, [*issue, "--dns", "*.a-1.example", "--dns", "::1", "--dns", "10.0.0.1"])
+    assert ran.exit_code == 0, ran.stderr
+    (tmp_path / "plane@p.pem").unlink()
+    ran = CliRunner().invoke(cli, [*issue, "--dns", host])
+    assert (ran.exit_code, f"Invalid value for '--dns': {host[:60]!r} must be a host's name" in ran.stderr) == (2, True)
+    assert not (tmp_path / "plane@p.pem").exists()
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
