@@ -12,6 +12,8 @@ from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT64
 from schemas.api import dpuplane_pb2 as pb
 
+_ZONES_SHOWN = 5
+
 
 @click.group()
 def holds() -> None:
@@ -32,10 +34,15 @@ def list_holds(*, client: Client, output: str) -> None:
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return
-    out.print_table(
-        ("hold", "kind", "nodes", "addresses", "approved by", "hash", "reason"),
-        ((h.hold, h.kind, h.node_count, h.addresses, ",".join(h.approved_by), h.hash, h.reason) for h in found.holds),
-    )
+    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "approved by", "rejected by", "hash", "reason")
+    out.print_table(heads, map(_row, found.holds))
+
+
+def _row(hold: pb.Hold) -> tuple[object, ...]:
+    """What an approver has to look at. One that is asked for anew may differ from what they saw in its zones alone."""
+    zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
+    who = (hold.requested_by, ",".join(hold.approved_by), hold.rejected_by)
+    return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
 
 
 @holds.command()

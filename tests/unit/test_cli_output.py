@@ -10,8 +10,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from deploy.cli import cli
 from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
-from deploy.cli.client import derived
+from deploy.cli.client import Client, derived
 from deploy.cli.failures import Refused
 from deploy.cli.output import print_table, print_value, to_plain
 from deploy.cli.policies import PolicyDocument, read_policies
@@ -199,3 +200,13 @@ def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
 
     result = CliRunner().invoke(cli, ["policies", "apply", str(tmp_path / "missing.yaml")])
     assert result.exit_code == 2
+
+
+def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pb.Hold(hold=8, zones=["a", "b", "c"], requested_by="ann", approved_by=["bob", "eve"])
+    refused = pb.Hold(hold=9, zones=[f"z{number}" for number in range(7)], requested_by="ann", rejected_by="carol")
+    monkeypatch.setattr(Client, "query", lambda *_: pb.HoldList(holds=[asked, refused]))
+    lines = CliRunner().invoke(cli, ["holds", "list"]).stdout.splitlines()
+    assert lines[0].split()[4:10] == ["ZONES", "ASKED", "BY", "APPROVED", "BY", "REJECTED"]
+    assert lines[1].split()[3:] == ["a,b,c", "ann", "bob,eve"]
+    assert lines[2].split()[3:] == ["z0,z1,z2,z3,z4,...", "ann", "carol"]
