@@ -17,10 +17,23 @@ class NotYaml(ValueError):
     """Text that is no YAML; why not, on one line."""
 
 
+class _Loader(yaml.SafeLoader):
+    """A key is given once in a mapping, as YAML says. PyYAML takes the last of two, and says nothing of the other."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise NotYaml(f"{key.value[:_SHOWN]!r} is given twice, again in line {key.start_mark.line + 1}")
+            seen.add((key.tag, key.value))
+        return node
+
+
 def documents_of(text: str) -> list[Any]:
     """The documents of a text. Raises NotYaml."""
     try:
-        return list(yaml.safe_load_all(text))
+        return list(yaml.load_all(text, _Loader))
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         words = " ".join(str(error).split())
         printable = "".join(letter if letter.isprintable() else "?" for letter in words[:_SHOWN])

@@ -195,6 +195,15 @@ def test_a_policy_file_with_a_fault_is_refused_whole(text: str, said: tuple[str,
         assert part in caught.value.message
 
 
+def test_a_policy_file_may_give_a_part_of_its_own_in_place_of_one_that_it_takes_over() -> None:
+    text = "- &one {name: a, action: allow, sources: {tier: web}}\n- &two {<<: *one, name: b}\n- {<<: *two, name: c}\n"
+    assert [(each.name, each.sources) for each in read_policies(text, "file")] == [
+        (name, {"tier": "web"}) for name in "abc"
+    ]
+    with pytest.raises(Refused, match="'tier' is given twice, again in line 1"):
+        read_policies("{name: a, action: allow, sources: {tier: web, tier: db}}", "file")
+
+
 def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
     from deploy.cli import cli
 

@@ -61,7 +61,12 @@ def test_insecure_allows_listeners_off_the_loopback() -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("- a\n", "must be a mapping"), ("a: [\n", "must be YAML"), ("nonsense: 1\ndata: d\n", "nonsense")],
+    [
+        ("- a\n", "must be a mapping"),
+        ("a: [\n", "must be YAML"),
+        ("data: d\nrole: api\ndata: e\n", "'data' is given twice, again in line 3"),
+        ("nonsense: 1\ndata: d\n", "nonsense"),
+    ],
 )
 def test_a_config_file_that_cannot_be_used_is_named(tmp_path: Path, content: str, says: str) -> None:
     config = tmp_path / "plane.yaml"
