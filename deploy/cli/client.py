@@ -188,6 +188,8 @@ class Client:
         again += "; see that `dpuplane serve` runs there, or name another with --server"
         if self._credentials is None:
             again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
+        else:  # a handshake that fails is only a socket that closed
+            again += "; it must have TLS, and each side believe the other's certificate: see `dpuplane certs show`"
         return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
 
 
