@@ -129,8 +129,9 @@ def load(path: Path, public_key_path: Path) -> Statement:
 
 
 async def prove(log: EventLog, statement: Statement, hashes: Path | None, say: Say) -> Proven:
-    """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed."""
-    kept = _open_hashes(statement, hashes) if hashes else {}
+    """Hold a log against a checkpoint. Raises PermanentError if the file of hashes is not the one that was signed; if
+    none was, one that is there is of a checkpoint before it."""
+    kept = _open_hashes(statement, hashes) if hashes and statement.hashes else {}
     try:
         origin = await find_origin(log)
     except LogMismatch:

@@ -158,6 +158,14 @@ def test_changed_hashes_are_not_believed(data: Path) -> None:
     assert "is not the file that was made with this checkpoint" in found.stderr
 
 
+def test_a_checkpoint_without_hashes_in_the_place_of_one_with_them_proves_by_itself(data: Path) -> None:
+    key, file = data.parent / "key", data.parent / "fine"
+    made = run("checkpoint", "--data", data, "--key", key, "--out", file, "--no-hashes")
+    assert (made.exit_code, (data.parent / "fine.hashes").exists()) == (0, True), made.output
+    proven = verify(data)
+    assert (proven.exit_code, proven.stderr) == (0, ""), proven.output
+
+
 def test_keys_are_for_their_owner_and_never_written_over(data: Path) -> None:
     key = data.parent / "key"
     assert key.stat().st_mode & 0o777 == 0o600
