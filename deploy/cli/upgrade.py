@@ -41,6 +41,8 @@ def upgrade(
     be taken back. --dry-run folds the log here, by the rules of this program, and shows what the raise alone would
     change in states and rule tables; exit status 1 if it would be refused.
     """
+    if place is not None and not dry_run:  # a raise cannot be taken back, and would be of another log than was named
+        raise click.UsageError("--data and --kafka go with --dry-run: the plane at --server raises its own log")
     status: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
     wanted = _wanted(status, topic, version)
     if dry_run:

@@ -83,6 +83,12 @@ def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: 
     assert not (tmp_path / "plane@p.pem").exists()
 
 
+@pytest.mark.parametrize("place", [("--data", "plane"), ("--kafka", "127.0.0.1:9092")])
+def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> None:
+    ran = CliRunner().invoke(cli, ["upgrade", *place, "--server", "127.0.0.1:1"])
+    assert (ran.exit_code, "--data and --kafka go with --dry-run" in ran.stderr) == (2, True), ran.output
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
