@@ -39,7 +39,12 @@ _FILTERS = (
         metavar="TYPE",
         help="Only events of this type, as NodesJoined.",
     ),
-    click.option("--subject", callback=not_empty, default="", help="Only events about this subject."),
+    click.option(
+        "--subject",
+        callback=not_empty,
+        default="",
+        help="Only events about this zone, dpu/NAME, DOMAIN/CLIQUE or policy. Of one node: `dpuplane history`.",
+    ),
     click.option("--actor", callback=not_empty, default="", help="Only events of this principal."),
     click.option("--command", callback=command_id, default="", metavar="UUIDv7", help="Only events of this command."),
     click.option(
