@@ -11,6 +11,7 @@ import click
 
 from commands.inventory import InventoryError, InventoryPlan, Options, plan
 from deploy.cli.failures import Refused
+from deploy.cli.values import not_empty
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,17 +26,31 @@ def _column_value(_context: click.Context, _parameter: click.Parameter, given: s
 
 
 _OPTIONS = (
-    click.option("--name-column", default="", metavar="COLUMN", help="Node names.  [name, node, hostname or sn]"),
-    click.option("--zone-column", default="", metavar="COLUMN", help="Zones.  [zone or rack]"),
     click.option(
-        "--zone-size", type=click.IntRange(0), default=0, metavar="N", help="Instead: N nodes a zone, in file order."
+        "--name-column",
+        callback=not_empty,
+        default="",
+        metavar="COLUMN",
+        help="Node names.  [name, node, hostname or sn]",
     ),
-    click.option("--address-column", default="", metavar="COLUMN", help="Addresses.  [address or ip]"),
-    click.option("--address-pool", default="", metavar="CIDR", help="Instead: hosts of this network, in file order."),
+    click.option("--zone-column", callback=not_empty, default="", metavar="COLUMN", help="Zones.  [zone or rack]"),
+    click.option("--zone-size", type=click.IntRange(1), metavar="N", help="Instead: N nodes a zone, in file order."),
+    click.option(
+        "--address-column", callback=not_empty, default="", metavar="COLUMN", help="Addresses.  [address or ip]"
+    ),
+    click.option(
+        "--address-pool",
+        callback=not_empty,
+        default="",
+        metavar="CIDR",
+        help="Instead: hosts of this network, in file order.",
+    ),
     click.option(
         "--clique-when", callback=_column_value, metavar="COLUMN=VALUE", help="Only these nodes go into cliques."
     ),
-    click.option("--clique-domain", default="inventory", show_default=True, help="The domain of the cliques."),
+    click.option(
+        "--clique-domain", callback=not_empty, default="inventory", show_default=True, help="The domain of the cliques."
+    ),
     click.option("--skip-bad-rows", is_flag=True, help="Leave bad rows out, instead of refusing the file."),
 )
 
@@ -46,7 +61,7 @@ def inventory_options(function: F) -> F:
     @functools.wraps(function)
     def run(**given: Any) -> None:
         names = [name for option in _OPTIONS for name in _names(option)]
-        options = {name: given.pop(name) for name in names}
+        options = {name: value for name in names if (value := given.pop(name)) is not None}
         function(reading=functools.partial(Options, **options), **given)
 
     decorated: Callable[..., Any] = run

@@ -89,6 +89,21 @@ def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> 
     assert (ran.exit_code, "--data and --kafka go with --dry-run" in ran.stderr) == (2, True), ran.output
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "says"),
+    [
+        ("--zone-size", "0", "0 is not in the range x>=1"),
+        ("--zone-column", "", "must not be empty"),
+        ("--address-pool", "", "must not be empty"),
+    ],
+)
+def test_how_a_file_is_read_is_never_said_by_nothing(option: str, given: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.csv"
+    file.write_text("name,zone,address\nn,z,10.0.0.1\n")
+    ran = CliRunner().invoke(cli, ["import", str(file), option, given, "--server", "127.0.0.1:1"])
+    assert (ran.exit_code, f"Invalid value for '{option}': {says}" in ran.stderr) == (2, True), ran.stderr
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])
