@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from eventstore.backoff import ceiling
 from eventstore.errors import LogMismatch
 from eventstore.hashes import MODULUS, row_hash
 from eventstore.ledger import Entry
@@ -33,6 +34,9 @@ _SLICE_ROWS = 200
 """About 1 ms of encoding, looking up and hashing."""
 
 _LOAD_ROWS = 2_000
+
+_RETRY_MAX_S = 30.0
+"""Seconds between attempts to save when they have failed for long: to encode all rows again takes the fold seconds."""
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
 _IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
@@ -60,6 +64,7 @@ class Saver:
         self._checkpoint_records = 0
         self._is_flushed = False
         self._failing = False
+        self._failed_rounds = 0
         self._stale = set(stale)
         self._store = store
         self._pace = pace
@@ -67,19 +72,28 @@ class Saver:
     async def save_all(
         self, partitions: Collection[FoldedPartition], now_s: float, give_way: GiveWay = _give_way
     ) -> None:
-        """Save whatever was folded, or dealt with by who listens, since its last save."""
+        """Save whatever was folded, or dealt with by who listens, since its last save, up to the first failure.
+
+        Nothing is folded meanwhile, and in an outage each attempt is for more rows. So they become rare, and begin with
+        what has the fewest.
+        """
         self.next_s = now_s + self._pace.save_every_s
-        failures = self.failures
-        for folded in partitions:
-            if not folded.is_saved():
-                await self._save(folded, give_way)
-        if self.failures == failures:
-            self.saved_s = now_s
+        further = [folded for folded in partitions if not folded.is_saved()]
+        if self._failing:
+            further.sort(key=FoldedPartition.changed_rows)
+        for folded in further:
+            if not await self._save(folded, give_way):
+                self._failed_rounds += 1
+                self.next_s = now_s + ceiling(self._failed_rounds, self._pace.save_every_s, _RETRY_MAX_S)
+                return
+        self._failed_rounds = 0
+        self.saved_s = now_s
         await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
 
     async def save_early(self, folded: FoldedPartition, is_behind: bool, give_way: GiveWay) -> None:
-        """Save a partition before its time if many of its rows have changed."""
-        if folded.changed_rows() >= (self._pace.save_rows_behind if is_behind else self._pace.save_rows):
+        """Save a partition before its time if many of its rows have changed, and the store takes any."""
+        enough = self._pace.save_rows_behind if is_behind else self._pace.save_rows
+        if not self._failing and folded.changed_rows() >= enough:
             await self._save(folded, give_way)
 
     async def _checkpoint(self, records: int, now_s: float) -> None:
@@ -98,13 +112,16 @@ class Saver:
             self._checkpoint_records = records + self._pace.checkpoint_records
             await self._store.checkpoint()
 
-    async def _save(self, folded: FoldedPartition, give_way: GiveWay) -> None:
+    async def _save(self, folded: FoldedPartition, give_way: GiveWay) -> bool:
+        """False if it failed."""
+        failures = self.failures
         if not folded.halted:
             with self._failures():
                 if folded.partition in self._stale:
                     self._store.forget(folded.partition)
                     self._stale.discard(folded.partition)
                 await save(folded, self._store, give_way)
+        return self.failures == failures
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
