@@ -51,9 +51,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Unsaved(NamedTuple):
-    """What to write and to delete, by bucket."""
+    """What to write and to delete, by bucket. Of `added` the ids, as they may be as many as are remembered."""
 
-    added: Mapping[int, list[tuple[str, Entry]]]
+    added: Mapping[int, list[str]]
     forgotten: frozenset[int]
 
 
@@ -141,8 +141,7 @@ class Ledger:
     def unsaved(self) -> Unsaved:
         """What changed since `mark_saved`."""
         fresh = {bucket: ids[self._saved.get(bucket, 0) :] for bucket, ids in self._buckets.items()}
-        added = {bucket: [(i, self.entries[i]) for i in ids] for bucket, ids in fresh.items() if ids}
-        return Unsaved(added, frozenset(self._forgotten))
+        return Unsaved({bucket: ids for bucket, ids in fresh.items() if ids}, frozenset(self._forgotten))
 
     def mark_saved(self) -> None:
         """All that `unsaved` gave is durable."""

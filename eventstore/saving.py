@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from struct import Struct
 from typing import Any, TypeAlias
 
 import msgspec
@@ -37,6 +38,10 @@ _LOAD_ROWS = 2_000
 
 _RETRY_MAX_S = 30.0
 """Seconds between attempts to save when they have failed for long: to encode all rows again takes the fold seconds."""
+
+_LIST = Struct(">BI")
+_LIST_OF = 0xDD
+"""How msgpack begins a list, before the number of its items."""
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
 _IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
@@ -151,7 +156,7 @@ async def save(folded: FoldedPartition, store: Store, give_way: GiveWay = _give_
             for keys in _slices(changes.changed):
                 digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.some(keys)), strict=True)))
                 await give_way(len(keys))
-        _add_ids(folded, batch)
+        await _add_ids(folded, batch, give_way)
         digest %= MODULUS
         head = head_of(folded, digest)
         batch.commit(head)
@@ -244,9 +249,14 @@ def _encoded(row: Any) -> bytes | None:
     return None if row is None else _ROWS.encode(row)
 
 
-def _add_ids(folded: FoldedPartition, batch: SaveBatch) -> None:
-    unsaved = folded.ledger.unsaved()
+async def _add_ids(folded: FoldedPartition, batch: SaveBatch, give_way: GiveWay) -> None:
+    """A chunk for each bucket, which is read back as a list: encoded as one, those of a minute would hold the loop."""
+    entries, unsaved = folded.ledger.entries, folded.ledger.unsaved()
     for bucket in sorted(unsaved.forgotten):
         batch.forget_ids(bucket)
-    for bucket, entries in unsaved.added.items():
-        batch.add_ids(bucket, _ROWS.encode(entries))
+    for bucket, ids in unsaved.added.items():
+        chunk = [_LIST.pack(_LIST_OF, len(ids))]
+        for some in _slices(ids):
+            chunk += [_ROWS.encode((command_id, entries[command_id])) for command_id in some]
+            await give_way(len(some))
+        batch.add_ids(bucket, b"".join(chunk))

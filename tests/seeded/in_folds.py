@@ -206,7 +206,7 @@ def _only_new_rows(put: Any) -> Any:
 
 
 def _skips_some(add_ids: Any) -> Any:
-    def added(folded: Any, batch: Any) -> None:
+    async def added(folded: Any, batch: Any, give_way: Any) -> None:
         """The rows are saved, the ids another time."""
 
     return added

@@ -159,8 +159,8 @@ def reloaded(ledger: Ledger, saved: dict[int, list[tuple[str, Entry]]]) -> Ledge
     added, forgotten = ledger.unsaved()
     for bucket in forgotten:
         saved.pop(bucket, None)
-    for bucket, entries in added.items():
-        saved.setdefault(bucket, []).extend(entries)
+    for bucket, ids in added.items():
+        saved.setdefault(bucket, []).extend((command_id, ledger.entries[command_id]) for command_id in ids)
     ledger.mark_saved()
     again = Ledger(ledger._ids_max)
     again.load(ledger.floor, saved.items())

@@ -114,7 +114,7 @@ def test_what_fills_a_bucket_that_was_saved_and_forgotten_is_saved_again() -> No
     assert not ledger.entries
     alone(ledger, said_at(START + 2, seed=3), [START + 2], START + 2)
     added, _ = ledger.unsaved()
-    assert [command_id for ids in added.values() for command_id, _ in ids] == [*ledger.entries]
+    assert [command_id for ids in added.values() for command_id in ids] == [*ledger.entries]
     assert len(ledger.entries) == 1
 
 

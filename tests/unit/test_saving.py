@@ -294,6 +294,24 @@ async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_be
     counting.cancel()
 
 
+async def test_the_ids_of_a_save_are_written_in_slices_and_all_come_back(tmp_path: Path) -> None:
+    slices: list[int] = []
+
+    async def give_way(saved: int) -> None:
+        slices.append(saved)
+
+    store, partition, issue = RocksStore(tmp_path), empty(), Issuer()
+    for record in records([created(), *[issue.delete("none") for _ in range(3_000)]]):
+        partition.fold(record)
+    await save(partition, store, give_way)
+    assert sum(slices) == 3_000
+    assert max(slices) <= 200
+    again = await restored(empty(), store)
+    assert again is not None
+    assert again.ledger.entries == partition.ledger.entries
+    store.close()
+
+
 async def test_a_halted_partition_is_saved_no_more() -> None:
     partition = empty()
     for record in records([created(), fact("raise in evolve")]):
