@@ -28,13 +28,14 @@ from eventstore.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PermanentError
 from eventstore.ids import statement, uuid7
 from eventstore.kafka_admin import Admin
+from eventstore.kafka_appender import RECORD_BYTES
 from eventstore.kafka_clients import Clients, make_producer, reason
 from eventstore.kafka_topics import copies_of_new, create_topics, new_topics, until_led
 from eventstore.lineage import parent_text
-from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record
+from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record, size_of
 from eventstore.position import Position
 from eventstore.progress import Say
-from eventstore.rocks import Rocks, Row, open_rocks
+from eventstore.rocks import Rocks, RocksError, Row, open_rocks
 from schemas.events import Frozen, LogCreated
 
 _BATCH_RECORDS = 500
@@ -114,14 +115,17 @@ def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
     rocks = open_rocks(partial, AccessType.read_write())
     count = 0
     try:
-        rocks.write_header(restoration.manifest.partition_count)
-        for done, partition in enumerate(restoration.partitions):
-            say(f"restoring {partition}", done / len(restoration.partitions))
-            count += _into_rocks(rocks, partition, restoration.records(partition))
-        rocks.sync()
-    finally:
-        rocks.close()
-    partial.rename(path)
+        try:
+            rocks.write_header(restoration.manifest.partition_count)
+            for done, partition in enumerate(restoration.partitions):
+                say(f"restoring {partition}", done / len(restoration.partitions))
+                count += _into_rocks(rocks, partition, restoration.records(partition))
+            rocks.sync()
+        finally:
+            rocks.close()
+        partial.rename(path)
+    except (RocksError, OSError) as error:
+        raise FatalError(f"log directory {path} cannot be made: {error}") from error
     return Restored(restoration.origin, count)
 
 
@@ -206,7 +210,7 @@ def _batches(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
     batch: list[Record] = []
     size = 0
     for record in records:
-        cost = len(record.key) + len(record.value) + 64
+        cost = len(record.key) + len(record.value) + size_of(record.headers) + RECORD_BYTES * (1 + len(record.headers))
         if batch and (len(batch) == _BATCH_RECORDS or size + cost > _BATCH_BYTES):
             yield batch
             batch, size = [], 0

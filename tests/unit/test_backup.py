@@ -7,15 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
 from msgspec.structs import replace
 
-from eventstore.backup import Manifest, copy, file_of, read_records
+from eventstore.backup import Copied, Manifest, copy, file_of, read_records
 from eventstore.codec import encode
-from eventstore.errors import LogMismatch
-from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.errors import FatalError, LogMismatch
+from eventstore.kafka_clients import BATCH_BYTES
+from eventstore.log import FLEET_0, ZONES, Partition, Record
 from eventstore.origin import establish
-from eventstore.restoring import into_folder, restoration_of
-from eventstore.rocks import Rocks
+from eventstore.restoring import _batches, into_folder, restoration_of
+from eventstore.rocks import Rocks, RocksError
+from schemas.events import LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.samples import sample
 
@@ -37,6 +40,18 @@ class GrowingLog(MemoryLog):
             self.contents.add(ZONES_0, NOW_MS, b"z", encode(sample("Forwarded")))
             return ended
         return await super().end(partition)
+
+
+def manifest_of(origin: LogCreated, copied: dict[str, Copied]) -> Manifest:
+    return Manifest(
+        format=1,
+        log_id=origin.log_id,
+        generation=origin.generation,
+        parent=origin.parent,
+        partition_count=1,
+        made_at_ms=NOW_MS,
+        partitions=copied,
+    )
 
 
 def unsaid(_what: str, _share: float) -> None:
@@ -80,15 +95,7 @@ async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
     origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
     contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
-    manifest = Manifest(
-        format=1,
-        log_id=origin.log_id,
-        generation=origin.generation,
-        parent=origin.parent,
-        partition_count=1,
-        made_at_ms=NOW_MS,
-        partitions=copied,
-    )
+    manifest = manifest_of(origin, copied)
     done: list[tuple[str, bool]] = []
     for name in ("write", "sync"):
         real = getattr(Rocks, name)
@@ -104,3 +111,31 @@ async def test_a_log_is_on_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
     assert ("write", False) in done
     assert done[-1] == ("sync", False)
     assert target.exists()
+
+
+async def test_records_with_large_headers_are_restored_in_batches_that_brokers_take() -> None:
+    large = Record(1, NOW_MS, b"k", b"v", (("trace", bytes(600_000)),))
+    many = [Record(number, NOW_MS, b"", b"", tuple(("h", b"") for _ in range(500))) for number in range(500)]
+    for batch in _batches([large, large._replace(offset=2), *many]):
+        builder = BatchBuilder(BATCH_BYTES, 0)
+        for record in batch:
+            headers = list(record.headers)
+            assert builder.append(timestamp=NOW_MS, key=record.key, value=record.value, headers=headers) is not None
+
+
+async def test_a_disk_that_takes_no_log_is_named_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(rocks: Rocks, rows: object) -> None:
+        raise RocksError("No space left on device")
+
+    contents, folder, target = Contents(1), tmp_path / "backup", tmp_path / "log"
+    folder.mkdir()
+    origin = await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    copied = await copy(MemoryLog(contents, lambda: NOW_MS), folder, unsaid)
+    rng = random.Random(8)
+    restoration = restoration_of(
+        folder, manifest_of(origin, copied), generation=None, frozen=False, now_ms=NOW_MS, rng=rng
+    )
+    monkeypatch.setattr(Rocks, "write", full)
+    with pytest.raises(FatalError, match=f"{target} cannot be made: No space left"):
+        into_folder(restoration, target, unsaid)
+    assert not target.exists()
