@@ -9,7 +9,9 @@ length, and looking back an hour folds minutes, looking back a year folds weeks.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,6 +84,12 @@ def _removing(folder: Path) -> Iterator[None]:
 
 def own_bytes(states: Sequence[Archived], current: Path) -> int:
     """What these states take on disk that the store would not take without them."""
-    shared = {entry.stat().st_ino for entry in current.iterdir()}
-    own = {stat.st_ino: stat.st_size for state in states for stat in (entry.stat() for entry in state.path.iterdir())}
+    shared = {stat.st_ino for stat in _files(current)}
+    own = {stat.st_ino: stat.st_size for state in states for stat in _files(state.path)}
     return sum(size for inode, size in own.items() if inode not in shared)
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # RocksDB deletes files that it has replaced
+            yield entry.stat()

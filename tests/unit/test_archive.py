@@ -75,3 +75,13 @@ async def test_what_a_killed_process_left_half_made_is_cleared(tmp_path: Path) -
     await thin(folder, current, Keeping())
     assert sorted(path.name for path in folder.iterdir()) == [archive_name(1_007, 7), "notes"]
     assert archived(folder) == [Archived(1_007, 7, folder / archive_name(1_007, 7))]
+
+
+async def test_a_file_that_goes_while_sizes_are_taken_stops_nothing(tmp_path: Path) -> None:
+    folder, current = tmp_path / "checkpoints", tmp_path / "current"
+    current.mkdir()
+    for records in (1, 2, 3):
+        made(folder, records, data=1_000)
+    (current / "replaced.sst").symlink_to(tmp_path / "gone")
+    await thin(folder, current, Keeping(states=2))
+    assert len(archived(folder)) == 2
