@@ -136,7 +136,7 @@ class Guard:
             began_s = self._now_s()
             try:
                 call, proved = self._call(context)
-                with self._admission.admit(call.principal):
+                with self._admission.admit_answer(call.principal):
                     async for message in serve(self._permitted(method, request, proved, context), call):
                         yield message
             except (PermanentError, TransientError, OverLimit) as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 
@@ -29,6 +29,10 @@ class Limits:
 
     concurrent_calls: int = 5_000
     """Calls of one principal under way at once."""
+
+    concurrent_answers: int = 100
+    """Answers in many parts of one principal under way at once. All that one is made of, such as a whole table, is kept
+    until it is read, and nobody need read it soon."""
 
     deadline_s_max: float = 30.0
     """Longest time that a call may wait for the log, whatever its own deadline says."""
@@ -65,13 +69,14 @@ DEFAULTS = Limits()
 class _Share:
     """What is left to one principal; entered for the time of each call."""
 
-    __slots__ = ("_admission", "calls", "filled_at_s", "tokens")
+    __slots__ = ("_admission", "answers", "calls", "filled_at_s", "tokens")
 
     def __init__(self, admission: Admission, tokens: float, now_s: float) -> None:
         self._admission = admission
         self.tokens = tokens
         self.filled_at_s = now_s
         self.calls = 0
+        self.answers = 0
 
     def __enter__(self) -> None:
         self.calls += 1
@@ -101,6 +106,23 @@ class Admission:
             raise OverLimit(f"principal {principal!r}: {share.calls} calls under way are the most allowed at once")
         self._take(share, principal)
         return share
+
+    @contextmanager
+    def admit_answer(self, principal: str) -> Iterator[None]:
+        """The same around a call whose answer comes in many parts."""
+        share = self._share(principal)
+        if share.answers >= self._limits.concurrent_answers:
+            self.refused += 1
+            raise OverLimit(
+                f"principal {principal!r}: {share.answers} answers in many parts are the most allowed at once;"
+                " read those first"
+            )
+        with self.admit(principal):
+            share.answers += 1
+            try:
+                yield
+            finally:
+                share.answers -= 1
 
     def end_one(self) -> None:
         """A call has ended."""

@@ -45,7 +45,7 @@ NICE = 10
 SAY_S = 0.25
 """Between two lines that say how far it has come."""
 
-_UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000)
+_UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000, concurrent_answers=1_000_000)
 """Who may ask how much was decided where the question came in."""
 
 

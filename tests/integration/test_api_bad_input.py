@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from commands.limits import Limits
 from commands.lookup import Lookup
+from projections.rules import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 
@@ -264,3 +265,22 @@ async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await hanging
         assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane", limits=Limits(concurrent_answers=2)) as plane:
+        plane.held = {"z1": {f"d{number}": Held(1, 7, b"\1" * 16) for number in range(200_000)}}
+
+        def asked() -> Any:
+            return plane.queries.ListDevices(pb.ListDevicesRequest())
+
+        unread = [asked(), asked()]
+        for answer in unread:
+            await answer.read()
+        with pytest.raises(grpc.aio.AioRpcError, match="2 answers in many parts are the most") as caught:
+            await asked().read()
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await plane.calls.Freeze(pb.FreezeRequest())).outcome == pb.Answer.done
+        while await unread[0].read():
+            pass
+        assert len((await asked().read()).devices) == 1_000
