@@ -281,7 +281,8 @@ class Plane:
 
     async def _backends(self, stack: AsyncExitStack) -> dict[str, Connect]:
         """How to reach the BMCs of DPUs, by what their addresses begin with."""
-        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT))
+        connector = aiohttp.TCPConnector(limit=0)  # who calls sees to that, and a BMC that hangs holds up no other
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
         backends = {"http": http_connect(session)}
         if self.settings.simulate:
             loop = asyncio.get_running_loop()

@@ -41,7 +41,7 @@ class ProvisionerSettings(NamedTuple):
     attempts_at_once: int = 1_000
     """Attempts under way in this process; most of them wait for a device."""
     calls_at_once: int = 64
-    """Calls to devices under way in this process."""
+    """Calls to devices under way in this process, but for those that a device leaves hanging."""
     gone_s: float = 3.0
     """How long an actor's beacon must be gone before its attempt is lost."""
     look_s: float = 0.02

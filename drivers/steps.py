@@ -9,7 +9,8 @@ done nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -54,6 +55,8 @@ class DevicePace(NamedTuple):
 
     call_s: float = 30.0
     """Hard limit of one call."""
+    prompt_s: float = 1.0
+    """A call that takes longer counts among those under way no more: it only waits, and others need not wait for it."""
     poll_s: float = 0.2
     """First wait between two looks at a task; each is half as long again as the one before."""
     poll_max_s: float = 5.0
@@ -65,7 +68,8 @@ class NotActor(Exception):
 
 
 class Attempt(NamedTuple):
-    """What an attempt works with. `check` raises NotActor; `calls` bounds the calls under way in this process."""
+    """What an attempt works with. `check` raises NotActor; `calls` bounds the calls under way in this process, but for
+    those that devices leave hanging."""
 
     bmc: Bmc
     dpu: Dpu
@@ -76,13 +80,33 @@ class Attempt(NamedTuple):
 
     async def call(self, make: Callable[[], Awaitable[_Result]]) -> _Result:
         """One call to the device, if this is still the actor, within its hard limit."""
-        async with self.calls:
+        async with _turn(self.calls, self.pace.prompt_s):
             self.check()
             try:
                 async with asyncio.timeout(self.pace.call_s):
                     return await make()
             except TimeoutError:
                 raise Unreachable(f"device: no answer within {self.pace.call_s:g} s") from None
+
+
+@asynccontextmanager
+async def _turn(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
+    """Have one of these places, but for no longer than that."""
+    await places.acquire()
+    is_held = True
+
+    def let_go() -> None:
+        nonlocal is_held
+        if is_held:
+            is_held = False
+            places.release()
+
+    late = asyncio.get_running_loop().call_later(prompt_s, let_go)
+    try:
+        yield
+    finally:
+        late.cancel()
+        let_go()
 
 
 async def run_step(attempt: Attempt) -> dict[str, str]:

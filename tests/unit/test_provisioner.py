@@ -369,3 +369,23 @@ def test_a_failure_of_which_a_device_says_more_than_a_record_holds_is_stated_all
             assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
 
     run_virtual(scenario())
+
+
+def test_devices_that_hang_hold_up_no_others() -> None:
+    """A switch of a row of racks is down, and every call to a device behind it takes as long as a call may."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            provisioner(made, "p1", bmcs, ProvisionerSettings(calls_at_once=4))
+            for i in range(40):
+                bmcs.device(f"dead{i}").faults = QUIET._replace(hang=1.0)
+                await made.register(f"dead{i}")
+                await made.request(f"dead{i}", "provision", "image-1")
+            await asyncio.sleep(1)
+            await made.register("sound")
+            await made.request("sound", "provision", "image-1")
+            await made.until(lambda: made.dpu("sound").phase == READY, timeout_s=60)
+
+    run_virtual(scenario())
