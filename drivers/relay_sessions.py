@@ -18,7 +18,7 @@ from drivers.links import Link
 from drivers.protocol import Holding, ProtocolError, numbers_of
 from drivers.protocol_down import Heard, Unwelcome, Welcome
 from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello, Refusal
-from drivers.relay_zones import Zone
+from drivers.relay_zones import Budget, Zone
 from drivers.rule_source import RuleSource
 from drivers.standing import Standing, Transition
 from projections.rules import Held
@@ -89,6 +89,10 @@ class Session:
         if hello.zone != self.zone.name:
             raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
         self._answer(self._attendance.come(hello, self._around.now_ms()))
+        named, now = self._numbering.mask_of(hello.dpus), self._around.now()
+        for state, members in list(self._standings.dpus.items()):
+            if state.applied and members & named:
+                self._within(self.zone.claims, members & named, now)
 
     def advance(self) -> None:
         """Sends what is due to whom it is due."""
@@ -105,7 +109,7 @@ class Session:
             if frame.version != target.version:
                 self.zone.foresee()
             instead = due == "delta" and standing.keeps_up(state)  # more has changed since than the table is large
-            allowed = self._within_budget(dpus, now) if frame.is_snapshot and not instead else dpus
+            allowed = self._within(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
             if allowed:
                 group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
@@ -156,6 +160,8 @@ class Session:
             before, after = move.before, move.after
             if before == after:
                 continue
+            if after.applied not in (before.applied, before.sent, *before.flying):
+                self._within(self.zone.claims, move.dpus, self._around.now())
             self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.went_back[name] = after.applied
@@ -167,10 +173,10 @@ class Session:
             return not self._around.source.knows(before.epoch, before.applied)
         return (after.epoch, after.applied) < (before.epoch, before.applied)
 
-    def _within_budget(self, dpus: int, now: float) -> int:
-        """Those who may have a snapshot now; the others wait for theirs."""
+    def _within(self, budget: Budget, dpus: int, now: float) -> int:
+        """Those who are within a budget; the others wait until they are."""
         numbers = numbers_of(dpus)
-        waits = self.zone.snapshots.wait_s(self._numbering.ordinals_of(numbers), now)
+        waits = budget.wait_s(self._numbering.ordinals_of(numbers), now)
         for number, wait_s in zip(numbers, waits.tolist(), strict=True):
             if wait_s:
                 dpus &= ~(1 << number)

@@ -32,11 +32,16 @@ VERSIONS_MAX = 1_024
 SNAPSHOTS_AT_ONCE = 3.0
 SNAPSHOT_EVERY_S = 60.0
 
+CLAIMS_AT_ONCE = 10.0
+CLAIM_EVERY_S = 10.0
 
-class SnapshotBudget:
-    """Who may have a snapshot now: a few at once, then one a minute per DPU."""
 
-    def __init__(self) -> None:
+class Budget:
+    """Who may have something now: a few at once, then one every so many seconds, per DPU."""
+
+    def __init__(self, at_once: float, every_s: float) -> None:
+        self._at_once = at_once
+        self._every_s = every_s
         self._tokens: npt.NDArray[np.float64] = np.zeros(0)
         self._at_s: npt.NDArray[np.float64] = np.zeros(0)
 
@@ -44,16 +49,16 @@ class SnapshotBudget:
         """Seconds until each of these may have one; 0 takes it."""
         index = np.asarray(ordinals)
         self._grow(int(index.max()) + 1)
-        tokens = np.minimum(SNAPSHOTS_AT_ONCE, self._tokens[index] + (now - self._at_s[index]) / SNAPSHOT_EVERY_S)
+        tokens = np.minimum(self._at_once, self._tokens[index] + (now - self._at_s[index]) / self._every_s)
         allowed = tokens >= 1.0
         self._tokens[index] = tokens - allowed
         self._at_s[index] = now
-        waits: npt.NDArray[np.float64] = np.where(allowed, 0.0, (1.0 - tokens) * SNAPSHOT_EVERY_S)
+        waits: npt.NDArray[np.float64] = np.where(allowed, 0.0, (1.0 - tokens) * self._every_s)
         return waits
 
     def _grow(self, size: int) -> None:
         if missing := max(0, size - len(self._tokens)):
-            self._tokens = np.append(self._tokens, np.full(missing, SNAPSHOTS_AT_ONCE))
+            self._tokens = np.append(self._tokens, np.full(missing, self._at_once))
             self._at_s = np.append(self._at_s, np.zeros(missing))
 
 
@@ -73,7 +78,10 @@ class Zone(Generic[S]):
         self.name = name
         self.delivery = delivery
         self.pending = Pending()
-        self.snapshots = SnapshotBudget()
+        self.snapshots = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
+        self.claims = Budget(CLAIMS_AT_ONCE, CLAIM_EVERY_S)
+        """Of versions that DPUs say they have and were not sent here. The way on from one is made out of history, which
+        takes a while, and a DPU may say any."""
         self.sessions: dict[S, None] = {}
         """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
         self.speakers: dict[str, tuple[Speaker, int]] = {}

@@ -89,7 +89,7 @@ def after_send(standing: Standing, version: int, now: float) -> Standing:
 
 def after_wait(standing: Standing, until: float) -> Standing:
     """It has to wait for what is due to it."""
-    return standing._replace(not_before=until)
+    return standing._replace(not_before=max(standing.not_before, until))
 
 
 def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | None) -> Standing:

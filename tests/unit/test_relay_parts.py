@@ -19,7 +19,7 @@ from drivers.frames import Frames
 from drivers.latency import Histogram
 from drivers.protocol import sentence
 from drivers.protocol_down import Frame
-from drivers.relay_zones import SnapshotBudget
+from drivers.relay_zones import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, Budget
 from drivers.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
 from eventstore.codec import encode
 from eventstore.log import INSTALLS, check_append, partition_for
@@ -61,7 +61,7 @@ def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
 
 
 def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
-    budget = SnapshotBudget()
+    budget = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
     assert [budget.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
     assert budget.wait_s([3, 70], 30.0).tolist() == [30.0, 0.0]
     assert budget.wait_s([3], 60.0)[0] == 0.0
