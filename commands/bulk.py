@@ -23,6 +23,9 @@ _MAX_REFUSALS = 100
 _MAX_ITEMS_KEPT = 1_000
 """Of all refusals together: each may have as many, and a gRPC client takes a summary of 4 MiB unless told otherwise."""
 
+_ID_CHARACTERS = 36
+"""What is longer is no id, and may be as long as a request."""
+
 
 class _Tally:
     """What became of a stream so far."""
@@ -57,6 +60,7 @@ class _Tally:
         """The answer in the summary, with as many of its items as there is room for."""
         kept = self.summary.refusals.add()
         kept.CopyFrom(answer)
+        kept.command_id = answer.command_id[:_ID_CHARACTERS]
         del kept.items[self._items_left :]
         self._items_left -= len(kept.items)
 

@@ -37,3 +37,14 @@ def test_items_are_kept_up_to_their_limit_across_answers() -> None:
         tally.add(400, answer, "log")
         assert len(answer.items) == 400, "an answer is its caller's"
     assert [len(answer.items) for answer in tally.finished("log").refusals] == [400, 400, 200]
+
+
+def test_a_summary_of_ids_that_are_none_can_be_received() -> None:
+    tally = _Tally()
+    for request in range(100):
+        tally.add(
+            1, pb.Answer(command_id=f"{request:03}" + "x" * MIB, outcome=pb.Answer.refused, reason="no id"), "log"
+        )
+    summary = tally.finished("log")
+    assert summary.ByteSize() < 4 * MIB
+    assert [answer.command_id[:4] for answer in summary.refusals] == [f"{request:03}x" for request in range(100)]
