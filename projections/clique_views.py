@@ -58,6 +58,12 @@ def show(state: CliqueState, domain: str, clique: str) -> CliqueView | None:
     return CliqueView(domain, clique, found.capacity, tuple(members), tuple(waiting))
 
 
+def nodes_in(state: CliqueState, key: str) -> int:
+    """How many nodes a clique is shown with: those with an index, and those in line."""
+    found = state.cliques[key]
+    return len(found.holders) + len(found.line)
+
+
 def summaries(state: CliqueState, domain: str = "") -> list[CliqueSummary]:
     """Every clique of a domain, or of the partition, by name."""
     keys = state.domains.get(domain, ()) if domain else state.cliques

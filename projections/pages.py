@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from eventstore.errors import PermanentError
@@ -28,6 +29,15 @@ class Page(NamedTuple):
 
     keys: list[tuple[int, str]]
     next_token: str
+
+    def within(self, most: int, size_of: Callable[[int, str], int]) -> Page:
+        """As much of it as has at most this size, the first key whatever its own: the next page begins behind that."""
+        sizes = accumulate(size_of(number, key) for number, key in self.keys)
+        count = max(1, sum(size <= most for size in sizes))
+        if count >= len(self.keys):
+            return self
+        number, key = self.keys[count - 1]
+        return Page(self.keys[:count], f"{number}:{key}")
 
 
 def page(partitions: Sequence[int], keys_of: Callable[[int], Iterable[str]], size: int, token: str) -> Page:

@@ -231,6 +231,22 @@ async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.Answer.refused, True)
 
 
+async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.queries._CLIQUE_NODES_PER_PAGE", 3)
+    for number in range(5):
+        for member in range(1 + number % 3):
+            claim = pb.ClaimIndexRequest(domain="d", clique=f"c{number}", node=f"n{number}-{member}")
+            answer = await plane.calls.ClaimIndex(claim)
+    pages: list[list[int]] = []
+    token = ""
+    while not pages or token:
+        wanted = pb.ListCliquesRequest(domain="d", min_position=answer.position, page_token=token)
+        found = await plane.queries.ListCliques(wanted)
+        pages.append([len(clique.members) for clique in found.cliques])
+        token = found.next_page_token
+    assert pages == [[1, 2], [3], [1, 2]]
+
+
 async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
     await plane.join("z1", node("n1", "10.0.0.1"))
     described = await plane.calls.DescribeZone(

@@ -51,3 +51,20 @@ def test_a_token_that_is_none_is_quoted_as_far_as_fits() -> None:
     with pytest.raises(BadPage) as refused:
         page([0], lambda _: ["a"], 1, "x" * 50)
     assert str(refused.value) == f"page_token: '{'x' * 40}' must be the next_page_token of the page before"
+
+
+@given(keys, st.integers(1, 7), st.integers(0, 9))
+def test_pages_that_are_cut_to_a_size_join_to_the_whole(partitions: dict[int, set[str]], count: int, most: int) -> None:
+    token, seen = "", []
+    while True:
+        found, token = page(sorted(partitions), partitions.__getitem__, count, token).within(most, _size_of)
+        assert len(found) <= 1 or sum(_size_of(*one) for one in found) <= most
+        seen += found
+        if not token:
+            break
+        assert found
+    assert seen == sorted((number, key) for number, found in partitions.items() for key in found)
+
+
+def _size_of(number: int, key: str) -> int:
+    return number + len(key)
