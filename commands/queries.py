@@ -28,6 +28,8 @@ from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500
 _DEVICES_PER_MESSAGE = 1_000
+_LABELS_PER_PAGE = 20_000
+"""Of all nodes of a page together: a page of 1,000 nodes may have six times as many, and a message no room for them."""
 _CLIQUES_PER_PAGE = 50
 _CLIQUE_NODES_PER_PAGE = 4_096
 """Of all cliques of a page together, but for a single one that has more: fifty of the largest took most of a second."""
@@ -54,7 +56,10 @@ class QueriesService(ProgressQueries):
                 return rows[number]
             return (name for name, node in rows[number].items() if node.zone == request.zone)
 
-        found = page(numbers, keys, request.page_size, request.page_token)
+        def labels_of(number: int, name: str) -> int:
+            return len(rows[number][name].labels)
+
+        found = page(numbers, keys, request.page_size, request.page_token).within(_LABELS_PER_PAGE, labels_of)
         views = (node_views.view(name, rows[number][name], fleet) for number, name in found.keys)
         return pb.NodeList(
             nodes=[message(pb.Node, view) for view in views],

@@ -231,6 +231,18 @@ async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.Answer.refused, True)
 
 
+async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.queries._LABELS_PER_PAGE", 4)
+    await plane.join("z1", *(node(f"n{number}", a="1", b="2") for number in range(5)))
+    sizes: list[int] = []
+    token = ""
+    while not sizes or token:
+        found = await plane.queries.ListNodes(pb.ListNodesRequest(zone="z1", page_size=1_000, page_token=token))
+        sizes.append(len(found.nodes))
+        token = found.next_page_token
+    assert sizes == [2, 2, 1]
+
+
 async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commands.queries._CLIQUE_NODES_PER_PAGE", 3)
     for number in range(5):
