@@ -96,14 +96,15 @@ class AgentTable:
     async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None) -> str:
         """Makes the device hold this table; a sentence if it does not."""
         async with self._busy:
+            was_in_step, self._in_step = self._in_step, False  # a link that ends cancels us half-way
             try:
                 async with asyncio.timeout(self._apply_s):
-                    if self._in_step and steps is not None:
+                    if was_in_step and steps is not None:
                         in_hardware = await self._device.apply(steps, after)
                     else:
                         in_hardware = await self._device.restore(after)
             except (DeviceFailed, TimeoutError) as error:
-                self._in_step, self.received = False, self.table.version
+                self.received = self.table.version
                 return str(error) or f"the device took longer than {self._apply_s} s"
         self.table, self.received = after, after.version
         self._digest, self._in_step = after.digest, True

@@ -217,3 +217,42 @@ def test_an_agent_leaves_a_relay_that_says_nothing_more_for_the_other(monkeypatc
             assert not mute.zones["z"].sessions
 
     run_virtual(scenario())
+
+
+class Halting(SimulatedDevice):
+    """Takes the steps to one version no further than half-way, until it is told to hold a whole table."""
+
+    halts_at = 7
+
+    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        if table.version == self.halts_at:
+            self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})
+            await asyncio.sleep(100)
+        if self.holds.version == self.halts_at:
+            self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})  # the rest stays
+            return True
+        return await super().apply(steps, table)
+
+
+def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> None:
+    """The link broke while it was at work, and the next frame is another one."""
+
+    async def scenario() -> None:
+        tables, halting = served(), Halting(NO_FAULTS, rng=random.Random(9))
+        async with house(tables) as made:
+            agent = new_agent(made, halting)
+            await asyncio.sleep(1)
+            tables.put(6, {ALLOW: SECOND})
+            await asyncio.sleep(1)
+            tables.put(7, {ALLOW: THIRD})
+            await asyncio.sleep(1)
+            made.kill("r0")
+            await asyncio.sleep(20)
+            assert (agent.table.version, halting.holds.version) == (6, 7)
+            tables.put(8, {ALLOW: FIRST})
+            made.down.clear()
+            while agent.table.version < 8:
+                await asyncio.sleep(0.01)
+            assert halting.holds == tables.table
+
+    run_virtual(scenario())
