@@ -18,7 +18,7 @@ from drivers import protocol_down, protocol_up
 from drivers.agent_store import TableStore
 from drivers.agent_table import SELF, AgentTable
 from drivers.backends.device import Device
-from drivers.dialing import Relays, SentAway
+from drivers.dialing import AWAY_S_MAX, Relays, SentAway
 from drivers.links import Dial, Link, LinkClosed
 from drivers.protocol import Holding, ProtocolError
 from drivers.protocol_down import Frame, Heard, Refused, Welcome
@@ -133,7 +133,7 @@ class Agent:
                 self._heartbeat_s = message.heartbeat_ms / 1000
                 for part in message.unwelcome:
                     logger.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
-                    tasks.create_task(self._ask_again(link, part.retry_after_ms / 1000))
+                    tasks.create_task(self._ask_again(link, min(AWAY_S_MAX, part.retry_after_ms / 1000)))
             case Refused():
                 raise SentAway(message)
 

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
+AWAY_S_MAX = 60.0
+"""We stay away no longer, whatever a relay says."""
 
 
 class SentAway(LinkClosed):
@@ -27,7 +29,7 @@ class SentAway(LinkClosed):
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.reason)
-        self.retry_after_s = refused.retry_after_ms / 1000
+        self.retry_after_s = min(AWAY_S_MAX, refused.retry_after_ms / 1000)
 
 
 class Relays:

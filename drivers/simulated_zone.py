@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from drivers import protocol_up
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import NEVER, Index, members
-from drivers.dialing import Relays, SentAway
+from drivers.dialing import AWAY_S_MAX, Relays, SentAway
 from drivers.links import Link, LinkClosed
 from drivers.protocol import MAX_PARTS, ProtocolError
 from drivers.protocol_down import Frame, Refused, Welcome
@@ -124,7 +124,9 @@ class SimulatedZone:
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unwelcome:
             logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
-            self._again.append((now + part.retry_after_ms / 1000, part.dpus & (1 << len(self.dpus)) - 1))
+            self._again.append(
+                (now + min(AWAY_S_MAX, part.retry_after_ms / 1000), part.dpus & (1 << len(self.dpus)) - 1)
+            )
 
     def _send(self, message: FromAgent) -> None:
         if self._link is None:

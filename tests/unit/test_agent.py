@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from drivers import protocol_down, protocol_up
 from drivers.agent import Agent, Identity
 from drivers.agent_store import FileStore, MemoryStore, TableStore
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
+from drivers.links import Link, pair
+from drivers.protocol_down import Refused, Unwelcome, Welcome
+from drivers.protocol_up import Hello
 from drivers.reports import Level
 from projections.device_table import EMPTY, DeviceTable
 from projections.rules import SetStep
@@ -254,5 +258,35 @@ def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> No
             while agent.table.version < 8:
                 await asyncio.sleep(0.01)
             assert halting.holds == tables.table
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(
+    "answer", [Refused("go", (1 << 32) - 1), Welcome(1, 5, False, 1_000, [Unwelcome(1, "no", 1 << 31)])]
+)
+def test_no_relay_sends_an_agent_away_for_weeks(answer: Refused | Welcome) -> None:
+    async def scenario() -> None:
+        hellos: list[float] = []
+
+        async def dial(_address: str) -> Link:
+            relays, agents = pair("r0", "agent")
+            serving.add(asyncio.create_task(serve(relays)))
+            return agents
+
+        async def serve(link: Link) -> None:
+            while True:
+                if isinstance(protocol_up.decode(await link.receive()), Hello):
+                    hellos.append(asyncio.get_running_loop().time())
+                    link.send(protocol_down.encode(answer))
+
+        serving: set[asyncio.Task[None]] = set()
+        who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
+        agent = asyncio.create_task(Agent(who, ["r0"], dial=dial, device=device(), store=store, rng=rng).run())
+        await asyncio.sleep(200)
+        assert len(hellos) > 1
+        for task in (agent, *serving):
+            task.cancel()
+        await asyncio.gather(agent, *serving, return_exceptions=True)
 
     run_virtual(scenario())
