@@ -1,7 +1,8 @@
 """The fleet at a glance: per zone how many DPUs have its newest reported table, and how long the last changes took.
 
 Whoever watches asks many times a second, and between two looks little has changed. So what is worked out of a row of
-the installs fold is kept with that row: rows are never changed in place, so the same row means the same answer.
+the installs fold is kept with what it was worked out of: neither rows nor a zone's list of versions, made anew with
+every change of one, are ever changed in place, so the same row or list means the same answer.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ _NOWHERE = _Reach(0, 0, 0, 0)
 
 
 class _Counted(NamedTuple):
-    row: VersionInstalls
+    numbers: list[int]
     ordinals: int
     reach: _Reach
 
@@ -92,8 +93,7 @@ class ProgressViews:
         told = installs.zones.rows.get(zone)
         numbers = installs.numbers.get(zone)
         reported = numbers[-1] if numbers else 0
-        newest = installs.version(zone, reported) if numbers else None
-        reach = self._reach(zone, newest, dpus.used, installs) if newest else _NOWHERE
+        reach = self._reach(zone, numbers, dpus.used, installs) if numbers else _NOWHERE
         is_unreported = dpus.names and reported < now.version
         return ProgressView(
             zone=zone,
@@ -112,10 +112,10 @@ class ProgressViews:
             phases=dict(dpus.phases),
         )
 
-    def _reach(self, zone: str, row: VersionInstalls, ordinals: int, installs: InstallsState) -> _Reach:
+    def _reach(self, zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
         known = self._counted.get(zone)
-        if known is None or known.row is not row or known.ordinals != ordinals:
-            known = self._counted[zone] = _Counted(row, ordinals, _reach(zone, row, ordinals, installs))
+        if known is None or known.numbers is not numbers or known.ordinals != ordinals:
+            known = self._counted[zone] = _Counted(numbers, ordinals, _reach(zone, numbers, ordinals, installs))
         return known.reach
 
 
@@ -164,8 +164,11 @@ class Latencies:
             self._appended.pop(number, None)
 
 
-def _reach(zone: str, row: VersionInstalls, ordinals: int, installs: InstallsState) -> _Reach:
-    """DPUs at each level: who has it in hardware has it applied, and who has it applied has received it."""
+def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
+    """DPUs at each level of the newest version: who has it in hardware has it applied, and who has it applied has
+    received it."""
+    row = installs.version(zone, numbers[-1])
+    assert row is not None, f"{zone} has no row of its version {numbers[-1]}"
     there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)
     reached = BitMap()
     counts = []

@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from eventstore.fold import At
-from eventstore.log import ZONES, Partition
+from eventstore.log import INSTALLS, ZONES, Partition
 from projections.fleet_state import FleetState
 from projections.install_rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
+from projections.installs import InstallsFold
 from projections.phases import ERROR, PENDING
 from projections.progress_views import EDGES_MS, Latencies, ProgressViews
 from projections.zone import ZoneFold
 from projections.zone_rows import Dpu, Zone
 from projections.zone_state import Change, ZoneState
+from schemas.events import Envelope, RulesInstalled
 
 APPENDED = 1_700_000_000_000
 AT = At(Partition(ZONES, 0), 1, APPENDED, APPENDED)
@@ -63,6 +65,19 @@ def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> 
     state.apply(Change(dpus={"d1": None}), AT)
     assert progress.view("z", state, fleet, before).in_hardware == 1
     assert progress.view("z", state, fleet, told((8, {}, {3: set()}))).in_hardware == 0
+
+
+def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newer() -> None:
+    """The row of the newer one is as it was, and since when the zone waits is not."""
+    fold, progress, state, fleet = InstallsFold(), ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
+    installs = fold.empty(Partition(INSTALLS, 0))
+    seen = []
+    for version, ordinal in ((7, 0), (9, 0), (7, 1)):
+        columns = [version], [2], [bytes(BitMap([ordinal]).serialize())], [APPENDED + version], [0]
+        report = RulesInstalled(Envelope("", "z", "relay", APPENDED), "z", "relay", 1, 2, *columns, {}, {})
+        fold.evolve(installs, fold.decide(installs, report, AT).change, AT)
+        seen.append(progress.view("z", state, fleet, installs).waiting_ms - APPENDED)
+    assert seen == [7, 7, 9]
 
 
 def test_phases_and_stuck_dpus_follow_every_change_and_a_restart() -> None:
