@@ -18,6 +18,7 @@ from eventstore.fold import DONE, At, Decision, Outcome, refusal
 from projections.effects import hold_key
 from projections.fleet_state import ANY_ZONE, FleetState, ZoneInfo
 from projections.moves import Move, Weighed, weigh
+from projections.names import shown
 from projections.principals import person
 from projections.replanning import Edit, Proposal, losses, propose
 from projections.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of, key_of
@@ -136,10 +137,10 @@ class _Asked(TypedDict):
 
 def _asked(state: FleetState, proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
     moved = {pair: zones for pair, zones in _zones_by_move(proposal).items() if pair in over}
-    shown = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
+    lose = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
     return _Asked(
         addresses=max(over.values()),
-        zones=tuple(shown[:MAX_SHOWN_ZONES]),
+        zones=tuple(lose[:MAX_SHOWN_ZONES]),
         hash=hash_of("edit", at.offset, *proposal.edit),
         asked=at.offset,
         seen={_key(state, zones, at.offset): over[pair] for pair, zones in moved.items()},
@@ -187,9 +188,10 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     if hold is None:
         return refusal(f"hold: {event.hold} is not a hold that is open")
     if event.hold_hash != hold.hash:
-        return refusal(f"hash: {event.hold_hash.hex()} must be that of the hold now, {hold.hash.hex()}")
+        said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
+        return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
     if hold.subject != "members" and person(actor) == person(hold.requested_by):
-        return refusal(f"principal: {actor!a} asked for this change, so others must approve it")
+        return refusal(f"principal: {shown(actor)} asked for this change, so others must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from eventstore.fold import Outcome
-from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
+from schemas.events import HoldApproved
+from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table, saved_bytes
 
 MANY = 150
 """More than the inferred budget's 100."""
@@ -90,3 +91,14 @@ def test_an_edit_that_is_stated_again_when_it_would_take_more_is_asked_for_anew(
     assert second.hold != first.hold
     [hold] = fleet.state.holds.rows.values()
     assert (hold.id, hold.addresses, hold.approvals) == (second.hold, 2 * MANY, ())
+
+
+def test_a_refused_approval_is_told_in_one_short_sentence(fleet: Fleet) -> None:
+    """It is remembered for ten minutes, and a record may be a megabyte."""
+    asked = fleet.policy("no", action="drop", actor="x" * 100_000)
+    refused = [
+        fleet.apply(HoldApproved(envelope("bob"), asked.hold, bytes(100_000))),
+        fleet.approve(asked.hold, "x" * 100_000),
+    ]
+    assert [found.code for found in refused] == ["refused", "refused"]
+    assert max(len(found.reason) for found in refused) < 200
