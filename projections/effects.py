@@ -30,7 +30,7 @@ def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, ear
         member = _arrive(state, move, parts, hold if index in weighed.withheld else -1)
         _put_rows(state, move.name, member, parts)
         _account(state, move.name, was_held, held_items(move.name, member, parts))
-    state.hear_of(move.after.zone for move in weighed.moves if move.after is not None)
+    state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
     note(state, gained, lost, version, earliest_ms)
 
 

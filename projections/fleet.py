@@ -254,7 +254,7 @@ def _end_holds(state: FleetState, holds: tuple[int, ...]) -> None:
 
 
 def _describe(state: FleetState, change: Described, at: At) -> None:
-    state.hear_of((change.zone,))
+    state.hear_of((change.zone,), at.offset + 1)
     info = state.zones.rows[change.zone]
     if change.limits != (info.parallel_installs, info.unavailable_nodes):
         installs, nodes = change.limits

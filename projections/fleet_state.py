@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventstore.table import Table
 from projections.holders import Address
@@ -27,14 +28,15 @@ from projections.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
 
 
 class ZoneInfo(msgspec.Struct, frozen=True):
-    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has, and
-    `labelled` that of the last edit of its labels, 0 if there was none."""
+    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has,
+    `heard` the one that it exists from, and `labelled` that of the last edit of its labels, 0 if there was none."""
 
     labels: dict[str, str]
     parallel_installs: int
     unavailable_nodes: int
     moved: int
     moved_ms: int
+    heard: int = 0
     labelled: int = 0
 
 
@@ -169,10 +171,10 @@ class FleetState:
         """What is known of a zone, or of any zone that fleet has heard nothing of."""
         return self.zones.rows.get(name) or self.unheard.rows[ANY_ZONE]
 
-    def hear_of(self, zones: Iterable[str]) -> None:
+    def hear_of(self, zones: Iterable[str], version: int) -> None:
         """Zones exist from the first that is heard of them."""
         for name in sorted(set(zones) - self.zones.rows.keys()):
-            self.zones.put(name, self.unheard.rows[ANY_ZONE])
+            self.zones.put(name, replace(self.unheard.rows[ANY_ZONE], heard=version))
             if ANY_ZONE in self.trails:
                 self.trails[name] = self.trails[ANY_ZONE]
 

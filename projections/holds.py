@@ -159,8 +159,9 @@ def _key(state: FleetState, zones: Collection[str], asked: int) -> str:
 
 
 def _is_any(zone: ZoneInfo | None, asked: int) -> bool:
-    """Whether a zone has no labels and lost none since an edit was asked for: all that is said of one unheard of."""
-    return zone is not None and not zone.labels and zone.labelled <= asked
+    """Whether fleet has heard of a zone only since an edit was asked for, or nothing was said of it then or since: it
+    has no labels, and lost none."""
+    return zone is not None and (zone.heard > asked or (not zone.labels and zone.labelled <= asked))
 
 
 def _zones_by_move(proposal: Proposal) -> dict[Pair, list[str]]:

@@ -185,7 +185,7 @@ def join(state: FleetState, change: Joined, at: At) -> None:
         _seat(state, items, numbers)
     else:
         _fill(state, items, numbers)
-    state.hear_of(items.zones)
+    state.hear_of(items.zones, at.offset + 1)
     _note_joined(state, change, numbers, at.offset + 1)
 
 

@@ -83,7 +83,7 @@ def switch(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int],
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
     if edit.labels_after is not None:
-        state.hear_of((edit.zone,))
+        state.hear_of((edit.zone,), at.offset + 1)
         labelled = replace(state.zones.rows[edit.zone], labels=edit.labels_after, labelled=at.offset + 1)
         state.zones.put(edit.zone, labelled)
     _carry_windows(state, proposal, lost, at)

@@ -32,6 +32,7 @@ def test_zones_that_fleet_hears_of_while_an_edit_waits_do_not_have_it_asked_for_
     fleet.approve(asked.hold, "bob")
     fleet.change(Item("m", "z1", "10.9.0.1"))
     fleet.limit("z2", 7, -1)
+    fleet.describe("z3", {"rack": "3"})
     fleet.state = fleet.reload()
     assert fleet.approve(asked.hold, "cid").code == "done"
     assert actual_table(fleet.state, "z1") == expected_table(fleet.state, "z1")
