@@ -84,6 +84,8 @@ ANY_ZONE = ""
 
 MAX_FORMER = 8
 MAX_HANDED = 10_000
+MAX_HANDED_NODES = 100_000
+"""What is handed down to a partition and kept at most: records, and nodes in them, which take 15 MB."""
 
 
 class FleetState:
@@ -137,8 +139,10 @@ class FleetState:
         self.roster = Roster(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {hold.id: {} for hold in self.holds.rows.values()}
         self.queues: dict[int, list[Handed]] = {}
+        self.handed_nodes: Counter[int] = Counter()
         for _, handed in sorted(self.handed.rows.items()):
             self.queues.setdefault(handed.partition, []).append(handed)
+            self.handed_nodes[handed.partition] += len(handed.names)
         self._seat()
         self.recount()
         withheld = (name for name, member in self.members.rows.whole().items() if member.withheld >= 0)

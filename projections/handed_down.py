@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from eventstore.fold import At
 from eventstore.log import partition_of
-from projections.fleet_state import MAX_HANDED, FleetState, Handed
+from projections.fleet_state import MAX_HANDED, MAX_HANDED_NODES, FleetState, Handed
 from projections.joins import Superseded
 from schemas.events import Envelope, NodesSuperseded, ZoneLimited
 
@@ -54,8 +54,17 @@ def _hand(state: FleetState, handed: Handed) -> None:
     queue = state.queues.setdefault(handed.partition, [])
     queue.append(handed)
     state.handed.put(_key(handed), handed)
+    state.handed_nodes[handed.partition] += len(handed.names)
+    while state.handed_nodes[handed.partition] > MAX_HANDED_NODES:
+        _drop(state, handed.partition, next(place for place, found in enumerate(queue) if found.names))
     while len(queue) > MAX_HANDED:
-        state.handed.remove(_key(queue.pop(0)))
+        _drop(state, handed.partition, 0)
+
+
+def _drop(state: FleetState, partition: int, place: int) -> None:
+    dropped = state.queues[partition].pop(place)
+    state.handed.remove(_key(dropped))
+    state.handed_nodes[partition] -= len(dropped.names)
 
 
 def _key(handed: Handed) -> str:

@@ -200,6 +200,22 @@ def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
     assert len(fleet.state.handed.rows) == MAX_HANDED
 
 
+def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_limit_goes_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An edge states anew what it lists, also where each of its nodes has a newer incarnation elsewhere."""
+    monkeypatch.setattr("projections.handed_down.MAX_HANDED_NODES", 7)
+    fleet, here, there = Fleet(), zone_on(1), zone_on(2)
+    fleet.change(*(Item(f"n{i}", here, created_ms=5) for i in range(3)))
+    fleet.limit(there, 4, 9)
+    for _ in range(2):
+        for _ in range(4):
+            fleet.change(*(Item(f"n{i}", there, created_ms=3) for i in range(3)))
+        assert [len(handed.names) for handed in fleet.state.queues[2]] == [0, 3, 3]
+        assert len(fleet.state.handed.rows) == 3
+        fleet.state = fleet.reload()
+
+
 @pytest.mark.parametrize(
     ("event", "fault"),
     [
