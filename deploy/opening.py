@@ -66,9 +66,9 @@ async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random
     """The log to append to; made if it is not there and this process may make it."""
     if settings.data is not None:
         folder = settings.data / LOG_FOLDER
-        if (settings.data / MANIFEST).exists():
-            raise FatalError(f"data: {settings.data} is a backup; make a plane of it by `dpuplane restore`")
         _make(settings.data, "data")
+        if _is_backup(settings.data):
+            raise FatalError(f"data: {settings.data} is a backup; make a plane of it by `dpuplane restore`")
         async with EmbeddedLog.open(folder, partition_count=settings.partitions, now_ms=now_ms) as embedded:
             yield embedded
         return
@@ -108,9 +108,16 @@ async def open_to_read(place: LogPlace, *, rng: random.Random) -> AsyncIterator[
         yield kafka
 
 
+def _is_backup(data: Path) -> bool:
+    try:
+        return (data / MANIFEST).exists()
+    except OSError as error:
+        raise FatalError(f"data: {str(data)!r} cannot be looked into: {error.strerror}") from error
+
+
 def _log_folder(data: Path) -> Path:
     folder = data / LOG_FOLDER
-    if (data / MANIFEST).exists():
+    if _is_backup(data):
         raise PermanentError(f"data: {data} is a backup, and no log yet; make one of it by `dpuplane restore`")
     if not folder.is_dir():
         raise PermanentError(f"data: {data} holds no log; name the folder that `dpuplane serve --data` was given")

@@ -26,6 +26,10 @@ def whole_file(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(path)
+    except TimeoutError:  # of a log that does not answer, and no disk's
+        raise
+    except OSError as error:
+        raise PermanentError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
     sync_folder(path.parent)

@@ -236,7 +236,7 @@ def open_rocks(path: Path, access: AccessType) -> Rocks:
         path.mkdir(parents=True, exist_ok=True)
         return Rocks(path, access)
     except OSError as error:
-        raise FatalError(f"log directory {path} cannot be made: {error}") from error
+        raise FatalError(f"log directory {path} cannot be made: {error.strerror or error}") from error
     except RocksError as error:
         if "lock hold by" in str(error) or "While lock file" in str(error):
             raise FatalError(

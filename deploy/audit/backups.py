@@ -25,7 +25,10 @@ async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, s
     async with open_to_read(place, rng=rng) as log:
         origin = await await_origin(log)
         _make(folder, "out")
-        copied = await copy(log, folder, say)
+        try:
+            copied = await copy(log, folder, say)
+        except OSError as error:
+            raise PermanentError(f"out: {folder} cannot be written: {error.strerror or error}") from error
     manifest = Manifest(
         format=FORMAT,
         log_id=origin.log_id,

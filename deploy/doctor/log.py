@@ -42,8 +42,13 @@ async def check_log(settings: Settings, rng: random.Random) -> list[Finding]:
         found += clusters
         if not whole:
             return found
-    elif not (settings.data / LOG_FOLDER / "CURRENT").exists():
-        return [Finding("log", True, "not there yet: the first `dpuplane serve` makes it")]
+    else:
+        try:
+            is_there = (settings.data / LOG_FOLDER / "CURRENT").exists()
+        except OSError as error:
+            return [Finding("log", False, f"{settings.data}: {error.strerror}", "give the folder to the plane's user")]
+        if not is_there:
+            return [Finding("log", True, "not there yet: the first `dpuplane serve` makes it")]
     try:
         async with open_to_read(place_of(settings), rng=rng) as log:
             found += [finding async for finding in _check_contents(log, settings)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -9,11 +13,17 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from deploy.audit import backups
 from deploy.audit.checkpoints import FORMAT, Statement, load, new_keys, signed
 from deploy.cli import cli
 from deploy.cli.wait import _let_through
-from eventstore.errors import PermanentError
+from deploy.doctor.log import check_log
+from deploy.opening import open_log, open_to_read, place_of
+from deploy.settings import load_settings
+from deploy.whole_files import whole_file
+from eventstore.errors import FatalError, PermanentError
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.stated_log import stated
 
 
 def test_a_key_with_a_password_is_refused_without_a_librarys_words(tmp_path: Path) -> None:
@@ -102,6 +112,47 @@ def test_how_a_file_is_read_is_never_said_by_nothing(option: str, given: str, sa
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["import", str(file), option, given, "--server", "127.0.0.1:1"])
     assert (ran.exit_code, f"Invalid value for '{option}': {says}" in ran.stderr) == (2, True), ran.stderr
+
+
+def test_a_file_that_does_not_fit_on_the_disk_is_no_traceback_and_not_there(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        pytest.raises(PermanentError, match=r"file: cannot be written: No space left on device$"),
+        whole_file(tmp_path / "file"),
+    ):
+        raise full
+    with pytest.raises(TimeoutError), whole_file(tmp_path / "file"):  # of what is read for it
+        raise TimeoutError
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_backup_that_does_not_fit_on_the_disk_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def copy(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    asyncio.run(stated(tmp_path / "plane", records=4))
+    monkeypatch.setattr(backups, "copy", copy)
+    out = tmp_path / "copy"
+    ran = CliRunner().invoke(cli, ["backup", "--data", str(tmp_path / "plane"), "--out", str(out)])
+    assert (ran.exit_code, f"Error: out: {out} cannot be written: No space left on device\n" in ran.stderr) == (1, True)
+
+
+async def test_a_folder_that_may_not_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    settings = load_settings({"data": str(tmp_path)}, None, {})
+    monkeypatch.setattr(Path, "exists", exists)
+    [finding] = await check_log(settings, random.Random(1))
+    assert (finding.ok, finding.found) == (False, f"{tmp_path}: Permission denied")
+    for opening in (
+        open_log(settings, now_ms=lambda: 0, rng=random.Random(1)),
+        open_to_read(place_of(settings), rng=random.Random(1)),
+    ):
+        with pytest.raises(FatalError, match=r"data: .* cannot be looked into: Permission denied$"):
+            await opening.__aenter__()
 
 
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
