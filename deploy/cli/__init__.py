@@ -11,7 +11,7 @@ import difflib
 import importlib
 import os
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -92,6 +92,12 @@ class LazyGroup(click.Group):
             meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
             raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click would end with the status of what was refused
+            sys.exit(130)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -93,7 +93,12 @@ class Client:
         """Call a method of Commands that takes one request; its command id is filled in."""
         if not request.command_id:  # type: ignore[attr-defined]
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
-        return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
+        try:
+            return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
+        except KeyboardInterrupt:
+            command_id: str = request.command_id  # type: ignore[attr-defined]
+            click.echo(f"interrupted, and it may take effect: {_again(command_id)}", err=True)
+            raise
 
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
         """As `command` for many requests, some under way at once; answers in the order of the requests."""

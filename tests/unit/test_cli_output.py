@@ -219,3 +219,15 @@ def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.Mon
     assert lines[0].split()[4:10] == ["ZONES", "ASKED", "BY", "APPROVED", "BY", "REJECTED"]
     assert lines[1].split()[3:] == ["a,b,c", "ann", "bob,eve"]
     assert lines[2].split()[3:] == ["z0,z1,z2,z3,z4,...", "ann", "carol"]
+
+
+def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "_first_answer", pressed)
+    for command in (["nodes", "list"], ["wait", "zone", "z"]):
+        ran = CliRunner().invoke(cli, command)
+        assert (ran.exit_code, ran.output) == (130, "")
+    ran = CliRunner().invoke(cli, ["freeze", "--command-id", ID])
+    assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
