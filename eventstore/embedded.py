@@ -117,6 +117,9 @@ class EmbeddedLog(RocksReader):
             else:
                 count = check_header(path, header, partition_count)
             log = cls(path, rocks, count, now_ms)
+        except RocksError as error:
+            rocks.close()
+            raise FatalError(f"log directory {path} cannot be read: {error}") from error
         except BaseException:
             rocks.close()
             raise

@@ -119,10 +119,12 @@ class Rocks:
         with _rocks_errors():
             rows = self._db.iter()
             rows.seek(_row_key(partition, 0))
+            rows.status()  # raises if it found nothing because of what cannot be read
             if not rows.valid() or not rows.key().startswith(_prefix(partition)):
                 return Bounds()
             begin = _offset(rows.key())
             rows.seek_for_prev(_row_key(partition, (1 << 64) - 1))
+            rows.status()
             timestamp_ms, _ = _ROW_HEAD.unpack_from(rows.value())
             return Bounds(begin, _offset(rows.key()) + 1, timestamp_ms)
 
@@ -151,6 +153,7 @@ class Rocks:
                 offset += 1
                 if offset == stop or size >= _BATCH_BYTES:
                     return records
+            self._check_readable(_row_key(partition, offset))
         raise LogMismatch(f"log directory {self.path}: record {offset} of {partition} is missing")
 
     def first_at(self, partition: Partition, time_ms: int, begin: int, end: int) -> int:
@@ -172,7 +175,15 @@ class Rocks:
         before = _STEP_BACK + _row_key(partition, end)
         with _rocks_errors():
             marks = cast("Iterator[bytes]", self._db.keys(from_key=_STEP_BACK + _row_key(partition, begin + 1)))
-            return [_offset(mark) for mark in takewhile(lambda mark: mark < before, marks)]
+            found = [_offset(mark) for mark in takewhile(lambda mark: mark < before, marks)]
+            self._check_readable(_STEP_BACK + _row_key(partition, found[-1] + 1 if found else begin + 1))
+            return found
+
+    def _check_readable(self, key: bytes) -> None:
+        """Raise unless the next row from this key on can be read: an iteration ends there without a word."""
+        rows = self._db.iter()
+        rows.seek(key)
+        rows.status()
 
     def _last_written_ms(self, partition: Partition) -> int:
         known = self._last_ms.get(partition)

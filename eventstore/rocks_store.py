@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
@@ -75,8 +75,15 @@ class RocksSaved:
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         options.set_iterate_upper_bound(_after(prefix))
+        last = b""
         with self._advice():
-            yield from self._db.items(from_key=prefix, read_opt=options)
+            for last, value in cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=prefix, read_opt=options)):
+                yield last, value
+            rows = self._db.iter(options)  # an iteration ends at what cannot be read as at its end
+            rows.seek(last or prefix)
+            if last:
+                rows.next()
+            rows.status()
 
     @contextmanager
     def _advice(self) -> Iterator[None]:

@@ -57,6 +57,9 @@ class SecondaryLog(RocksReader):
                     raise FatalError(f"log directory {path} holds no log yet")
                 check_header(path, header, None)
                 log = cls(path, rocks, header.partition_count)
+            except RocksError as error:
+                rocks.close()
+                raise LogUnavailable(f"log directory {path} cannot be read: {error}") from error
             except BaseException:
                 rocks.close()
                 raise

@@ -205,42 +205,6 @@ async def test_a_failed_save_loses_no_change_and_stops_nothing() -> None:
     assert partition.digest == (await whole(log)).digest
 
 
-async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest_rows() -> None:
-    rows = 0
-
-    async def count(saved: int) -> None:
-        nonlocal rows
-        rows += saved
-
-    async def rows_tried(now_s: float) -> int:
-        nonlocal rows
-        rows = 0
-        await saver.save_all([large, small], now_s, count)
-        return rows
-
-    store, large, small = FailingStore(), empty(), empty()
-    for record in records([created(), *[fact(f"p{i}") for i in range(1_000)]]):
-        large.fold(record)
-    for record in records([created(), fact("p")]):
-        small.fold(record)
-    saver = Saver(store, Pace(save_every_s=1.0, save_rows=10), now_s=0.0)
-    assert await rows_tried(1.0) >= 1_000
-    assert saver.next_s == 3.0
-    await saver.save_early(large, False, count)
-    assert saver.failures == 1
-    assert await rows_tried(3.0) < 10
-    assert saver.next_s == 7.0
-    for _ in range(10):
-        await saver.save_all([large, small], saver.next_s, count)
-    again_s = saver.next_s
-    await saver.save_all([large, small], again_s, count)
-    assert saver.next_s == again_s + 30.0
-    store.broken = False
-    await saver.save_all([large, small], saver.next_s, count)
-    assert (large.saved_position, small.saved_position) == (1_001, 2)
-    assert saver.next_s == saver.saved_s + 1.0
-
-
 async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
     store, partition = RocksStore(tmp_path), empty()
     for record in records([created(), *[fact(f"p{i}") for i in range(1_500)]]):
