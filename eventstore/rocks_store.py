@@ -24,7 +24,7 @@ from eventstore.errors import FatalError
 from eventstore.hashes import row_hash, rows_hash
 from eventstore.log import Partition
 from eventstore.room import reserve_for_reopening
-from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
+from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed, StateDamaged
 
 _CHUNK = struct.Struct(">QQ")
 _CHECKPOINTS = "checkpoints"
@@ -79,11 +79,18 @@ class RocksSaved:
         with self._advice():
             for last, value in cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=prefix, read_opt=options)):
                 yield last, value
-            rows = self._db.iter(options)  # an iteration ends at what cannot be read as at its end
+        self._check_end(last, prefix, options)
+
+    def _check_end(self, last: bytes, prefix: bytes, options: ReadOptions) -> None:
+        """Raise StateDamaged if rows ended where there are more: at what cannot be read they end without a word."""
+        rows = self._db.iter(options)
+        try:
             rows.seek(last or prefix)
             if last:
                 rows.next()
             rows.status()
+        except Exception as error:  # the binding raises nothing more specific
+            raise StateDamaged(f"saved state {self._path}: {error}") from error
 
     @contextmanager
     def _advice(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from eventstore.ledger import Entry
 from eventstore.log import Partition
 from eventstore.pace import Pace
 from eventstore.partition import FoldedPartition
-from eventstore.snapshots import Head, SaveBatch, Saved, SaveFailed, Store, reduced
+from eventstore.snapshots import Head, SaveBatch, Saved, SaveFailed, StateDamaged, Store, reduced
 from eventstore.table import Table
 
 GiveWay: TypeAlias = Callable[[int], Awaitable[None]]
@@ -210,7 +210,7 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
             _take_over(folded, head)
             return folded
         reason = "its rows do not match their digest"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
+    except (StateDamaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # two are no DecodeErrors
         reason = str(error)
     logger.error("saved state dropped", extra={"partition": folded.partition, "reason": reason})
     return None

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from eventstore.errors import TransientError
+from eventstore.errors import PermanentError, TransientError
 from eventstore.hashes import MODULUS, row_hash
 from eventstore.log import Partition
 
@@ -22,6 +22,10 @@ EncodedRow = tuple[str, bytes | None]
 
 class SaveFailed(TransientError):
     """The store could not write. What is saved is as it was; the fold goes on and tries again."""
+
+
+class StateDamaged(PermanentError):
+    """Of what is saved some cannot be read. It is derived, so it is folded afresh."""
 
 
 class Head(msgspec.Struct, frozen=True):
