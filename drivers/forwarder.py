@@ -147,7 +147,14 @@ class Forwarder:
             await self._say(_Need(partition, partition, pruned, event))
 
     async def _say(self, need: _Need) -> bool:
-        """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours."""
+        """Append a record when it is our turn, and wait until it, or another's like it, is folded. True for ours.
+
+        A partition that is halted here is left to others: that the need is met would never show, and the same would be
+        said for ever, half a megabyte of it every two seconds.
+        """
+        if self._replica.folded(need.target).halted:
+            await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+            return False
         if await self.statements.is_anothers(str(need.subject), need.target, need.is_met):
             return False
         event = need.event()

@@ -200,3 +200,25 @@ def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
             await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
 
     run_virtual(scenario())
+
+
+def test_a_partition_that_is_halted_is_told_nothing_over_and_over() -> None:
+    """Whether it has heard cannot be seen here any more, and the log keeps for ever what is said."""
+
+    async def scenario() -> None:
+        async with plane(1) as made:
+            replica = await made.add("r1")
+            forwarder(made, "r1")
+            await made.join("z1", "a")
+            await made.until(lambda: "a" in made.fleet().members.rows)
+            replica.folded(FLEET_0).halted = "a record that this binary cannot fold"
+            forwards = made.count(FLEET_0, MembershipChanged)
+            await made.join("z1", "b")
+            await asyncio.sleep(600)
+            assert made.count(FLEET_0, MembershipChanged) == forwards
+            replica.folded(made.partition("z1")).halted = "the same"
+            said = len(made.log.contents.records[made.partition("z1")])
+            await asyncio.sleep(600)
+            assert len(made.log.contents.records[made.partition("z1")]) == said
+
+    run_virtual(scenario())
