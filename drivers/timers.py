@@ -74,6 +74,8 @@ class Timers:
         while True:
             next_ms = min((deadline.deadline_ms for deadline in self._deadlines(partition)), default=None)
             wait_s = None if next_ms is None else (next_ms - self._time_ms(partition)) / 1_000
+            if self._replica.folded(partition).halted:  # what we say would not show, and be said for ever
+                wait_s = None
             if wait_s is None or wait_s > 0:
                 await self._sleep(partition, wait_s)
                 continue

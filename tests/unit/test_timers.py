@@ -125,3 +125,16 @@ def test_a_deadline_that_was_met_is_never_stated() -> None:
             assert found.stated == 0
 
     run_virtual(scenario())
+
+
+def test_of_a_partition_that_is_halted_nothing_is_said_over_and_over() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            replica = await made.add("t1")
+            timers(made, "t1")
+            await begin_step(made)
+            replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
+            await asyncio.sleep(LIMIT_S + 600)
+            assert made.count(made.partition("z1"), DeadlinePassed) == 0
+
+    run_virtual(scenario())
