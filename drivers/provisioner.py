@@ -127,6 +127,8 @@ class Provisioner:
 
     def _look(self, partition: Partition, tasks: asyncio.TaskGroup) -> float | None:
         """Begin what is due; in how many seconds to look again at the latest."""
+        if self._replica.folded(partition).halted:  # nothing that we begin would show, and it would begin for ever
+            return None
         state, now_ms, busy = self._states.zones_at(partition), self._now_ms(), self._busy[partition]
         waits = [self._settings.idle_look_s] if state.dpu_index.running else []
         for name in sorted(state.dpu_index.running.keys() - busy):

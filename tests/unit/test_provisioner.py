@@ -389,3 +389,17 @@ def test_devices_that_hang_hold_up_no_others() -> None:
             await made.until(lambda: made.dpu("sound").phase == READY, timeout_s=60)
 
     run_virtual(scenario())
+
+
+def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            replica = await made.add("p1")
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            replica.folded(made.partition("z1")).halted = "a record that this binary cannot fold"
+            provisioner(made, "p1", devices(made))
+            await asyncio.sleep(600)
+            assert made.count(made.partition("z1"), StepStarted) == 0
+
+    run_virtual(scenario())
