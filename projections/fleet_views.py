@@ -70,8 +70,8 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
 
 
 def hold_of(state: FleetState, name: str) -> int:
-    """The hold that keeps a node which left; -1 if none does."""
-    return next((hold for hold, names in state.held_names.items() if name in names), -1)
+    """The hold that keeps a node which left; -1 if none does. Older ones may keep what it was before."""
+    return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
 
 
 def budgets(state: FleetState) -> list[BudgetView]:

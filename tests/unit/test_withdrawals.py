@@ -9,7 +9,7 @@ import pytest
 from eventstore.fold import Outcome
 from projections import moves
 from projections.fleet_state import FleetState
-from projections.fleet_views import holds
+from projections.fleet_views import hold_of, holds
 from projections.tables import table
 from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Kind, Window, merged
 from schemas.events import HoldApproved
@@ -305,6 +305,15 @@ def test_every_replica_shows_the_same_nodes_of_a_hold(fleet: Fleet) -> None:
     [shown], [shown_elsewhere] = holds(fleet.state), holds(fleet.reload())
     assert len(shown.nodes) < shown.node_count
     assert shown == shown_elsewhere
+
+
+def test_the_hold_of_a_leave_is_that_of_the_leave_and_not_of_what_the_node_was_before(fleet: Fleet) -> None:
+    moved = change_addresses(fleet)
+    fleet.budget("stated", 0, 10)
+    left = fleet.leave(*names(0, 20))
+    assert (moved.code, left.code) == ("held", "held")
+    assert hold_of(fleet.state, "n0") == hold_of(fleet.reload(), "n0") == left.hold != moved.hold
+    assert (hold_of(fleet.state, "n30"), hold_of(fleet.state, "n299")) == (moved.hold, -1)
 
 
 def test_who_asked_for_an_edit_does_not_approve_it(fleet: Fleet) -> None:
