@@ -94,10 +94,14 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        try:  # click would end each of these with the status of what was refused
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # click would end with the status of what was refused
+        except KeyboardInterrupt:
             sys.exit(130)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -122,9 +126,4 @@ def main() -> None:
     """The console script."""
     # gRPC reads it when it is imported; its own lines tell of every stranger's failed handshake.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    try:
-        cli(prog_name="dpuplane")
-    except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    cli(prog_name="dpuplane")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -231,3 +234,14 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
         assert (ran.exit_code, ran.output) == (130, "")
     ran = CliRunner().invoke(cli, ["freeze", "--command-id", ID])
     assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
+
+
+def test_a_reader_that_has_seen_enough_is_no_refusal() -> None:
+    program = [sys.executable, "-c", "from deploy.cli import main; main()", "certs", "issue", "--help"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ran = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")
