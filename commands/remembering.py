@@ -43,7 +43,8 @@ class Remembering:
                 command_id, "it may be in the log, which has not been read since it could still come"
             )
         if self._is_forgotten(command_id):
-            return answers.unknown(command_id, "it is older than what is remembered; the log itself shows what it did")
+            shows = f"`dpuplane events export --command {command_id}` shows what the log has of it"
+            return answers.unknown(command_id, f"it is older than what is remembered; {shows}")
         return answers.refused(command_id, "it did not come into the log in time, and takes no effect any more")
 
     def _is_forgotten(self, command_id: str) -> bool:

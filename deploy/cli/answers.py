@@ -45,7 +45,7 @@ def sentence(answer: pb.Answer) -> str:
     line = ", ".join(said)
     if answer.reason:
         line += f": {answer.reason}"
-    if answer.outcome == pb.Answer.unknown:
+    if answer.outcome == pb.Answer.unknown and "`dpuplane " not in answer.reason:  # which knows better what to ask
         line += f"; ask again with `dpuplane commands show {answer.command_id}`"
     return line
 

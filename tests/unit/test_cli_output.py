@@ -245,3 +245,10 @@ def test_a_reader_that_has_seen_enough_is_no_refusal() -> None:
     finally:
         os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
+    forgotten = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="old; `dpuplane events export` shows it")
+    assert sentence(forgotten) == f"unknown: {forgotten.reason}"
+    late = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="no answer in time")
+    assert sentence(late).endswith(f"; ask again with `dpuplane commands show {ID}`")
