@@ -100,12 +100,12 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ends):
         if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, lost), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
-    what = f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
+    most = max(over.values())
     hold = Hold(
         id=at.offset,
         kind="inferred",
         subject="policy" if edit.policy else "zone",
-        reason=f"{what} would withdraw {max(over.values())} addresses at once, over the inferred budget; it waits",
+        reason=f"{_said(edit)} would withdraw {most} addresses at once, over the inferred budget; it waits",
         nodes=0,
         requested_by=actor,
         since_ms=at.append_ms,
@@ -216,12 +216,17 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
         return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
     asked = _asked(state, proposal, _over_budget(state, lost, at), at)
     reason = (
-        f"hold {hold.id} would withdraw {asked['addresses']} addresses by now, which is over the inferred budget beyond"
-        " what was approved; approve it anew"
+        f"{_said(edit)} would withdraw {asked['addresses']} addresses at once by now, of which approvers were not shown"
+        " as many, or not of the same zones; look at its zones and approve it anew"
     )
     return Decision(
         HoldChanged(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
     )
+
+
+def _said(edit: Edit) -> str:
+    """An edit as the beginning of a sentence about it."""
+    return f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
 
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, lost: Mapping[Pair, int]) -> dict[Pair, int]:

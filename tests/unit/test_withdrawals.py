@@ -347,8 +347,8 @@ def test_an_edit_that_the_fleet_grew_into_is_asked_for_anew(fleet: Fleet) -> Non
     outcome = fleet.approve(asked.hold, "cid")
     assert (outcome.code, outcome.hold, content(fleet)) == ("held", asked.hold, before)
     assert outcome.reason == (
-        f"hold {asked.hold} would withdraw 300 addresses by now, which is over the inferred budget beyond what was"
-        " approved; approve it anew"
+        "policy: 'no' would withdraw 300 addresses at once by now, of which approvers were not shown as many, or not of"
+        " the same zones; look at its zones and approve it anew"
     )
     row = fleet.state.holds.rows[str(asked.hold)]
     assert (row.addresses, row.approvals, row.requested_by) == (300, (), "ann")
