@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eventstore.fold import ItemOutcome
+from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, to_token
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 
 _CODES = {

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
 
+from projections.fleet.principals import APPROVER, NODE_AGENT, OPERATOR, PROVISIONER, SIMULATOR, VIEWER, Principal
 from projections.names import shown
-from projections.principals import APPROVER, NODE_AGENT, OPERATOR, PROVISIONER, SIMULATOR, VIEWER, Principal
 from schemas.api import dpuplane_pb2 as pb
 
 NamesOf = Callable[[Any], Iterable[str]]

@@ -24,7 +24,7 @@ from commands.limits import Admission, Limits, OverLimit
 from commands.tally import Tally
 from eventstore.errors import PermanentError, TransientError
 from projections import names
-from projections.principals import Principal
+from projections.fleet.principals import Principal
 from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 
 _ANSWERED = ((ANSWERED_KEY, "yes"),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from commands.shapes import Enveloping, Statement, require, require_incarnation, require_range
 from eventstore.log import CLIQUES
 from projections import names
-from projections.clique_state import MAX_CAPACITY
+from projections.cliques.state import MAX_CAPACITY
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import CapacitySet, DaemonReady, IndexClaimed, IndexReleased, SessionOpened
 

@@ -15,10 +15,10 @@ from commands import answers
 from commands.calls import Call
 from commands.shapes import BadRequest, Enveloping, Statement, Unplaced
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
+from eventstore.folding.ledger import AHEAD_MS
 from eventstore.ids import envelope, issued_at_ms, uuid7
-from eventstore.ledger import AHEAD_MS
 from eventstore.log import Partition
-from eventstore.replica import Answer, Replica
+from eventstore.replicas.replica import Answer, Replica
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, Event
 

@@ -18,12 +18,12 @@ from commands.calls import Call
 from commands.lookup import Lookup
 from commands.messages import ports
 from commands.shapes import Enveloping, Statement, Unplaced
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
-from eventstore.replica import Answer, Replica
-from projections.foresight import Effect, RuleChange, Verdict, leave_of, of_change
-from projections.prefixes import SIZE4, SIZE6, networks
+from eventstore.replicas.replica import Answer, Replica
+from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.states import States
+from projections.views.foresight import Effect, RuleChange, Verdict, leave_of, of_change
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, NodesLeft
 

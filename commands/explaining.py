@@ -6,10 +6,10 @@ from commands.calls import NotFound
 from commands.messages import ports
 from commands.reader import Reader
 from eventstore.log import FLEET, INSTALLS, ZONES
-from projections.dpu_views import zones_of_dpu
-from projections.explanations import AddressView, Subject, explain
 from projections.names import shown
-from projections.rules import Held
+from projections.rules.rule import Held
+from projections.views.explanations import AddressView, Subject, explain
+from projections.zones.dpu_views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
 

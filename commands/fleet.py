@@ -5,10 +5,10 @@ from __future__ import annotations
 from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_range
 from eventstore.log import FLEET
 from projections import names
-from projections.fleet import MAX_LIMIT
-from projections.fleet_views import EVERY_ZONE
-from projections.policies import MAX_PORT_RANGES, fault_of_policy
-from projections.withdrawals import fault_of_budget
+from projections.fleet.fold import MAX_LIMIT
+from projections.fleet.views import EVERY_ZONE
+from projections.fleet.withdrawals import fault_of_budget
+from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,

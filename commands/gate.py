@@ -8,7 +8,7 @@ from typing import Any
 from commands import auth
 from commands.denials import Denials
 from commands.identities import Identities, Unauthenticated
-from projections.principals import Principal
+from projections.fleet.principals import Principal
 
 _PEM = "x509_pem_cert"
 

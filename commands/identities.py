@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from eventstore.errors import PermanentError
-from projections.principals import Principal, parse_uri
+from projections.fleet.principals import Principal, parse_uri
 
 REMEMBERED = 4_096
 

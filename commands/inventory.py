@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from commands.inventory_batches import NodeBatch, PlannedNode, batches
 from commands.inventory_rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
-from projections.clique_state import DEFAULT_CAPACITY, MAX_CAPACITY
+from projections.cliques.state import DEFAULT_CAPACITY, MAX_CAPACITY
 from projections.names import (
     BadAddress,
     check_clique,

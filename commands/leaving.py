@@ -13,7 +13,7 @@ from commands.shapes import Enveloping, Statement
 from commands.waiting import Waiting
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
-from projections.fleet_views import hold_of
+from projections.fleet.views import hold_of
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesLeft
 

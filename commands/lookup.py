@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from commands.reader import Reader
 from commands.shapes import Unplaced
-from eventstore.codec import encode
-from eventstore.hashes import content_of
+from eventstore.avro.codec import encode
+from eventstore.folding.hashes import content_of
 from eventstore.log import ZONES
-from eventstore.replica import Replica
-from projections.dpu_views import zones_of_dpu
+from eventstore.replicas.replica import Replica
 from projections.names import shown
-from projections.node_views import zone_of_node
-from projections.zone_views import is_known
+from projections.views.nodes import zone_of_node
+from projections.views.zones import is_known
+from projections.zones.dpu_views import zones_of_dpu
 from schemas.events import Event, NodesLeft
 
 EventOf = Callable[[str], Event]

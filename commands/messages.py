@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from google.protobuf.message import Message
 
-from projections.policies import Policy
+from projections.rules.policies import Policy
 from schemas.api import dpuplane_pb2 as pb
 
 M = TypeVar("M", bound=Message)

@@ -14,7 +14,7 @@ from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, 
 from eventstore.log import ZONES
 from projections import names
 from projections.columns import fault_of_nodes, label_columns
-from projections.policies import Selector, selector
+from projections.rules.policies import Selector, selector
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import MAX_ITEMS, NodesChanged, NodesJoined, NodesLeft
 

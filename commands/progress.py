@@ -9,7 +9,7 @@ from commands.calls import Call
 from commands.messages import message
 from commands.reader import Reader
 from eventstore.log import FLEET, INSTALLS, ZONES
-from projections.progress_views import Latencies, ProgressViews
+from projections.views.progress import Latencies, ProgressViews
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONES_PER_MESSAGE = 100

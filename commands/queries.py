@@ -20,10 +20,17 @@ from commands.shapes import require, require_count, require_one_of
 from commands.status import DeviceSource, StatusBoard
 from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
-from projections import clique_files, clique_views, dpu_views, fleet_views, names, node_views, tables, zone_views
+from projections import names
+from projections.cliques import files as clique_files
+from projections.cliques import views as clique_views
+from projections.fleet import tables
+from projections.fleet import views as fleet_views
 from projections.pages import page
-from projections.phases import PHASES
-from projections.rules import Holdings
+from projections.rules.rule import Holdings
+from projections.views import nodes as node_views
+from projections.views import zones as zone_views
+from projections.zones import dpu_views
+from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500

@@ -16,7 +16,7 @@ from commands.desk import Desk
 from commands.shapes import BadRequest
 from eventstore.ids import envelope
 from eventstore.log import Partition
-from eventstore.replica import Answer, Replica
+from eventstore.replicas.replica import Answer, Replica
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionRaised
 

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from commands import answers
 from commands.calls import Call, NotFound
-from eventstore.folds import Folds
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from projections.clique_state import CliqueState
-from projections.fleet_state import FleetState
-from projections.install_rows import InstallsState
+from eventstore.replicas.folds import Folds
+from projections.cliques.state import CliqueState
+from projections.fleet.state import FleetState
+from projections.installs.rows import InstallsState
 from projections.names import shown
 from projections.states import States
-from projections.zone_state import ZoneState
+from projections.zones.state import ZoneState
 
 _LONGEST_KEY = 128
 """Characters of a domain's uid at most; a zone's name is shorter (projections/names.py)."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commands import answers
-from eventstore.folds import Folds
+from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
-from eventstore.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import DECIDING_TOPICS
-from eventstore.status import PartitionStatus
+from eventstore.replicas.folds import Folds
+from eventstore.replicas.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
 
 

@@ -37,7 +37,7 @@ from commands.sessions import Sessions
 from commands.status import DeviceSource, StatusBoard
 from commands.waiting import Waiting
 from eventstore.errors import FatalError
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from commands import answers, cliques
 from commands.calls import Call
 from commands.desk import Desk
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import LogUnavailable, Undecodable
 from eventstore.ids import envelope
-from eventstore.replica import Answer, Replica
+from eventstore.replicas.replica import Answer, Replica
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event, SessionOpened
 

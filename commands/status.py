@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from eventstore.beacons import Beacon
-from eventstore.folds import Folds
 from eventstore.log import ZONES, Partition
-from eventstore.status import PartitionStatus
-from projections.rules import Holdings
+from eventstore.replicas.beacons import Beacon
+from eventstore.replicas.folds import Folds
+from eventstore.replicas.status import PartitionStatus
+from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 
 DeviceSource: TypeAlias = Callable[[frozenset[str]], Awaitable[Holdings]]

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import BadPosition, from_token
-from eventstore.replica import Replica
-from projections.forwarding import is_forwarded
+from eventstore.replicas.replica import Replica
+from projections.zones.forwarding import is_forwarded
 
 
 class Waiting:

@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 
 from deploy.tls.certificates import Certificates
-from drivers.relay import Relay
-from projections.rules import Held, Holdings
+from drivers.relays.relay import Relay
+from projections.rules.rule import Held, Holdings
 
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from eventstore.errors import PermanentError
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from projections.states import States
 from schemas.events import DpuRegistered
 
@@ -16,7 +16,7 @@ REGISTER_TIMEOUT_S = 20.0
 
 
 class LocalDirectory:
-    """A drivers.simulator.Directory over a replica that folds zones. `expected` zones are told of before they exist."""
+    """A simulator's Directory over a replica that folds zones. `expected` zones are told of before they exist."""
 
     def __init__(
         self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()

@@ -36,7 +36,7 @@ class _Fields(logging.Formatter):
 
 
 class KeyValueFormatter(_Fields):
-    """`time=... level=info logger=eventstore.replica event="caught up" partition=zones/3 ...`"""
+    """`time=... level=info logger=eventstore.replicas.replica event="caught up" partition=zones/3 ...`"""
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_quoted(value)}" for key, value in self.fields(record).items())

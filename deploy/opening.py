@@ -13,15 +13,15 @@ from typing import NamedTuple
 from commands.status import LogLocation
 from deploy.kafka.access import KafkaAccess
 from deploy.settings import Settings
-from drivers.missed_decisions import Earlier
-from eventstore.archive import Keeping
-from eventstore.backup import MANIFEST
-from eventstore.embedded import EmbeddedLog
+from drivers.decisions.missed import Earlier
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import FatalError, LogMissing, PermanentError
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog, Partition
-from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.snapshots import MemoryStore, Saved, Store
+from eventstore.recovery.backup import MANIFEST
+from eventstore.saved.archive import Keeping
+from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
+from eventstore.saved.snapshots import MemoryStore, Saved, Store
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"

@@ -37,14 +37,14 @@ from deploy.tls.security import api_options, security_of
 from drivers.backends.bmc import Connect, by_scheme
 from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
-from drivers.links import Link, pair
-from drivers.relay import Relay
-from drivers.simulator import Simulator
+from drivers.relays.relay import Relay
+from drivers.simulators.simulator import Simulator
 from drivers.stalls import Stalls
-from drivers.websocket import AgentListener
-from eventstore.beacons import Beacon, Beacons, Ranks, Solo
+from drivers.wire.links import Link, pair
+from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
-from eventstore.replica import Replica
+from eventstore.replicas.beacons import Beacon, Beacons, Ranks, Solo
+from eventstore.replicas.replica import Replica
 from projections.states import States
 
 if TYPE_CHECKING:

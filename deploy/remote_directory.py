@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteDirectory:
-    """A drivers.simulator.Directory over the first server that answers. `zones` limits it; empty for every zone."""
+    """A simulator's Directory over the first server that answers. `zones` limits it; empty for every zone."""
 
     def __init__(
         self,

@@ -12,26 +12,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.backends.bmc import Connect
-from drivers.decisions import DecisionWriter
-from drivers.delivery import Delivery
+from drivers.decisions.missed import Earlier, nothing_earlier
+from drivers.decisions.owed import Owed, Room
+from drivers.decisions.writer import DecisionWriter
 from drivers.forwarder import Forwarder
-from drivers.missed_decisions import Earlier, nothing_earlier
-from drivers.owed import Owed, Room
-from drivers.provisioner import Provisioner
-from drivers.relay import Relay, RelaySettings
-from drivers.replica_rules import ReplicaRules
+from drivers.provisioning.provisioner import Provisioner
+from drivers.relays.delivery import Delivery
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.relays.replica_rules import ReplicaRules
 from drivers.timers import Timers
-from eventstore.beacons import Ranks
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, EventLog, Partition
-from eventstore.replica import Replica
-from eventstore.snapshots import Store
-from eventstore.tracing import Tracing
-from projections.cliques import CliqueFold
-from projections.decisions import DECIDED_TOPICS
-from projections.fleet import FleetFold
-from projections.installs import InstallsFold
-from projections.zone import ZoneFold
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
+from eventstore.replicas.tracing import Tracing
+from eventstore.saved.snapshots import Store
+from projections.cliques.fold import CliqueFold
+from projections.decisions.decided import DECIDED_TOPICS
+from projections.fleet.fold import FleetFold
+from projections.installs.fold import InstallsFold
+from projections.zones.fold import ZoneFold
 
 ROLES = ("api", "relay", "provisioner")
 

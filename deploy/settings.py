@@ -17,7 +17,7 @@ from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import sentence
 from deploy.yaml_text import NotYaml, documents_of
 from eventstore.errors import PermanentError
-from projections.principals import check_trust_domain
+from projections.fleet.principals import check_trust_domain
 
 __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address"]
 

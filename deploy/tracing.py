@@ -23,7 +23,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
-from drivers.reports import Level
+from drivers.relays.reports import Level
 from eventstore.log import FLEET, ZONES, Headers, Partition, Record
 from schemas.events import Event, MembershipChanged
 
@@ -46,7 +46,7 @@ _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default
 
 
 class Follower:
-    """Follows what happens in one process. See `eventstore.tracing`, `commands.calls`, `drivers.delivery`."""
+    """Follows what happens in one process. See `replicas.tracing`, `commands.calls`, `relays.delivery`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from eventstore.log import Partition
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 
 
 class Following:

@@ -22,13 +22,13 @@ from msgspec.structs import replace
 
 from drivers.following import Following
 from drivers.statements import Statements
-from eventstore.beacons import Ranks
 from eventstore.ids import statement
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
-from eventstore.replica import Replica
-from projections.forwarding import forward
-from projections.handed_down import caused
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
+from projections.fleet.handed_down import caused
 from projections.states import States
+from projections.zones.forwarding import forward
 from schemas.events import Event, Forwarded, MembershipChanged
 
 WINDOW_MAX_S = 0.5

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from eventstore.log import FLEET_0, ZONES, Partition
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from projections.states import States
 
 LOOK_S = 5.0

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from drivers.following import Following
-from eventstore.beacons import Ranks
 from eventstore.errors import FatalError, PlaneError
 from eventstore.log import Partition
-from eventstore.replica import Replica
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
 from schemas.events import Event
 
 logger = logging.getLogger(__name__)

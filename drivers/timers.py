@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from drivers.following import Following
 from drivers.statements import Statements
-from eventstore.beacons import Ranks
 from eventstore.ids import statement
 from eventstore.log import ZONES, Partition
-from eventstore.replica import Replica
-from projections.dpus import STEP_DEADLINE
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
 from projections.states import States
+from projections.zones.dpus import STEP_DEADLINE
 from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)

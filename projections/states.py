@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition
-from projections.clique_state import CliqueState
-from projections.fleet_state import FleetState
-from projections.install_rows import InstallsState
-from projections.zone_state import ZoneState
+from projections.cliques.state import CliqueState
+from projections.fleet.state import FleetState
+from projections.installs.rows import InstallsState
+from projections.zones.state import ZoneState
 
 
 class Folded(Protocol):

@@ -9,12 +9,12 @@ import msgspec
 
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from deploy.whole_files import sync_folder, whole_file
-from eventstore.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
 from eventstore.errors import PermanentError
-from eventstore.kafka_clients import Clients
-from eventstore.origin import await_origin
+from eventstore.folding.origin import await_origin
+from eventstore.kafka.clients import Clients
 from eventstore.progress import Say
-from eventstore.restoring import Restored, into_folder, into_kafka, restoration_of
+from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
+from eventstore.recovery.restoring import Restored, into_folder, into_kafka, restoration_of
 
 _CLOSE_S = 5.0
 

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from eventstore.errors import LogMismatch, PermanentError
-from eventstore.evidence import HASH_BYTES, Difference, Evidence, compare, gather
-from eventstore.lineage import lineage_of
+from eventstore.folding.origin import await_origin, find_origin
 from eventstore.log import DECIDING_TOPICS, EventLog, Partition
-from eventstore.origin import await_origin, find_origin
 from eventstore.progress import Say
+from eventstore.recovery.evidence import HASH_BYTES, Difference, Evidence, compare, gather
+from eventstore.replicas.lineage import lineage_of
 
 FORMAT = 1
 FILE_BYTES_MAX = 16 << 20

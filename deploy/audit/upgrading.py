@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from eventstore.codec import encode
-from eventstore.fold import Fold
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import Fold
+from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import statement
 from eventstore.log import FLEET, ZONES, EventLog, Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.replay import replay
-from projections.fleet_state import FleetState
-from projections.prefixes import networks
-from projections.rules import Rule
-from projections.tables import snapshot, table
+from eventstore.recovery.replay import replay
+from projections.fleet.state import FleetState
+from projections.fleet.tables import snapshot, table
+from projections.rules.prefixes import networks
+from projections.rules.rule import Rule
 from schemas.events import FoldVersionRaised
 
 SHOWN = 5

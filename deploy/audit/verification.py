@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from eventstore.fold import Fold
-from eventstore.lineage import Lineage
+from eventstore.folding.fold import Fold
 from eventstore.log import FLEET_0, ZONES, EventLog, Partition
 from eventstore.progress import Say
-from eventstore.replay import Replayed, replay
-from projections.fleet_state import FleetState
-from projections.rules import Held, Holdings
-from projections.tables import table
-from projections.zone_state import ZoneState
+from eventstore.recovery.replay import Replayed, replay
+from eventstore.replicas.lineage import Lineage
+from projections.fleet.state import FleetState
+from projections.fleet.tables import table
+from projections.rules.rule import Held, Holdings
+from projections.zones.state import ZoneState
 
 
 class Claim(NamedTuple):

@@ -11,7 +11,7 @@ import click
 
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import Folder, addresses
-from drivers.agent_store import FileStore, MemoryStore, TableStore
+from drivers.agents.store import FileStore, MemoryStore, TableStore
 from projections import names
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def _serve(
     certificates: Certificates | None,
 ) -> None:
     from deploy.tls.security import dialing
-    from drivers.agent import Agent, Identity
+    from drivers.agents.agent import Agent, Identity
     from drivers.backends.simulated import SimulatedDevice
 
     identity = Identity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")

@@ -14,8 +14,8 @@ from deploy.cli import output as out
 from deploy.cli.failures import Refused
 from deploy.cli.values import Folder, Real
 from eventstore.errors import PermanentError
+from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_domain
 from projections.names import check_name
-from projections.principals import PLANE, ROLES, Principal, check_trust_domain
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"

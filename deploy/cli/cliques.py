@@ -12,7 +12,7 @@ from deploy.cli.client import Client
 from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
-from projections.clique_files import merge_hosts
+from projections.cliques.files import merge_hosts
 from schemas.api import dpuplane_pb2 as pb
 
 _DOMAIN = click.argument("domain", type=DOMAIN)

@@ -12,7 +12,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
-from projections.phases import PHASES
+from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {

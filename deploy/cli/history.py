@@ -16,7 +16,7 @@ from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.past.history import Happening, history
 from deploy.roles import folds_of
-from projections.decision_items import Item
+from projections.decisions.items import Item
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 

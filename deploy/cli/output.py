@@ -16,7 +16,7 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
-from eventstore.moment import shown
+from eventstore.recovery.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 
 Plain = dict[str, Any]

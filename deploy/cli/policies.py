@@ -20,7 +20,7 @@ from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
 from deploy.yaml_text import NotYaml, documents_of
-from projections.policies import fault_of_policy
+from projections.rules.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
 

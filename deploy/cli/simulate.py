@@ -102,7 +102,7 @@ async def _simulate(
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import Faults
     from drivers.backends.simulated_bmc import SimulatedBmcs
-    from drivers.simulator import NAMING, Simulator
+    from drivers.simulators.simulator import NAMING, Simulator
 
     async with AsyncExitStack() as stack:
         bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng)

@@ -21,10 +21,10 @@ from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
-from eventstore.lineage import lineage_of
+from eventstore.folding.origin import await_origin
 from eventstore.log import DECIDING_TOPICS, Partition
-from eventstore.origin import await_origin
-from projections.rules import Held, Holdings
+from eventstore.replicas.lineage import lineage_of
+from projections.rules.rule import Held, Holdings
 from schemas.api import dpuplane_pb2 as pb
 
 SHOWN = 50

@@ -20,9 +20,9 @@ from deploy.cli.known import CLIQUE, DOMAIN, DPU, NODE, ZONE
 from deploy.cli.options import waits
 from deploy.cli.progress import ProgressLine
 from deploy.cli.values import INT64
-from projections.phases import PHASES, READY
-from projections.rules import Rule
-from projections.traffic import Traffic, allowed
+from projections.rules.rule import Rule
+from projections.rules.traffic import Traffic, allowed
+from projections.zones.phases import PHASES, READY
 from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 0.3

@@ -16,13 +16,13 @@ from deploy.demo.progress import Display, Step
 from deploy.demo.summary import Latency, Summary
 from deploy.plane import Plane
 from deploy.roles import folds_of
-from drivers.relay import Relay
-from drivers.reports import Level
+from drivers.relays.relay import Relay
+from drivers.relays.reports import Level
 from eventstore.log import DECIDING_TOPICS, Partition
-from eventstore.status import PartitionStatus
-from projections.phases import READY
-from projections.tables import table
-from projections.zone_rows import Dpu
+from eventstore.replicas.status import PartitionStatus
+from projections.fleet.tables import table
+from projections.zones.phases import READY
+from projections.zones.rows import Dpu
 from schemas.api import dpuplane_pb2 as pb
 
 CONVERGE_TIMEOUT_S = 120.0

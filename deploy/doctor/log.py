@@ -15,13 +15,13 @@ from deploy.opening import LOG_FOLDER, open_to_read, place_of
 from deploy.process import now_ms
 from deploy.roles import ROLES, folds_of
 from deploy.settings import Settings
-from eventstore.beacons import Beacon
 from eventstore.errors import PlaneError
-from eventstore.kafka_admin import Admin, Topic
-from eventstore.kafka_clients import Clients
-from eventstore.kafka_topics import COPIES, ENOUGH, settings_of
+from eventstore.folding.origin import find_origin, read_first
+from eventstore.kafka.admin import Admin, Topic
+from eventstore.kafka.clients import Clients
+from eventstore.kafka.topics import COPIES, ENOUGH, settings_of
 from eventstore.log import FLEET_0, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
-from eventstore.origin import find_origin, read_first
+from eventstore.replicas.beacons import Beacon
 
 REACH_S = 3.0
 HEAR_S = 2.5

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
+from eventstore.folding.origin import await_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
-from eventstore.moment import Moment
-from eventstore.origin import await_origin
 from eventstore.position import from_token
 from eventstore.progress import Say
-from eventstore.replay import cut_at_position
+from eventstore.recovery.moment import Moment
+from eventstore.recovery.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)
 """Every topic that holds events; what is folded is given unless another is asked for."""

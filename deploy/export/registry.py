@@ -1,8 +1,8 @@
 """The schemas of our topics as a Schema Registry gives them, read-only, so that any Kafka tool decodes the log.
 
 Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is given this address and its
-own deserializer does the rest. Ids are ours and pinned (eventstore/released.py), so every process of every plane gives
-the same answers, with nothing to keep and nothing to ask.
+own deserializer does the rest. Ids are ours and pinned (eventstore/avro/released.py), so every process of every plane
+gives the same answers, with nothing to keep and nothing to ask.
 
 A subject is the full name of an event type, as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many types
 and one type lies in several topics, whatever their prefix. Deserializers go by id, so they need not know. The topic
@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from eventstore.released import Schema, released
+from eventstore.avro.released import Schema, released
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 ROOTS = ("schemas", "subjects", "config", "mode", "compatibility", "contexts", "exporters", "dek-registry")

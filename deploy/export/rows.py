@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deploy.export.events import Wanted
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.log import Partition, Record
 from schemas.events import Event, MembershipChanged, NodesChanged, NodesJoined, NodesLeft, NodesSuperseded

@@ -22,7 +22,7 @@ from typing import IO, Self
 from deploy.kafka.broker_node import HOST, BrokerProcess, Node, Program
 from deploy.kafka.jars import NoKafka, java, kafka_jars
 from eventstore.errors import TransientError
-from eventstore.kafka_topics import count_brokers
+from eventstore.kafka.topics import count_brokers
 
 START_S = 60.0
 """A broker that does not answer after this does not start at all."""

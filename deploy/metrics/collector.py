@@ -17,11 +17,11 @@ from deploy.metrics import api, catalog, fleet, log, relay
 from deploy.metrics.survey import Survey
 from deploy.roles import ROLES, Actors
 from deploy.tls.security import Security
-from drivers.relay import Relay
+from drivers.relays.relay import Relay
 from drivers.stalls import Stalls
 from drivers.statements import RANK_MAX, Statements
-from eventstore.beacons import Beacons
-from eventstore.replica import Replica
+from eventstore.replicas.beacons import Beacons
+from eventstore.replicas.replica import Replica
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from prometheus_client.core import Metric
 from deploy.metrics import catalog
 from deploy.metrics.survey import Survey
 from eventstore.log import FLEET, ZONES
-from eventstore.replica import Replica
-from projections.phases import PHASES
+from eventstore.replicas.replica import Replica
 from projections.states import States
+from projections.zones.phases import PHASES
 
 
 def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:

@@ -9,12 +9,12 @@ from prometheus_client.core import Metric
 
 from deploy.metrics import catalog
 from drivers.stalls import Stalls
-from eventstore.embedded import EmbeddedLog
-from eventstore.kafka import KafkaLog
-from eventstore.kafka_appender import Appender
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.kafka.appender import Appender
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog
-from eventstore.replica import Replica
-from eventstore.status import PartitionStatus
+from eventstore.replicas.replica import Replica
+from eventstore.replicas.status import PartitionStatus
 
 
 def collect(replica: Replica, stalls: Stalls | None, now_ms: int) -> Iterator[Metric]:

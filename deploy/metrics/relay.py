@@ -10,8 +10,8 @@ from prometheus_client.utils import floatToGoString
 
 from deploy.metrics import catalog
 from deploy.metrics.survey import Found
-from drivers.latency import Histogram
-from drivers.relay import Relay
+from drivers.relays.latency import Histogram
+from drivers.relays.relay import Relay
 
 BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 _BOUNDS_MS = [bound * 1_000 for bound in BOUNDS_S]

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from drivers.relay import Relay
-from drivers.relay_sessions import Session
-from drivers.relay_zones import Zone
+from drivers.relays.relay import Relay
+from drivers.relays.sessions import Session
+from drivers.relays.zones import Zone
 from eventstore.log import ZONES
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from projections.states import States
 
 EVERY_S = 5.0

@@ -19,7 +19,7 @@ from commands.calls import Call
 from commands.queries import QueriesService
 from deploy.page.fleet import alerts, holds, latency, rows, totals
 from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
 LOOK_S = 0.1

@@ -19,12 +19,12 @@ from deploy.export.events import Wanted
 from deploy.page import fleet
 from deploy.page.log import TYPES, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery, NotReady, data, number, parameters
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
+from eventstore.folding.origin import read_first
 from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
-from eventstore.origin import read_first
-from eventstore.replica import Replica
+from eventstore.replicas.replica import Replica
 from projections.names import shown
-from projections.phases import PHASES
+from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 ANSWERS_AT_ONCE = 8

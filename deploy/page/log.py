@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 from deploy.export.events import Wanted, as_line
 from deploy.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition, Record, partitions_of
 from projections.names import shown
 from schemas.events import Event

@@ -18,10 +18,10 @@ from deploy.page.board import Board
 from deploy.page.data import Data, Source
 from deploy.page.feed import Feeds
 from deploy.page.requests import HEADERS, NotReady
-from eventstore.beacons import Beacon
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.moment import check_not_to_come, cut_of, parse_moment
-from eventstore.replica import Replica
+from eventstore.recovery.moment import check_not_to_come, cut_of, parse_moment
+from eventstore.replicas.beacons import Beacon
+from eventstore.replicas.replica import Replica
 
 CALL = Call("?page", 10.0)
 """Who asks, for what the page asks: nobody was proved to be anybody."""

@@ -12,15 +12,15 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from drivers.kept_decisions import rulings_of
-from eventstore.fold import Fold
-from eventstore.listening import Ruling, RunRuling
+from drivers.decisions.kept import rulings_of
+from eventstore.folding.fold import Fold
+from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.origin import await_origin
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
-from eventstore.origin import await_origin
-from eventstore.partition import FoldedPartition
-from projections.decision_items import Item
-from projections.decisions import DECIDED_TOPICS
-from projections.histories import about
+from projections.decisions.decided import DECIDED_TOPICS
+from projections.decisions.histories import about
+from projections.decisions.items import Item
 
 ITEMS_SHOWN = 20
 """Items of one record that are listed; of more only how many of each kind there are."""

@@ -34,12 +34,12 @@ from deploy.opening import location_of, open_to_read, place_of, state_folder
 from deploy.roles import folds_of
 from deploy.settings import Settings
 from eventstore.errors import PermanentError, PlaneError
+from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS
-from eventstore.moment import cut_of, parse_moment
-from eventstore.origin import await_origin
-from eventstore.past import PastFolds, fold_past
-from eventstore.rocks_store import checkpoints
-from projections.rules import Holdings
+from eventstore.recovery.moment import cut_of, parse_moment
+from eventstore.recovery.past import PastFolds, fold_past
+from eventstore.saved.rocks_store import checkpoints
+from projections.rules.rule import Holdings
 
 NICE = 10
 SAY_S = 0.25

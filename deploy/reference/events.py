@@ -7,9 +7,9 @@ from typing import Any
 
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
-from eventstore.kafka_topics import COPIES, settings_of
+from eventstore.avro.released import Schema, released
+from eventstore.kafka.topics import COPIES, settings_of
 from eventstore.log import DEFAULT_PARTITION_COUNT, KEYED_TOPICS, TOPICS
-from eventstore.released import Schema, released
 
 ENVELOPE = "envelope"
 

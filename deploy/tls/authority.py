@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from commands.identities import uris_of
 from deploy.whole_files import whole_file
 from eventstore.errors import PermanentError
-from projections.principals import Principal, trust_domain_of, uri_of
+from projections.fleet.principals import Principal, trust_domain_of, uri_of
 
 CA_CERT, CA_KEY = "ca.pem", "ca.key"
 CLOCKS_DIFFER = timedelta(minutes=5)

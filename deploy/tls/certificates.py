@@ -21,7 +21,7 @@ import grpc
 
 from commands.identities import load, uris_of
 from eventstore.errors import FatalError
-from projections.principals import PLANE, Principal, parse_uri, trust_domain_of
+from projections.fleet.principals import PLANE, Principal, parse_uri, trust_domain_of
 
 logger = logging.getLogger(__name__)
 

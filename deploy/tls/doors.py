@@ -14,8 +14,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from commands.denials import Denials
 from commands.identities import Identities, Identity, Unauthenticated
-from drivers.websocket import BEARER, Bearer
-from projections.principals import DPU_AGENT
+from drivers.wire.websocket import BEARER, Bearer
+from projections.fleet.principals import DPU_AGENT
 
 ANYBODY: frozenset[str] = frozenset()
 """For paths that need no certificate."""

@@ -20,8 +20,8 @@ from commands.limits import Limits
 from deploy.settings import Settings
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.doors import ANYBODY, door
-from drivers.websocket import PATH, Dialer
-from projections.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
+from drivers.wire.websocket import PATH, Dialer
+from projections.fleet.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 
 READERS = frozenset({VIEWER, OPERATOR, APPROVER})
 _HTTP_PATHS = {"/healthz": ANYBODY, "/readyz": ANYBODY}

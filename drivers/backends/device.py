@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eventstore.errors import TransientError
-from projections.device_table import DeviceTable
-from projections.rules import SetStep
+from projections.rules.device_table import DeviceTable
+from projections.rules.rule import SetStep
 
 
 class DeviceFailed(TransientError):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from drivers.backends.device import DeviceFailed
-from projections.device_table import EMPTY, DeviceTable
-from projections.rules import SetStep
+from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.rule import SetStep
 
 
 class Faults(NamedTuple):

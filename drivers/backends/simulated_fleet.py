@@ -18,10 +18,10 @@ import numpy.typing as npt
 from drivers.backends.simulated import Faults
 from drivers.backends.simulated_records import NEVER, NONE, Index, Records, groups, mask, members
 from drivers.backends.simulated_tables import NOTHING, SharedTables
-from drivers.protocol import MAX_PARTS, Holding
-from drivers.protocol_down import Frame
-from drivers.protocol_up import Ack, Refusal
-from projections.device_table import Code, FrameRefused
+from drivers.wire.down import Frame
+from drivers.wire.protocol import MAX_PARTS, Holding
+from drivers.wire.up import Ack, Refusal
+from projections.rules.device_table import Code, FrameRefused
 
 SLOW_S = 0.05
 """A device that takes longer says first that it has received the frame."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivers.backends.simulated_tables import NOTHING
-from drivers.protocol import bitmap_of, everyone
+from drivers.wire.protocol import bitmap_of, everyone
 
 Index: TypeAlias = npt.NDArray[np.intp]
 """Devices, by their places in the records."""

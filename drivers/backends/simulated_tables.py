@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from drivers import protocol_down
-from projections import device_table
-from projections.device_table import EMPTY, DeviceTable, FrameRefused
-from projections.rules import Delta
+from drivers.wire import down as protocol_down
+from projections.rules import device_table
+from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused
+from projections.rules.rule import Delta
 
 Outcome: TypeAlias = int | FrameRefused
 """The number of the table after a frame, or why it was refused."""

@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from deploy.tls.certificates import Certificates
-from drivers.latency import Histogram
+from drivers.relays.latency import Histogram
 from tests.bench.apart import beside
 from tests.bench.papers import Files
 from tests.bench.planes import PATIENCE_S

@@ -28,21 +28,21 @@ from deploy.plane import Plane
 from deploy.process import settle_collector
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore
-from drivers.agent_table import AgentTable
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore
+from drivers.agents.table import AgentTable
 from drivers.backends.simulated import SimulatedDevice
-from drivers.latency import Histogram
-from drivers.protocol_down import Frame, decode, encode_frame
-from drivers.protocol_up import Refusal
-from drivers.relay import Relay, RelaySettings
-from drivers.replica_rules import ReplicaRules
-from drivers.reports import Level
-from drivers.simulator import NAMING
-from drivers.websocket import AgentListener, Dialer
+from drivers.relays.latency import Histogram
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.relays.replica_rules import ReplicaRules
+from drivers.relays.reports import Level
+from drivers.simulators.simulator import NAMING
+from drivers.wire.down import Frame, decode, encode_frame
+from drivers.wire.up import Refusal
+from drivers.wire.websocket import AgentListener, Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
-from projections.tables import snapshot
+from projections.fleet.tables import snapshot
 from schemas.events import Frozen, Thawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import grpc
 import uvloop
 
-from eventstore.codec import encode
-from eventstore.embedded import EmbeddedLog
+from eventstore.avro.codec import encode
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import envelope
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import CLIQUES, ZONES, EventLog, Partition
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub

@@ -7,7 +7,7 @@ import ipaddress
 import netaddr
 import numpy as np
 
-from projections.prefixes import WIDTH4, Cover, Net, cover4, cover6
+from projections.rules.prefixes import WIDTH4, Cover, Net, cover4, cover6
 from tests.bench.figures import Figure, median_seconds
 
 COUNT = 200_000

@@ -17,8 +17,8 @@ from deploy.export.events import Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
-from eventstore.codec import encode
-from eventstore.embedded import EmbeddedLog
+from eventstore.avro.codec import encode
+from eventstore.embedded.log import EmbeddedLog
 from tests.bench.figures import Figure
 from tests.support.stated_log import ZONES_0, joined, stated
 

@@ -26,11 +26,11 @@ import uvloop
 
 from deploy.kafka.brokers import Brokers, ports_for
 from deploy.kafka.jars import cache_folder
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore
 from drivers.backends.simulated import SimulatedDevice
-from drivers.simulator import NAMING
-from drivers.websocket import Dialer
+from drivers.simulators.simulator import NAMING
+from drivers.wire.websocket import Dialer
 from eventstore.log import DEFAULT_PARTITION_COUNT, FLEET_0, ZONES, Partition, partition_for
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub

@@ -21,12 +21,12 @@ from typing import Any
 
 import uvloop
 
-from eventstore.codec import decode
-from eventstore.kafka import KafkaLog
+from eventstore.avro.codec import decode
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES
-from eventstore.replica import Replica
-from eventstore.rocks_store import RocksStore
-from projections.zone import ZoneFold
+from eventstore.replicas.replica import Replica
+from eventstore.saved.rocks_store import RocksStore
+from projections.zones.fold import ZoneFold
 from schemas.events import NodesJoined
 from tests.bench.apart import apart
 from tests.bench.brokers import append_joins, cluster, new_prefix

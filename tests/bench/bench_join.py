@@ -20,8 +20,8 @@ from typing import NamedTuple
 import uvloop
 
 from deploy.plane import Plane
-from drivers.latency import Histogram
-from drivers.reports import Level
+from drivers.relays.latency import Histogram
+from drivers.relays.reports import Level
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
 from schemas.events import BudgetSet, NodesJoined, NodesLeft

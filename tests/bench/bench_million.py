@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import uvloop
 
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Record
-from eventstore.partition import FoldedPartition
-from projections.fleet import FleetFold
-from projections.forwarding import forward
-from projections.tables import delta, table
-from projections.zone import ZoneFold
+from projections.fleet.fold import FleetFold
+from projections.fleet.tables import delta, table
+from projections.zones.fold import ZoneFold
+from projections.zones.forwarding import forward
 from tests.bench.apart import apart
 from tests.bench.bench_join import joined_one_by_one
 from tests.bench.figures import Figure, percentile

@@ -22,11 +22,11 @@ from commands.calls import Call
 from deploy.opening import LOG_FOLDER, STATE_FOLDER
 from deploy.past.processes import Pasts
 from deploy.settings import load_settings
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
+from eventstore.embedded.rocks import Row, open_rocks
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, Partition, partition_for
-from eventstore.rocks import Row, open_rocks
-from eventstore.rocks_store import checkpoints
+from eventstore.saved.rocks_store import checkpoints
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import IndexClaimed, IndexReleased
 from tests.bench.apart import apart, serving

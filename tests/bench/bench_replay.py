@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from eventstore.folding.table import Table
 from eventstore.log import FLEET_0
-from eventstore.table import Table
-from projections.fleet import FleetFold
-from projections.membership import Member
+from projections.fleet.fold import FleetFold
+from projections.fleet.membership import Member
+from projections.fleet.tables import table
 from projections.names import check_address4, check_labels, check_name
-from projections.prefixes import WIDTH4, Cover, cover4
-from projections.tables import table
-from projections.zone import ZoneFold
-from projections.zone_rows import Node
+from projections.rules.prefixes import WIDTH4, Cover, cover4
+from projections.zones.fold import ZoneFold
+from projections.zones.rows import Node
 from tests.bench.figures import Figure, median_seconds
 from tests.bench.workload import LABELS, ZONES_0, folded, forwards, joins, name_of, records, zone_name
 

@@ -19,15 +19,15 @@ from typing import Any
 
 import uvloop
 
-from eventstore.codec import encode
-from eventstore.fold import Fold
-from eventstore.kafka import KafkaLog
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import Fold
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, ZONES
 from eventstore.pace import Pace
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.fleet import FleetFold
-from projections.zone import ZoneFold
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.fleet.fold import FleetFold
+from projections.zones.fold import ZoneFold
 from tests.bench.apart import apart
 from tests.bench.brokers import APPEND_S, append_joins, cluster, new_prefix
 from tests.bench.figures import Figure

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
-from eventstore.codec import encode
-from eventstore.kafka import KafkaLog
+from eventstore.avro.codec import encode
+from eventstore.folding.origin import establish
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import ZONES, Partition, partition_of
-from eventstore.origin import establish
 from schemas.events import NodesJoined
 from tests.bench.workload import in_batches, now_ms
 

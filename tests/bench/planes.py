@@ -14,11 +14,11 @@ from deploy.audit.verification import compare_devices, fold_afresh
 from deploy.plane import Plane
 from deploy.roles import folds_of
 from deploy.settings import load_settings
-from drivers.simulator import NAMING
-from eventstore.codec import encode
+from drivers.simulators.simulator import NAMING
+from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
-from projections.tables import table
+from projections.fleet.tables import table
 from schemas.events import DpuRegistered, NodesJoined, NodesLeft
 from tests.bench.workload import in_batches, joins, now_ms, zone_name
 

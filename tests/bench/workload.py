@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from eventstore.codec import encode
-from eventstore.fold import Fold
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import Fold
+from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import ZONES, Partition, Record
-from eventstore.partition import FoldedPartition
-from projections.forwarding import forward
-from projections.zone_state import ZoneState
+from projections.zones.forwarding import forward
+from projections.zones.state import ZoneState
 from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined, NodesLeft
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from drivers.links import Link, LinkClosed
+from drivers.wire.links import Link, LinkClosed
 
 MESSAGES = [b"message %d" % number for number in range(300)]
 Scenario = Callable[[Link, Link], Awaitable[None]]

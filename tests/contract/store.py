@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 
 import pytest
 
-from eventstore.hashes import row_hash
+from eventstore.folding.hashes import row_hash
 from eventstore.log import FLEET_0, ZONES, Partition
-from eventstore.snapshots import EncodedRow, Head, SaveFailed, Store
+from eventstore.saved.snapshots import EncodedRow, Head, SaveFailed, Store
 
 ZONES_0, ZONES_1, ZONES_10 = (Partition(ZONES, number) for number in (0, 1, 10))
 

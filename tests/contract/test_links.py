@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from drivers.links import Link, pair
-from drivers.websocket import AgentListener, Dialer
+from drivers.wire.links import Link, pair
+from drivers.wire.websocket import AgentListener, Dialer
 from tests.contract.link import LinkContract, Scenario, in_time
 from tests.simulation.loop import run_simulated
 from tests.simulation.network import link_pair

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.rocks_store import RocksStore
-from eventstore.snapshots import Store
+from eventstore.saved.rocks_store import RocksStore
+from eventstore.saved.snapshots import Store
 from tests.contract.store import StoreContract, StoreUnderTest
 from tests.simulation.durable import Disk, DiskStore
 

@@ -14,7 +14,7 @@ from deploy.kafka.broker_node import BrokerProcess, Node, Program
 from deploy.kafka.brokers import new_cluster_id
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from eventstore.errors import TransientError
-from eventstore.kafka_topics import count_brokers
+from eventstore.kafka.topics import count_brokers
 from tests.faults.arena import HUB, Arena, Party
 from tests.faults.proxy import Proxy, proxied
 

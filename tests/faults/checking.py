@@ -13,8 +13,8 @@ from typing import NamedTuple
 from deploy.opening import LogPlace, open_to_read
 from eventstore.errors import PlaneError
 from eventstore.log import FOLDED_TOPICS, Partition, Record
-from eventstore.rocks_store import checkpoints, open_checkpoint
-from eventstore.snapshots import Saved
+from eventstore.saved.rocks_store import checkpoints, open_checkpoint
+from eventstore.saved.snapshots import Saved
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.history import History

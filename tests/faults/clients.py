@@ -16,7 +16,7 @@ import grpc
 
 from eventstore.ids import uuid7
 from eventstore.log import CLIQUES
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from eventstore.codec import decode, encode
+from eventstore.avro.codec import decode, encode
 from eventstore.errors import Undecodable
 from eventstore.ids import uuid7
 from schemas.events import Envelope

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from commands import cliques, dpus, fleet, nodes
 from commands.calls import principal_of
 from commands.shapes import Enveloping, Statement
-from eventstore.codec import decode, encode
+from eventstore.avro.codec import decode, encode
 from eventstore.errors import PermanentError
 from eventstore.ids import envelope, issued_at_ms, uuid7
 from eventstore.log import MAX_RECORD_BYTES, Record

@@ -20,14 +20,14 @@ from deploy.audit.checkpoints import Statement, load, new_keys, signed
 from deploy.cli.failures import Refused
 from deploy.cli.policies import read_policies
 from deploy.settings import BadSettings, load_settings
-from drivers.agent_store import FileStore
-from drivers.agent_store import _hash as hash_of_table
-from eventstore.backup import MANIFEST, check, load_manifest, read_records, write_record
+from drivers.agents.store import FileStore
+from drivers.agents.store import _hash as hash_of_table
 from eventstore.errors import PermanentError
 from eventstore.log import ZONES
-from eventstore.saving import restored, save
-from eventstore.snapshots import reduced
-from projections.device_table import EMPTY, digest_of
+from eventstore.recovery.backup import MANIFEST, check, load_manifest, read_records, write_record
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import reduced
+from projections.rules.device_table import EMPTY, digest_of
 from tests.fuzz.framing import split
 from tests.fuzz.of_log import partition, records_of
 from tests.fuzz.seeds_log import lifecycle

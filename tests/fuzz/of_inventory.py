@@ -9,7 +9,7 @@ from io import BytesIO
 
 from commands.inventory import InventoryError, Options, plan
 from commands.inventory_rows import MAX_FAULTS
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
 from projections.columns import fault_of_nodes
 from schemas.events import MAX_ITEMS, NodesJoined

@@ -9,13 +9,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from drivers import protocol_down, protocol_up
-from drivers.protocol import MAX_PARTS, ProtocolError, numbers_of
-from drivers.protocol_down import Frame
-from drivers.protocol_up import Hello
-from projections import device_table
-from projections.device_table import EMPTY, DeviceTable, FrameRefused, digest_of, steps_between
-from projections.rules import Delta
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame
+from drivers.wire.protocol import MAX_PARTS, ProtocolError, numbers_of
+from drivers.wire.up import Hello
+from projections.rules import device_table
+from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused, digest_of, steps_between
+from projections.rules.rule import Delta
 from schemas.api import agent_pb2 as pb
 from tests.fuzz.framing import Part, joined, split
 from tests.fuzz.messages import message_mutated

@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 from fastavro import parse_schema, schemaless_reader
 
-from eventstore.codec import HEADER_BYTES, decode, encode
+from eventstore.avro.codec import HEADER_BYTES, decode, encode
+from eventstore.avro.released import released
 from eventstore.errors import Undecodable
-from eventstore.fold import Fold
-from eventstore.ledger import Entry
+from eventstore.folding.fold import Fold
+from eventstore.folding.ledger import Entry
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.released import released
-from eventstore.saving import restored, save
-from eventstore.snapshots import reduced
-from projections.cliques import CliqueFold
-from projections.fleet import FleetFold
-from projections.installs import InstallsFold
-from projections.zone import ZoneFold
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import reduced
+from projections.cliques.fold import CliqueFold
+from projections.fleet.fold import FleetFold
+from projections.installs.fold import InstallsFold
+from projections.zones.fold import ZoneFold
 from tests.fuzz.framing import split
 from tests.fuzz.mutators import event_mutated, history_mutated
 from tests.fuzz.target import Target, told

@@ -15,16 +15,16 @@ from deploy.addresses import parse_address, parse_addresses
 from deploy.export.registry import Registry, RegistryError
 from deploy.page.log import parse_cursor
 from deploy.page.requests import number
+from eventstore.avro.released import released
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import issued_at_ms
-from eventstore.lineage import lineage_of
 from eventstore.log import FOLDED_TOPICS, partitions_of
-from eventstore.moment import parse_moment, shown
 from eventstore.position import from_token, to_token
-from eventstore.released import released
+from eventstore.recovery.moment import parse_moment, shown
+from eventstore.replicas.lineage import lineage_of
 from projections import names
+from projections.fleet.principals import Principal, parse_uri, uri_of
 from projections.pages import page
-from projections.principals import Principal, parse_uri, uri_of
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.fuzz.target import Target, told
 from tests.support.toy_log import LOG_ID, created

@@ -10,18 +10,19 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from deploy.audit.checkpoints import FORMAT, Statement
-from drivers import protocol_down, protocol_up
-from drivers.agent_store import HASH_BYTES, FileStore
-from drivers.protocol import Holding
-from drivers.protocol_down import Heard, Refused, Unwelcome, Welcome
-from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello, Refusal
-from eventstore.backup import Copied, Manifest, write_record
+from drivers.agents.store import HASH_BYTES, FileStore
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Heard, Refused, Unwelcome, Welcome
+from drivers.wire.protocol import Holding
+from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
 from eventstore.ids import uuid7
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
-from projections.device_table import EMPTY, Code, DeviceTable, apply
-from projections.digests import digest_of, to_bytes
-from projections.rules import Delta, Rule, SetStep
+from eventstore.recovery.backup import Copied, Manifest, write_record
+from projections.rules.device_table import EMPTY, Code, DeviceTable, apply
+from projections.rules.digests import digest_of, to_bytes
+from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import dpuplane_pb2 as pb
 from tests.fuzz.framing import Part, joined
 from tests.fuzz.of_api import KINDS

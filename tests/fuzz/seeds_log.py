@@ -8,11 +8,11 @@ from random import Random
 import msgspec
 from pyroaring import BitMap
 
-from eventstore.codec import encode
-from eventstore.fold import At, Outcome
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import At, Outcome
 from eventstore.ids import statement, uuid7
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from projections.phases import READY
+from projections.zones.phases import READY
 from schemas.events import Envelope, Event, Frozen, RulesInstalled, Thawed
 from tests.fuzz.framing import Part, joined
 from tests.support.cliques import CliqueLog

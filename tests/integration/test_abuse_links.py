@@ -16,14 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers import protocol_down, protocol_up
-from drivers.agent import Agent
-from drivers.links import Link, LinkClosed
-from drivers.protocol import MAX_UP_BYTES, Holding, ProtocolError
-from drivers.protocol_down import Frame, Heard, Refused
-from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello
-from drivers.websocket import PINGS_MAX, _SocketLink
-from projections.rules import Held
+from drivers.agents.agent import Agent
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame, Heard, Refused
+from drivers.wire.links import Link, LinkClosed
+from drivers.wire.protocol import MAX_UP_BYTES, Holding, ProtocolError
+from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.wire.websocket import PINGS_MAX, _SocketLink
+from projections.rules.rule import Held
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
 from tests.support.rule_source import ALLOW, Tables, packed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from drivers.agent_store import FileStore
+from drivers.agents.store import FileStore
 from tests.support.planes import run, serving, started
 
 

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 
-from drivers import protocol_up
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore, TableStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore, TableStore
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
-from drivers.links import Busy, Link, LinkClosed
-from drivers.protocol import MAX_UP_BYTES, Holding
-from drivers.protocol_down import Frame, Refused, Welcome, decode
-from drivers.protocol_up import NO_DIGEST, Ack, Hello
-from drivers.relay import Relay, RelaySettings
-from drivers.simulator import Simulator
-from drivers.websocket import AgentListener, Dialer
-from projections.device_table import DeviceTable
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.simulators.simulator import Simulator
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame, Refused, Welcome, decode
+from drivers.wire.links import Busy, Link, LinkClosed
+from drivers.wire.protocol import MAX_UP_BYTES, Holding
+from drivers.wire.up import NO_DIGEST, Ack, Hello
+from drivers.wire.websocket import AgentListener, Dialer
+from projections.rules.device_table import DeviceTable
 from tests.support.eventually import until
 from tests.support.relays import Zones
 from tests.support.rule_source import ALLOW, Tables, packed

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from commands.limits import Limits
 from commands.lookup import Lookup
-from projections.rules import Held
+from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 

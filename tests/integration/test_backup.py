@@ -17,18 +17,18 @@ from deploy.audit.backups import make, remake
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
 from drivers.forwarder import Forwarder
-from eventstore.backup import COPIED_TOPICS, Manifest, load_manifest
-from eventstore.beacons import Solo
-from eventstore.codec import decode
-from eventstore.embedded import EmbeddedLog
-from eventstore.evidence import records_before
-from eventstore.lineage import lineage_of
+from eventstore.avro.codec import decode
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.folding.origin import await_origin
 from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
-from eventstore.origin import await_origin
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.fleet import FleetFold
-from projections.zone import ZoneFold
+from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
+from eventstore.recovery.evidence import records_before
+from eventstore.replicas.beacons import Solo
+from eventstore.replicas.lineage import lineage_of
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.fleet.fold import FleetFold
+from projections.zones.fold import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Frozen, LogCreated
 from tests.support.embedded import Clock

@@ -15,8 +15,8 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import NoKafka, cache_folder, kafka_jars
-from eventstore.kafka import KafkaLog
-from eventstore.kafka_topics import count_brokers
+from eventstore.kafka.log import KafkaLog
+from eventstore.kafka.topics import count_brokers
 from eventstore.log import FLEET_0
 from tests.contract.engine import KEY, put, read_all
 

@@ -14,9 +14,9 @@ from rocksdict import AccessType
 
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.embedded.rocks import Rocks, Row, open_rocks
 from eventstore.log import FLEET_0, Partition, Record
-from eventstore.rocks import Rocks, Row, open_rocks
 from tests.support.embedded import Clock
 from tests.support.stated_log import PARTITIONS, ZONES_0, ZONES_1, stated
 

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 from commands.limits import Limits
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
-from eventstore.codec import encode
-from eventstore.embedded import EmbeddedLog
+from eventstore.avro.codec import encode
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.ids import statement
-from projections.rules import Holdings
+from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionRaised
 from tests.support.served import Served, served

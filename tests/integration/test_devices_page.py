@@ -9,8 +9,8 @@ from typing import Any, cast
 from aiohttp import web
 
 from deploy.devices import DEVICES_PATH, of_relay, of_relays, page
-from drivers.relay import Relay
-from projections.rules import Held
+from drivers.relays.relay import Relay
+from projections.rules.rule import Held
 
 
 class Known:

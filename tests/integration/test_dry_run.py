@@ -8,11 +8,11 @@ import grpc
 import pytest
 from pyroaring import BitMap
 
-from drivers.reports import Level, Pending
-from eventstore.codec import encode
+from drivers.relays.reports import Level, Pending
+from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, INSTALLS
-from projections.rules import Held
-from projections.tables import table
+from projections.fleet.tables import table
+from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
 from tests.support.served import Served, now_ms, served

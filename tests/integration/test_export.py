@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
-from eventstore.codec import encode
-from eventstore.embedded import EmbeddedLog
+from eventstore.avro.codec import encode
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.folding.origin import await_origin
 from eventstore.log import ZONES
-from eventstore.origin import await_origin
 from tests.support.embedded import Clock
 from tests.support.stated_log import ZONES_0, joined, stated
 

@@ -16,9 +16,9 @@ from deploy.kafka.access import KafkaAccess, Mechanism
 from deploy.settings import Settings
 from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET_0
-from projections.principals import PLANE, Principal
+from projections.fleet.principals import PLANE, Principal
 from tests.support.secure_kafka import ADMIN, SecureKafka
 
 pytestmark = pytest.mark.kafka

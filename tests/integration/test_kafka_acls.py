@@ -22,7 +22,7 @@ from aiokafka.errors import (
 from deploy.kafka.access import KafkaAccess
 from deploy.kafka.acls import ROLES, arguments_of, grants_of
 from eventstore.errors import LogUnavailable
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import TOPICS
 from tests.support.planes import Process, run, serving, started
 from tests.support.secure_kafka import PREFIX, SecureKafka

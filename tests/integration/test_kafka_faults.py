@@ -12,7 +12,7 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable
-from eventstore.kafka_topics import count_brokers
+from eventstore.kafka.topics import count_brokers
 from eventstore.log import CLIQUES, FLEET, TOPICS, ZONES, Partition
 from tests.contract.engine import KEY, numbered, put
 from tests.support.kafka import KafkaUnderTest

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, INSTALLS, MAX_RECORD_BYTES, REPLICAS, ZONES, Partition
 from tests.contract.engine import KEY, put, read_all
 from tests.support.kafka import KafkaUnderTest
@@ -145,7 +145,7 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
 def test_it_does_not_start_without_assertions() -> None:
     program = """
 import asyncio, random
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 async def main():
     async with KafkaLog.open("127.0.0.1:1", rng=random.Random(1)): pass
 asyncio.run(main())

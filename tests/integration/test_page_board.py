@@ -15,7 +15,7 @@ from aiohttp import web
 from deploy.page.board import Board
 from deploy.page.feed import FEEDS_MAX, Feeds
 from deploy.page.routes import CALL, Page
-from eventstore.beacons import Beacon
+from eventstore.replicas.beacons import Beacon
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, now_ms, served
 

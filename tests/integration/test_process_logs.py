@@ -10,9 +10,9 @@ import aiohttp
 import grpc
 import pytest
 
-from drivers import protocol_up
-from drivers.protocol_up import Hello
-from drivers.websocket import PATH
+from drivers.wire import up as protocol_up
+from drivers.wire.up import Hello
+from drivers.wire.websocket import PATH
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from tests.support.planes import serving

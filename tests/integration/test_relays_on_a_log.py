@@ -13,24 +13,24 @@ from typing import Any
 
 from deploy.directory import LocalDirectory
 from drivers.forwarder import Forwarder
-from drivers.links import Link, LinkClosed, pair
-from drivers.relay import Relay, RelaySettings
-from drivers.replica_rules import ReplicaRules
-from drivers.reports import Level
-from drivers.simulator import Simulator
-from eventstore.beacons import Solo
-from eventstore.embedded import EmbeddedLog
-from eventstore.fold import Fold
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.relays.replica_rules import ReplicaRules
+from drivers.relays.reports import Level
+from drivers.simulators.simulator import Simulator
+from drivers.wire.links import Link, LinkClosed, pair
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, partition_of
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.device_table import DeviceTable
-from projections.fleet import FleetFold
-from projections.install_views import zone_progress
-from projections.installs import InstallsFold
-from projections.tables import table
-from projections.zone import ZoneFold
+from eventstore.replicas.beacons import Solo
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.fleet.fold import FleetFold
+from projections.fleet.tables import table
+from projections.installs.fold import InstallsFold
+from projections.installs.views import zone_progress
+from projections.rules.device_table import DeviceTable
+from projections.zones.fold import ZoneFold
 from schemas.events import Event, Frozen, NodesJoined, NodesLeft, PolicySet, Thawed, ZoneDescribed
 from tests.support.eventually import until
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import TransientError
 from eventstore.hostile import HostileLog, LogFaults
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.pace import Pace
-from eventstore.replay import replay
-from eventstore.replica import Answer, Replica
-from eventstore.rocks_store import RocksStore
+from eventstore.recovery.replay import replay
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.saved.rocks_store import RocksStore
 from schemas.events import PolicyDeleted, PolicySet
 from tests.contract.engine import read_all
 from tests.support.embedded import EmbeddedUnderTest

@@ -14,7 +14,7 @@ from confluent_kafka import DeserializingConsumer, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Partition
 from tests.support.kafka import KafkaUnderTest
 from tests.support.planes import run, serving

@@ -16,11 +16,11 @@ from deploy.opening import STATE_FOLDER
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
-from drivers.websocket import PATH
-from eventstore.backup import MANIFEST
+from drivers.wire.websocket import PATH
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
-from eventstore.rocks_store import RocksStore
+from eventstore.recovery.backup import MANIFEST
+from eventstore.saved.rocks_store import RocksStore
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
 from schemas.events import NodesJoined

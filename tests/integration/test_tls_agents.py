@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 
 from deploy.devices import of_relays
-from drivers import protocol_up
-from drivers.links import LinkClosed
-from drivers.protocol import Holding
-from drivers.protocol_down import Frame, Refused, Welcome, decode
-from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello
-from drivers.websocket import Dialer
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame, Refused, Welcome, decode
+from drivers.wire.links import LinkClosed
+from drivers.wire.protocol import Holding
+from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.wire.websocket import Dialer
 from tests.support.certs import Office, Papers
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.log import FLEET_0
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.certs import TRUST_DOMAIN, Office, Papers

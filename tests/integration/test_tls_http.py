@@ -17,7 +17,7 @@ from deploy.http import HttpServer
 from deploy.metrics.exposition import Exposition
 from deploy.settings import Address
 from deploy.tls.security import Security
-from projections.principals import ROLES
+from projections.fleet.principals import ROLES
 from tests.support.certs import Office, Papers
 from tests.support.served import now_ms
 

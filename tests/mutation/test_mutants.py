@@ -12,7 +12,7 @@ from tests.mutation.explained import outlived, reasons
 from tests.mutation.mutants import ROOT, mutants_of
 from tests.mutation.report import interval
 
-NUMBERING, POSITION, PAGES = "drivers/numbering.py", "eventstore/position.py", "projections/pages.py"
+NUMBERING, POSITION, PAGES = "drivers/relays/numbering.py", "eventstore/position.py", "projections/pages.py"
 
 
 def mutate(*arguments: str) -> subprocess.CompletedProcess[str]:

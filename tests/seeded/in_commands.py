@@ -7,15 +7,15 @@ from typing import Any
 from msgspec.structs import replace
 
 import commands.waiting
-import eventstore.folds
-import eventstore.ledger
-import eventstore.replica
+import eventstore.folding.ledger
+import eventstore.replicas.folds
+import eventstore.replicas.replica
 import tests.simulation.clients
-from eventstore.codec import encode
-from eventstore.fold import DONE
-from eventstore.ledger import Ledger
-from eventstore.replica import Answer, Replica
-from eventstore.waiting import Answers
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import DONE
+from eventstore.folding.ledger import Ledger
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.replicas.waiting import Answers
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 
 
@@ -129,7 +129,7 @@ BUGS = (
         "ids-forgotten-without-a-floor",
         "ids are forgotten after a minute, and nothing refuses what is older",
         "I2",
-        lambda: patched((eventstore.ledger, "KEEP_MS", instead(0)), (Ledger, "_forget", _no_floor)),
+        lambda: patched((eventstore.folding.ledger, "KEEP_MS", instead(0)), (Ledger, "_forget", _no_floor)),
         Stepped(1),
     ),
     Bug(
@@ -150,14 +150,14 @@ BUGS = (
         "position-guessed",
         "an answer carries where the fold stood when the command came, not where its record is",
         "I3",
-        lambda: patched((eventstore.replica, "submit", _answers_before_append)),
+        lambda: patched((eventstore.replicas.replica, "submit", _answers_before_append)),
         Simulated(1),
     ),
     Bug(
         "done-before-decided",
         "a command is answered as done as soon as it is appended, at the end that the log had before",
         "I1",
-        lambda: patched((eventstore.replica, "submit", _says_done_at_once)),
+        lambda: patched((eventstore.replicas.replica, "submit", _says_done_at_once)),
         Simulated(1),
     ),
     Bug(
@@ -199,7 +199,7 @@ BUGS = (
         "position-ahead",
         "a replica says that it has folded three records more than it has",
         "I9",
-        lambda: patched((eventstore.folds, "status_of", _ahead)),
+        lambda: patched((eventstore.replicas.folds, "status_of", _ahead)),
         Simulated(1),
     ),
 )

@@ -8,18 +8,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import drivers.reports
-import drivers.standing
-import eventstore.beacons
-import projections.device_table
-from drivers.agent import Agent
+import drivers.relays.reports
+import drivers.relays.standing
+import eventstore.replicas.beacons
+import projections.rules.device_table
+from drivers.agents.agent import Agent
 from drivers.forwarder import Forwarder
-from drivers.relay_zones import Zone
-from drivers.reports import Pending
+from drivers.relays.reports import Pending
+from drivers.relays.zones import Zone
 from drivers.statements import Statements
 from eventstore.log import FLEET_0
-from projections.device_table import EMPTY, DeviceTable
-from projections.rules import Rule
+from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.rule import Rule
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import WiredLog
@@ -174,7 +174,7 @@ BUGS = (
         "older-frame-accepted",
         "a device takes a snapshot of an older version than it has",
         "I7",
-        lambda: patched((projections.device_table, "apply", _applies_anything)),
+        lambda: patched((projections.rules.device_table, "apply", _applies_anything)),
         Stepped(1),
     ),
     Bug(
@@ -182,8 +182,8 @@ BUGS = (
         "a device follows all steps of a frame but the last, and believes the digest that it was told",
         "I8",
         lambda: patched(
-            (projections.device_table, "_after", _drops_the_last_step),
-            (projections.device_table, "_digest_after", _trusts),
+            (projections.rules.device_table, "_after", _drops_the_last_step),
+            (projections.rules.device_table, "_digest_after", _trusts),
         ),
         Stepped(1),
     ),
@@ -198,21 +198,21 @@ BUGS = (
         "unbounded-window",
         "a relay sends a device frame after frame without an answer",
         "I17",
-        lambda: patched((drivers.standing, "WINDOW", instead(10_000))),
+        lambda: patched((drivers.relays.standing, "WINDOW", instead(10_000))),
         Simulated(5),
     ),
     Bug(
         "report-storm",
         "a relay reports whatever a device says, at once",
         "I18",
-        lambda: patched((drivers.reports, "PROGRESS_S", instead(0.0))),
+        lambda: patched((drivers.relays.reports, "PROGRESS_S", instead(0.0))),
         Simulated(11),
     ),
     Bug(
         "beacon-storm",
         "a beacon every 50 ms",
         "I18",
-        lambda: patched((eventstore.beacons, "EVERY_S", instead(0.05))),
+        lambda: patched((eventstore.replicas.beacons, "EVERY_S", instead(0.05))),
         Simulated(1),
     ),
     Bug(

@@ -6,26 +6,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import eventstore.saving
-import projections.clique_claims
-import projections.cliques
-import projections.effects
-import projections.fleet
-import projections.forwarding
-import projections.holds
-import projections.joins
-import projections.moves
-import projections.nodes
-import projections.replanning
-import projections.tables
-from eventstore.fold import Decision
-from eventstore.ledger import Ledger
-from eventstore.table import Table
-from projections.clique_state import Clique
-from projections.fleet_state import FleetState
-from projections.prefixes import Cover
-from projections.rules import precedence
-from projections.rulesets import RuleSet
+import eventstore.saved.saving
+import projections.cliques.claims
+import projections.cliques.fold
+import projections.fleet.effects
+import projections.fleet.fold
+import projections.fleet.holds
+import projections.fleet.joins
+import projections.fleet.moves
+import projections.fleet.replanning
+import projections.fleet.tables
+import projections.zones.forwarding
+import projections.zones.nodes
+from eventstore.folding.fold import Decision
+from eventstore.folding.ledger import Ledger
+from eventstore.folding.table import Table
+from projections.cliques.state import Clique
+from projections.fleet.rulesets import RuleSet
+from projections.fleet.state import FleetState
+from projections.rules.prefixes import Cover
+from projections.rules.rule import precedence
 from tests.seeded.bugs import Bug, Stepped, does, instead, patched
 
 # --- cliques ----------------------------------------------------------------------------------------------------------
@@ -62,7 +62,9 @@ def _refused_but_counted(decide: Any) -> Any:
         decision: Decision = decide(state, event, at)
         hold = state.holds.rows.get(str(event.hold))
         if decision.change is None and hold is not None:
-            change = projections.holds.HoldChanged(replace(hold, approvals=(*hold.approvals, event.envelope.actor)))
+            change = projections.fleet.holds.HoldChanged(
+                replace(hold, approvals=(*hold.approvals, event.envelope.actor))
+            )
             return Decision(change, decision.outcome)
         return decision
 
@@ -225,7 +227,7 @@ BUGS = (
         "index-not-dense",
         "the first index of a clique is 1",
         "I4",
-        lambda: patched((projections.clique_claims, "lowest_free", _second_lowest)),
+        lambda: patched((projections.cliques.claims, "lowest_free", _second_lowest)),
         Stepped(1),
     ),
     Bug(
@@ -233,8 +235,8 @@ BUGS = (
         "a freed index goes to who waits since the shortest time",
         "I4",
         lambda: patched(
-            (projections.clique_claims, "serve", _last_come_first_served),
-            (projections.cliques, "serve", _last_come_first_served),
+            (projections.cliques.claims, "serve", _last_come_first_served),
+            (projections.cliques.fold, "serve", _last_come_first_served),
         ),
         Stepped(1),
     ),
@@ -249,70 +251,70 @@ BUGS = (
         "refused-but-counted",
         "an approval by who asked for the change is refused, and counts all the same",
         "I2",
-        lambda: patched((projections.fleet, "decide_approval", _refused_but_counted)),
+        lambda: patched((projections.fleet.fold, "decide_approval", _refused_but_counted)),
         Stepped(5),
     ),
     Bug(
         "fold-raises-on-a-stranger",
         "the fold looks up a policy that may not be there",
         "I20",
-        lambda: patched((projections.fleet, "_decide_policy_deleted", _raises_for_strangers)),
+        lambda: patched((projections.fleet.fold, "_decide_policy_deleted", _raises_for_strangers)),
         Stepped(1),
     ),
     Bug(
         "forward-skips-records",
         "a forward says that it reaches three records further than it does",
         "I1",
-        lambda: patched((projections.forwarding, "_sealed", _skips_records)),
+        lambda: patched((projections.zones.forwarding, "_sealed", _skips_records)),
         Stepped(1),
     ),
     Bug(
         "stale-range-accepted",
         "fleet takes whatever range a forward has",
         "I7",
-        lambda: patched((projections.fleet, "decide_membership", _any_range)),
+        lambda: patched((projections.fleet.fold, "decide_membership", _any_range)),
         Stepped(1),
     ),
     Bug(
         "mark-off-by-one",
         "fleet's mark is the last record that it has taken, not the next one",
         "I7",
-        lambda: patched((projections.fleet, "_advance", _one_less)),
+        lambda: patched((projections.fleet.fold, "_advance", _one_less)),
         Stepped(1),
     ),
     Bug(
         "ghost-of-an-old-uid",
         "a leave of an incarnation that is gone takes away the one that has come since",
         "I1",
-        lambda: patched((projections.nodes, "_is_about", does(True))),
+        lambda: patched((projections.zones.nodes, "_is_about", does(True))),
         Stepped(1),
     ),
     Bug(
         "superseded-not-told",
         "the zone that lost a node to another one is never told",
         "I16",
-        lambda: patched((projections.fleet, "hand_superseded", does())),
+        lambda: patched((projections.fleet.fold, "hand_superseded", does())),
         Stepped(1),
     ),
     Bug(
         "limits-not-handed-down",
         "the limits of a zone stay in fleet",
         "I16",
-        lambda: patched((projections.fleet, "hand_limits", does())),
+        lambda: patched((projections.fleet.fold, "hand_limits", does())),
         Stepped(1),
     ),
     Bug(
         "older-incarnation-wins",
         "what a zone says of a node counts, even if another zone has a newer one",
         "I1",
-        lambda: patched((projections.joins, "_is_own", does(True))),
+        lambda: patched((projections.fleet.joins, "_is_own", does(True))),
         Stepped(1),
     ),
     Bug(
         "address-goes-with-its-first-holder",
         "an address that two nodes have is let go with one of them",
         "I8",
-        lambda: patched((projections.moves, "_touches", _first_holder_takes_it_along)),
+        lambda: patched((projections.fleet.moves, "_touches", _first_holder_takes_it_along)),
         Stepped(5),
     ),
     Bug(
@@ -320,8 +322,8 @@ BUGS = (
         "what was withdrawn is not remembered, so every record has the whole budget",
         "I13",
         lambda: patched(
-            (projections.fleet, "charge", does()),
-            (projections.replanning, "charge", does()),
+            (projections.fleet.fold, "charge", does()),
+            (projections.fleet.replanning, "charge", does()),
         ),
         Stepped(2),
     ),
@@ -336,7 +338,7 @@ BUGS = (
         "one-approval-is-enough",
         "a hold ends with the first approval",
         "I13",
-        lambda: patched((projections.holds, "APPROVALS", instead(1))),
+        lambda: patched((projections.fleet.holds, "APPROVALS", instead(1))),
         Stepped(1),
     ),
     Bug(
@@ -378,28 +380,28 @@ BUGS = (
         "leaves-before-joins",
         "a delta removes before it adds",
         "I21",
-        lambda: patched((projections.tables, "_ordered", _removes_first)),
+        lambda: patched((projections.fleet.tables, "_ordered", _removes_first)),
         Stepped(1),
     ),
     Bug(
         "lowest-precedence-first",
         "a delta adds the rules of the lowest precedence first",
         "I21",
-        lambda: patched((projections.tables, "precedence", _lowest_first)),
+        lambda: patched((projections.fleet.tables, "precedence", _lowest_first)),
         Stepped(1),
     ),
     Bug(
         "snapshot-before-its-offset",
         "a saved state says a position that is one before what it has",
         "I10",
-        lambda: patched((eventstore.saving, "head_of", _before_its_offset)),
+        lambda: patched((eventstore.saved.saving, "head_of", _before_its_offset)),
         Stepped(1),
     ),
     Bug(
         "restart-skips-a-record",
         "after a restart the first record behind what was saved is skipped",
         "I11",
-        lambda: patched((eventstore.saving, "_take_over", _behind_its_offset)),
+        lambda: patched((eventstore.saved.saving, "_take_over", _behind_its_offset)),
         Stepped(1),
     ),
     Bug(
@@ -413,7 +415,7 @@ BUGS = (
         "ids-saved-apart",
         "rows and position are saved together, command ids some other time",
         "I11",
-        lambda: patched((eventstore.saving, "_add_ids", _skips_some)),
+        lambda: patched((eventstore.saved.saving, "_add_ids", _skips_some)),
         Stepped(1),
     ),
     Bug(

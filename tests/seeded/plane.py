@@ -16,8 +16,8 @@ from typing import cast
 from msgspec.structs import replace
 
 from deploy.roles import folds_of
-from eventstore.codec import decode, encode
-from eventstore.folds import Folds
+from eventstore.avro.codec import decode, encode
+from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import statement, uuid7
 from eventstore.log import (
     CLIQUES,
@@ -29,16 +29,17 @@ from eventstore.log import (
     Record,
     partitions_of,
 )
-from eventstore.partition import FoldedPartition
-from eventstore.replica import Answer, Replica
-from eventstore.saving import restored, save
-from eventstore.snapshots import Head
-from projections import device_table, tables
-from projections.device_table import EMPTY, FrameRefused, pack
-from projections.forwarding import forward
-from projections.handed_down import caused
-from projections.rules import Delta
-from projections.zone_rows import Dpu
+from eventstore.replicas.folds import Folds
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import Head
+from projections.fleet import tables
+from projections.fleet.handed_down import caused
+from projections.rules import device_table
+from projections.rules.device_table import EMPTY, FrameRefused, pack
+from projections.rules.rule import Delta
+from projections.zones.forwarding import forward
+from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history
 from tests.simulation.checkers.lifecycle import ACTIONS

@@ -11,12 +11,12 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore
 from drivers.backends.simulated import Faults, SimulatedDevice
-from drivers.links import Dial
-from projections.device_table import EMPTY, DeviceTable, pack
-from projections.rules import SetStep
+from drivers.wire.links import Dial
+from projections.rules.device_table import EMPTY, DeviceTable, pack
+from projections.rules.rule import SetStep
 from tests.simulation.history import Framed, History, Seen
 from tests.simulation.loop import current_loop, owned_by
 

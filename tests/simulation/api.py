@@ -17,7 +17,7 @@ from commands.server import CommandServer
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from eventstore.errors import AppendRefused, LogUnavailable, PlaneError
 from eventstore.log import ZONES
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas.events import Event
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
 from tests.simulation.loop import current_loop

@@ -10,9 +10,9 @@ import numpy as np
 from drivers.backends.simulated import Faults
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import Index
-from drivers.protocol_down import Frame
-from drivers.protocol_up import Ack
-from drivers.simulator import NAMING
+from drivers.simulators.simulator import NAMING
+from drivers.wire.down import Frame
+from drivers.wire.up import Ack
 from tests.simulation.history import History, Seen
 from tests.simulation.loop import current_loop
 

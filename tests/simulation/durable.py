@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
-from eventstore.hashes import row_hash
+from eventstore.folding.hashes import row_hash
 from eventstore.log import Partition
-from eventstore.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
+from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch, SaveFailed
 
 OnCommit = Callable[[Partition, Head], None]
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
-from eventstore.fold import Fold
-from eventstore.hashes import MODULUS, row_hash
+from eventstore.folding.fold import Fold
+from eventstore.folding.hashes import MODULUS, row_hash
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.replica import Answer
-from eventstore.snapshots import reduced
+from eventstore.replicas.replica import Answer
+from eventstore.saved.snapshots import reduced
 from schemas.events import Event
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")

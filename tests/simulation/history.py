@@ -19,8 +19,8 @@ import msgspec
 from xxhash import xxh3_128
 
 from eventstore.log import Partition
-from eventstore.replica import Answer
-from projections.rules import Rule, SetStep
+from eventstore.replicas.replica import Answer
+from projections.rules.rule import Rule, SetStep
 
 
 class _Happening(msgspec.Struct, frozen=True, tag=True):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventstore.log import FOLDED_TOPICS, REPLICAS, Partition, Record
-from projections.device_table import pack
-from projections.rules import Rule
+from projections.rules.device_table import pack
+from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import judge_history
 from tests.simulation.durable import Disk, DiskStore
@@ -16,7 +16,7 @@ from tests.simulation.history import Called, Dumped, Happening, Stood
 from tests.simulation.loop import current_loop
 
 if TYPE_CHECKING:
-    from projections.device_table import DeviceTable
+    from projections.rules.device_table import DeviceTable
     from tests.simulation.world import World
 
 FAULTS_SHOWN = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from projections.clique_state import Member
-from projections.fleet_state import FleetState
+from projections.cliques.state import Member
+from projections.fleet.state import FleetState
 from schemas.events import IndexClaimed, NodesJoined, NodesLeft
 from tests.simulation.fresh import Step
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, Reading, Task
-from drivers.links import LinkClosed
+from drivers.wire.links import LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import Batch, EventLog, Headers, Partition, check_append
 from tests.simulation.loop import current_loop

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drivers.backends.simulated_bmc import SimulatedBmcs
-from drivers.links import Busy, LinkClosed
-from drivers.relay import Relay
+from drivers.relays.relay import Relay
 from drivers.stalls import Stalls
-from eventstore.beacons import Beacons
+from drivers.wire.links import Busy, LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import EventLog, Partition
-from eventstore.replica import Answer, Replica
-from eventstore.snapshots import Head
+from eventstore.replicas.beacons import Beacons
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.saved.snapshots import Head
 from tests.simulation.api import Api, asked
 from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Claimed, History, Lived

@@ -11,11 +11,11 @@ from commands.status import LogLocation, StatusBoard
 from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
-from drivers.relay import Relay
+from drivers.relays.relay import Relay
 from drivers.stalls import Stalls
-from eventstore.beacons import Beacons
 from eventstore.log import EventLog
-from eventstore.replica import Replica
+from eventstore.replicas.beacons import Beacons
+from eventstore.replicas.replica import Replica
 from tests.simulation.api import Api
 from tests.simulation.network import WiredBmc
 

@@ -12,7 +12,7 @@ from functools import partial
 from xxhash import xxh3_128
 
 from eventstore.log import FLEET, Partition
-from projections.fleet_state import FleetState
+from projections.fleet.state import FleetState
 from schemas import events as e
 from tests.simulation.checkers import invalid
 from tests.simulation.judge import judge, read_everything

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from eventstore.ids import uuid7
 from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition, Record
-from projections.clique_state import Member
-from projections.rules import Rule, SetStep
+from projections.cliques.state import Member
+from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation import model
 from tests.simulation.checkers import (

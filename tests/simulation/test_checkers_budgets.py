@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from eventstore.log import FLEET_0
-from projections.fleet_state import ZoneInfo
-from projections.membership import Kept, Member, Part
-from projections.policies import Policy
-from projections.withdrawals import Budget
+from projections.fleet.membership import Kept, Member, Part
+from projections.fleet.state import ZoneInfo
+from projections.fleet.withdrawals import Budget
+from projections.rules.policies import Policy
 from schemas import events as e
 from tests.simulation.checkers import budgets
 from tests.support.written_log import WrittenLog

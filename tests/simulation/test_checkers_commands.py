@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.fold import DONE, Outcome
+from eventstore.folding.fold import DONE, Outcome
 from eventstore.log import FLEET_0
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import commands
 from tests.simulation.history import Invoked, NotTaken, Read, Told

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.log import FLEET_0
-from projections import tables
-from projections.rules import Rule, SetStep
+from projections.fleet import tables
+from projections.rules.rule import Rule, SetStep
 from schemas import events as e
 from tests.simulation.checkers import Evidence, devices
 from tests.simulation.checkers.evidence import Freeze

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition
-from projections.zone_rows import Dpu, Zone
+from projections.zones.rows import Dpu, Zone
 from schemas import events as e
 from tests.simulation.checkers import lifecycle
 from tests.simulation.history import Called

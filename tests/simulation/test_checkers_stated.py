@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from eventstore.beacons import Beacon
 from eventstore.log import FLEET_0, INSTALLS, Partition
-from eventstore.status import PartitionStatus
+from eventstore.replicas.beacons import Beacon
+from eventstore.replicas.status import PartitionStatus
 from schemas import events as e
 from tests.simulation.checkers import Evidence, stated
 from tests.simulation.checkers.evidence import REPLICAS_0

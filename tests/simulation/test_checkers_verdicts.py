@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from projections.rules import Rule, SetStep
+from projections.rules.rule import Rule, SetStep
 from tests.simulation.checkers.verdicts import Table, unsafe
 
 ONE = "10.0.0.1/32"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import PermanentError
-from eventstore.fold import At
-from eventstore.ledger import Entry, Ledger
+from eventstore.folding.fold import At
+from eventstore.folding.ledger import Entry, Ledger
 from schemas.events import Envelope
 from tests.simulation.__main__ import main
 from tests.simulation.run import follow, simulate

@@ -11,12 +11,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from drivers.simulator import NAMING
+from drivers.simulators.simulator import NAMING
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition, partition_of
-from eventstore.replica import Replica
-from projections.fleet_state import FleetState
-from projections.zone_state import ZoneState
+from eventstore.replicas.replica import Replica
+from projections.fleet.state import FleetState
+from projections.zones.state import ZoneState
 from schemas import events as e
 
 NODES = [f"node-{n}" for n in range(24)]

@@ -15,12 +15,12 @@ from functools import partial
 from drivers.backends import simulated_bmc
 from drivers.backends.simulated import NO_FAULTS
 from drivers.backends.simulated_bmc import SimulatedBmcs
-from drivers.links import Link
-from drivers.simulator import NAMING, Simulator
+from drivers.simulators.simulator import NAMING, Simulator
+from drivers.wire.links import Link
 from eventstore.errors import TransientError
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FOLDED_TOPICS, TOPICS, ZONES, Partition, Record, partition_of
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
 from tests.simulation.broker import Broker, DirectedLog

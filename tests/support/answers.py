@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eventstore.fold import Code, ItemOutcome, Outcome
+from eventstore.folding.fold import Code, ItemOutcome, Outcome
 from eventstore.log import ZONES, Partition
 from eventstore.position import from_token
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from eventstore.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.log import CLIQUES, Partition
-from projections.clique_files import slots
-from projections.clique_state import CliqueState, clique_key
-from projections.clique_views import CliqueView, show
-from projections.cliques import CliqueFold
+from projections.cliques.files import slots
+from projections.cliques.fold import CliqueFold
+from projections.cliques.state import CliqueState, clique_key
+from projections.cliques.views import CliqueView, show
 from schemas.events import (
     CapacitySet,
     DaemonReady,

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
-from drivers.kept_decisions import rulings_of
-from eventstore.codec import encode
-from eventstore.listening import Ruling, RunRuling
+from drivers.decisions.kept import rulings_of
+from eventstore.avro.codec import encode
+from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.origin import await_origin
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
-from eventstore.origin import await_origin
-from eventstore.partition import FoldedPartition
-from projections.decision_items import Item
-from projections.decisions import DECIDED_TOPICS, decided, key_of
+from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
+from projections.decisions.items import Item
 from schemas.events import Decided
 from tests.contract.engine import read_all
 

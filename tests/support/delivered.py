@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventstore.codec import decode, encode
-from eventstore.fold import At, Fold, Outcome
-from eventstore.hashes import content_of
+from eventstore.avro.codec import decode, encode
+from eventstore.folding.fold import At, Fold, Outcome
+from eventstore.folding.hashes import content_of
+from eventstore.folding.ledger import Entry, Ledger
+from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import uuid7
-from eventstore.ledger import Entry, Ledger
 from eventstore.log import Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.saving import restored, save
+from eventstore.saved.saving import restored, save
 from schemas.events import Event
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID, created

@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import AppendUnknown
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Headers, Partition, partition_for
-from eventstore.replica import Answer, Replica
-from eventstore.snapshots import MemoryStore
-from projections.fleet import FleetFold
-from projections.fleet_state import FleetState
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.fleet.fold import FleetFold
+from projections.fleet.state import FleetState
 from projections.states import States
-from projections.zone import ZoneFold
-from projections.zone_rows import Dpu
-from projections.zone_state import ZoneState
+from projections.zones.fold import ZoneFold
+from projections.zones.rows import Dpu
+from projections.zones.state import ZoneState
 from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
 from tests.support.memory_log import Contents, MemoryLog
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.log import FLEET, Partition, partition_of
-from projections.digests import digest_of, to_bytes
-from projections.fleet import FleetFold, FleetState
-from projections.policies import Policy
-from projections.prefixes import networks
-from projections.rules import Delta, Rule
-from projections.tables import table
+from projections.fleet.fold import FleetFold, FleetState
+from projections.fleet.tables import table
+from projections.rules.digests import digest_of, to_bytes
+from projections.rules.policies import Policy
+from projections.rules.prefixes import networks
+from projections.rules.rule import Delta, Rule
 from schemas.events import (
     BudgetSet,
     Envelope,

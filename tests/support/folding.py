@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventstore.fold import DONE, Fold, Outcome
-from eventstore.listening import Ruling, RunRuling
+from eventstore.folding.fold import DONE, Fold, Outcome
+from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.saving import save
-from eventstore.snapshots import reduced
+from eventstore.saved.saving import save
+from eventstore.saved.snapshots import reduced
 from tests.support.delivered import ran
 from tests.support.kept_rows import KeptRows
 from tests.support.toy_log import LOG_ID

@@ -13,12 +13,12 @@ from commands.denials import Denials
 from deploy import devices
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore
 from drivers.backends.simulated import SimulatedDevice
-from drivers.links import Link
-from drivers.relay import Relay, RelaySettings
-from drivers.websocket import AgentListener, Dialer
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.wire.links import Link
+from drivers.wire.websocket import AgentListener, Dialer
 from tests.support.certs import Office, Papers
 from tests.support.rule_source import Tables
 from tests.support.served import now_ms

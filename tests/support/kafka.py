@@ -16,9 +16,9 @@ import pytest
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.jars import cache_folder
-from eventstore.kafka import KafkaLog
-from eventstore.kafka_admin import Admin, Topic
-from eventstore.kafka_clients import Clients
+from eventstore.kafka.admin import Admin, Topic
+from eventstore.kafka.clients import Clients
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import TOPICS, EventLog, Partition
 from tests.contract.engine import LogUnderTest
 from tests.support.kafka_operator import Operator

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from eventstore.errors import AppendUnknown
-from eventstore.kafka import KafkaLog
+from eventstore.kafka.log import KafkaLog
 from eventstore.log import Partition, Record
 from tests.contract.engine import KEY, first_values, read_all
 

@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.metadata import MetadataRequest
 
-from eventstore.kafka_topics import settings_of
+from eventstore.kafka.topics import settings_of
 from eventstore.log import TOPICS, Partition, partitions_of
 
 NO_LEADER = -1

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from eventstore.hashes import row_hash
+from eventstore.folding.hashes import row_hash
 from eventstore.log import Partition
-from eventstore.snapshots import EncodedRow, Head, SaveBatch
+from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch
 
 
 class KeptRows:

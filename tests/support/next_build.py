@@ -12,12 +12,12 @@ from typing import Any
 
 from deploy import roles
 from deploy.cli import main
-from eventstore.fold import At, Decision, refusal
+from eventstore.folding.fold import At, Decision, refusal
+from eventstore.folding.table import Table
 from eventstore.log import Partition
-from eventstore.table import Table
-from projections.zone import ZoneFold
-from projections.zone_rows import Zone
-from projections.zone_state import ZoneState
+from projections.zones.fold import ZoneFold
+from projections.zones.rows import Zone
+from projections.zones.state import ZoneState
 from schemas.events import Event, NodesJoined
 
 

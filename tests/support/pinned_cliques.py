@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from eventstore.log import Record
-from projections.clique_state import MAX_CAPACITY
+from projections.cliques.state import MAX_CAPACITY
 from projections.names import MAX_AHEAD_MS
 from schemas.events import Envelope, SessionOpened
 from tests.support.cliques import START_MS, DeliveredCliques

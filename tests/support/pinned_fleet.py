@@ -6,9 +6,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from eventstore.log import Record
-from projections.fleet import FleetFold
+from projections.fleet.fold import FleetFold
 from schemas.events import (
     MAX_FORWARD_ITEMS,
     Event,

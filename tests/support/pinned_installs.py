@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from eventstore.ids import statement
 from eventstore.log import INSTALLS, Partition, Record
-from projections.installs import MAX_ORDINAL, InstallsFold
+from projections.installs.fold import MAX_ORDINAL, InstallsFold
 from schemas.events import MAX_ITEMS, RulesInstalled
 from tests.support.delivered import Delivered
 from tests.support.toy_log import T0

@@ -10,9 +10,9 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from eventstore.codec import decode, encode
+from eventstore.avro.codec import decode, encode
+from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS
 from eventstore.ids import envelope, uuid7
-from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
 from schemas.events import Event, FoldVersionRaised, LogCreated
 from tests.support import pinned_cliques, pinned_fleet, pinned_installs, pinned_zones

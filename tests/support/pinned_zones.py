@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from eventstore.log import Record
 from projections.names import MAX_AHEAD_MS
-from projections.phases import DELETING, READY
+from projections.zones.phases import DELETING, READY
 from schemas.events import (
     MAX_FORWARD_ITEMS,
     MAX_ITEMS,

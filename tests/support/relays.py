@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from drivers import protocol_down, protocol_up
 from drivers.backends.simulated import NO_FAULTS, Faults
-from drivers.links import Busy, Link, LinkClosed, pair
-from drivers.protocol import Holding
-from drivers.protocol_down import Frame, Heard, ToAgent, Welcome
-from drivers.protocol_up import Ack, FromAgent, Hello
-from drivers.relay import Relay, RelaySettings
-from drivers.simulator import Simulator
+from drivers.relays.relay import Relay, RelaySettings
+from drivers.simulators.simulator import Simulator
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame, Heard, ToAgent, Welcome
+from drivers.wire.links import Busy, Link, LinkClosed, pair
+from drivers.wire.protocol import Holding
+from drivers.wire.up import Ack, FromAgent, Hello
 from tests.support.rule_source import Tables, packed
 
 SETTINGS = RelaySettings(handshakes_at_once=1_000)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 from eventstore.log import FLEET, ZONES, EventLog
 from eventstore.pace import Pace
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore, Store
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore, Store
 from tests.support.toy_fold import ToyFold
 from tests.support.toy_log import T0
 

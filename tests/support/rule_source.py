@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 
-from drivers.rule_source import Current
-from projections.device_table import EMPTY, DeviceTable, digest_of, steps_between
-from projections.rules import Delta, Rule
+from drivers.relays.rule_source import Current
+from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.rule import Delta, Rule
 from schemas.events import RulesInstalled
 
 ALLOW = Rule(0, "allow", "any", ())
@@ -22,7 +22,7 @@ def packed(*networks: str) -> frozenset[bytes]:
 
 
 class Tables:
-    """Implements `drivers.rule_source.RuleSource` for zones that all share one list."""
+    """Implements `drivers.relays.rule_source.RuleSource` for zones that all share one list."""
 
     def __init__(self, dpus: Iterable[str] = (), *, epoch: int = 1) -> None:
         self.epoch = epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from eventstore.released import Schema, released
+from eventstore.avro.released import Schema, released
 from schemas.events import Envelope, Event
 
 EVENT_TYPES: dict[str, type[Any]] = {event.__name__: event for event in get_args(Event)}

@@ -22,8 +22,8 @@ from deploy.kafka.brokers import new_cluster_id, ports_for
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from deploy.tls.authority import Authority
 from eventstore.errors import LogUnavailable
-from eventstore.kafka_topics import count_brokers
-from projections.principals import PLANE, Principal
+from eventstore.kafka.topics import count_brokers
+from projections.fleet.principals import PLANE, Principal
 
 PREFIX = "vault"
 ADMIN = "admin"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import projections
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
 
 
 def modules(folds: Iterable[Fold[Any]]) -> dict[str, list[str]]:
@@ -53,12 +53,19 @@ def _is_aside(node: ast.AST) -> bool:
 
 def _imported(module: str) -> Iterator[str]:
     for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.ImportFrom) and node.module == "projections":
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("projections."):
-            yield str(node.module).removeprefix("projections.")
+        if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "projections":
+            continue
+        named = str(node.module).removeprefix("projections").removeprefix(".")
+        if _file(named).is_file():
+            yield named
+        else:
+            yield from (f"{named}.{alias.name}".removeprefix(".") for alias in node.names)
+
+
+def _file(module: str) -> Path:
+    return Path(projections.__path__[0]).joinpath(*module.split(".")).with_suffix(".py")
 
 
 @cache
 def _tree(module: str) -> ast.Module:
-    return ast.parse((Path(projections.__path__[0]) / f"{module}.py").read_text("utf-8"))
+    return ast.parse(_file(module).read_text("utf-8"))

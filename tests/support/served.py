@@ -17,19 +17,19 @@ from commands.server import CommandServer
 from commands.status import LogLocation, StatusBoard
 from drivers.forwarder import Forwarder
 from drivers.stalls import Stalls
-from eventstore.beacons import Solo
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
-from eventstore.fold import Fold
+from eventstore.folding.fold import Fold
 from eventstore.ids import uuid7
 from eventstore.log import Headers, Partition
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.cliques import CliqueFold
-from projections.fleet import FleetFold
-from projections.installs import InstallsFold
-from projections.rules import Held, Holdings
-from projections.zone import ZoneFold
+from eventstore.replicas.beacons import Solo
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.cliques.fold import CliqueFold
+from projections.fleet.fold import FleetFold
+from projections.installs.fold import InstallsFold
+from projections.rules.rule import Held, Holdings
+from projections.zones.fold import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 

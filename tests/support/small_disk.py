@@ -12,7 +12,7 @@ import resource
 import sys
 from pathlib import Path
 
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.log import ZONES, Partition
 from tests.contract.engine import first_values, read_all

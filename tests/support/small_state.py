@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from eventstore.rocks_store import RocksStore
-from eventstore.saving import restored, save
-from eventstore.snapshots import SaveFailed
+from eventstore.saved.rocks_store import RocksStore
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import SaveFailed
 from tests.support.small_disk import LIMIT_BYTES, limit_files
 from tests.support.toy_log import created, fact, records
 from tests.unit.test_saving import empty

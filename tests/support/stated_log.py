@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 
 from deploy.opening import LOG_FOLDER
-from eventstore.codec import encode
-from eventstore.embedded import EmbeddedLog
+from eventstore.avro.codec import encode
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.folding.origin import establish
 from eventstore.ids import statement, uuid7
 from eventstore.log import FLEET_0, INSTALLS, ZONES, EventLog, Partition
-from eventstore.origin import establish
 from schemas.events import Envelope, Frozen, NodesJoined, RulesInstalled
 from tests.support.embedded import Clock
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.fold import DONE, At, Decision, refused
+from eventstore.folding.fold import DONE, At, Decision, refused
+from eventstore.folding.table import Table
 from eventstore.log import FLEET, Partition
-from eventstore.table import Table
 from schemas.events import Event, PolicyDeleted, PolicySet
 
 ACCEPTS = frozenset({"PolicySet", "PolicyDeleted", "BudgetSet"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import Record
 from schemas.events import Event, FoldVersionRaised, LogCreated, PolicyDeleted, PolicySet

@@ -10,11 +10,11 @@ import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-from eventstore.codec import encode
-from eventstore.fold import DONE, Outcome
+from eventstore.avro.codec import encode
+from eventstore.folding.fold import DONE, Outcome
 from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import DECIDING_TOPICS, FOLDED_TOPICS, ZONES, Partition, Record, partitions_of
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
 from tests.simulation.history import History, Invoked, Told

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventstore.log import Partition, Record
-from eventstore.replica import Answer
+from eventstore.replicas.replica import Answer
 from schemas import events as e
 from tests.simulation.checkers import Evidence
 from tests.simulation.fresh import Step

@@ -7,13 +7,13 @@ from ipaddress import IPv6Address
 
 import msgspec
 
-from eventstore.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.log import ZONES, Partition
-from projections.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
-from projections.rollout import limits_of
-from projections.zone import ZoneFold
-from projections.zone_rows import Dpu
-from projections.zone_state import ZoneState
+from projections.zones.fold import ZoneFold
+from projections.zones.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
+from projections.zones.rollout import limits_of
+from projections.zones.rows import Dpu
+from projections.zones.state import ZoneState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,

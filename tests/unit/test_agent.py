@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from drivers import protocol_down, protocol_up
-from drivers.agent import Agent, Identity
-from drivers.agent_store import FileStore, MemoryStore, TableStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import FileStore, MemoryStore, TableStore
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
-from drivers.links import Link, pair
-from drivers.protocol_down import Refused, Unwelcome, Welcome
-from drivers.protocol_up import Hello
-from drivers.reports import Level
-from projections.device_table import EMPTY, DeviceTable
-from projections.rules import SetStep
+from drivers.relays.reports import Level
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Refused, Unwelcome, Welcome
+from drivers.wire.links import Link, pair
+from drivers.wire.up import Hello
+from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.rule import SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, House, house
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual

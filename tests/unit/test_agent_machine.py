@@ -16,13 +16,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from drivers.agent import Agent, Identity
-from drivers.agent_store import MemoryStore
+from drivers.agents.agent import Agent, Identity
+from drivers.agents.store import MemoryStore
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import SimulatedDevice
-from drivers.links import Link
-from projections.device_table import EMPTY, DeviceTable
-from projections.rules import Rule, SetStep
+from drivers.wire.links import Link
+from projections.rules.device_table import EMPTY, DeviceTable
+from projections.rules.rule import Rule, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, House
 from tests.support.rule_source import ALLOW, DROP, Tables
 from tests.support.sometimes import Sometimes, sized

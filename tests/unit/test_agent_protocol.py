@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers import protocol, protocol_down, protocol_up
-from drivers.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
-from drivers.protocol_down import Frame, Heard, Refused, Unwelcome, Welcome
-from drivers.protocol_up import Ack, FromAgent, Heartbeat, Hello, Refusal
-from projections.device_table import Code
-from projections.rules import Delta, Rule, SetStep
+from drivers.wire import down as protocol_down
+from drivers.wire import protocol
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Frame, Heard, Refused, Unwelcome, Welcome
+from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
+from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from projections.rules.device_table import Code
+from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb
 
 VERSIONS = st.integers(0, protocol.MAX_VERSION)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.agent_store import FileStore
-from projections.device_table import EMPTY, DeviceTable, digest_of
+from drivers.agents.store import FileStore
+from projections.rules.device_table import EMPTY, DeviceTable, digest_of
 from tests.support.rule_source import ALLOW, DROP, packed
 
 RULES = {ALLOW: packed("10.0.0.0/8", "2001:db8::/32"), DROP: packed("10.1.2.3")}

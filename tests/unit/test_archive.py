@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.archive import Archived, Keeping, archive_name, archived, most_superfluous, own_bytes, thin
+from eventstore.saved.archive import Archived, Keeping, archive_name, archived, most_superfluous, own_bytes, thin
 
 KEPT = 24
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from commands.auth import METHODS, denial, unruled
-from projections.principals import (
+from projections.fleet.principals import (
     APPROVER,
     DPU_AGENT,
     NODE_AGENT,

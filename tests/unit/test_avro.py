@@ -12,8 +12,8 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventstore import avro_writer
-from eventstore.avro import compiled
+from eventstore.avro import writing as avro_writer
+from eventstore.avro.reading import compiled
 
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 EVERYTHING: dict[str, Any] = {

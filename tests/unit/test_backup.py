@@ -10,14 +10,14 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from msgspec.structs import replace
 
-from eventstore.backup import Copied, Manifest, copy, file_of, read_records
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
+from eventstore.embedded.rocks import Rocks, RocksError
 from eventstore.errors import FatalError, LogMismatch
-from eventstore.kafka_clients import BATCH_BYTES
+from eventstore.folding.origin import establish
+from eventstore.kafka.clients import BATCH_BYTES
 from eventstore.log import FLEET_0, ZONES, Partition, Record
-from eventstore.origin import establish
-from eventstore.restoring import _batches, into_folder, restoration_of
-from eventstore.rocks import Rocks, RocksError
+from eventstore.recovery.backup import Copied, Manifest, copy, file_of, read_records
+from eventstore.recovery.restoring import _batches, into_folder, restoration_of
 from schemas.events import LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.samples import sample

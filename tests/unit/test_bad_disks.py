@@ -7,8 +7,8 @@ from pathlib import Path
 
 from eventstore.errors import FatalError
 from eventstore.pace import Pace
-from eventstore.rocks_store import RocksStore
-from eventstore.saving import Saver, restored, save
+from eventstore.saved.rocks_store import RocksStore
+from eventstore.saved.saving import Saver, restored, save
 from tests.support.toy_log import Issuer, created, fact, records
 from tests.unit.test_saving import FailingStore, empty
 

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from eventstore.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
+from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.clique_files import (
+from projections.cliques.files import (
     FREE,
     WINDOW_MS,
     Reload,

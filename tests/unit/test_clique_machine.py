@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from projections.clique_state import DEFAULT_CAPACITY
-from projections.clique_views import CliqueView, show
+from projections.cliques.state import DEFAULT_CAPACITY
+from projections.cliques.views import CliqueView, show
 from schemas.events import IndexReleased
 from tests.support.cliques import DeliveredCliques, reloaded, rows_of
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from projections.names import MAX_AHEAD_MS
 from schemas.events import Envelope, Forwarded, IndexClaimed, NotHeard, SessionOpened
 from tests.support.cliques import START_MS, CliqueLog, reloaded
@@ -210,7 +210,7 @@ def test_a_node_comes_back_to_a_clique_that_is_just_about_to_forget_it(
     log: CliqueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leaves the other clique, whom that forgets is itself as it left this one, and it holds an index here."""
-    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 2)
+    monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
     log.claim("n", "u1")
     log.release("n")
     log.claim("m", "v")

@@ -12,8 +12,8 @@ import random
 
 import pytest
 
-from projections.clique_files import FREE, Reload, dns_name, hosts_mapping, merge_hosts, peers_file, reload
-from projections.clique_views import is_domain_ready, summaries
+from projections.cliques.files import FREE, Reload, dns_name, hosts_mapping, merge_hosts, peers_file, reload
+from projections.cliques.views import is_domain_ready, summaries
 from tests.support.cliques import START_MS, CliqueLog, reloaded, rows_of
 
 TEXT = "no available indices within maxNodesPerIMEXDomain (18)"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.clique_state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
+from projections.cliques.state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
 from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
 
 
@@ -209,7 +209,7 @@ def test_a_clique_that_everybody_left_is_forgotten_in_its_turn() -> None:
 def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_of_it(
     log: CliqueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 2)
+    monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 2)
     for clique in ("first", "second", "third"):
         log.resize(4, clique)
         log.claim(f"of-{clique}", "u", clique=clique)
@@ -223,7 +223,7 @@ def test_the_capacity_of_a_clique_is_forgotten_with_the_last_node_that_is_known_
 def test_a_clique_whose_last_node_is_forgotten_for_one_of_its_own_keeps_its_capacity(
     log: CliqueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.clique_claims.MAX_LEFT", 1)
+    monkeypatch.setattr("projections.cliques.claims.MAX_LEFT", 1)
     log.resize(4)
     for node in ("a", "b"):
         log.claim(node, "u")
@@ -244,7 +244,7 @@ def test_the_default_capacity_is_not_kept(log: CliqueLog) -> None:
 def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
     log: CliqueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.cliques.MAX_UNUSED", 2)
+    monkeypatch.setattr("projections.cliques.fold.MAX_UNUSED", 2)
     assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "done"]
     assert log.resize(5, "c").reason == "clique: 'c' would be more than the 2 allowed with a capacity and no node"
     log.state = reloaded(log.state)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventstore.codec import Codec, accepting, decode, encode
+from eventstore.avro.codec import Codec, accepting, decode, encode
+from eventstore.avro.released import Schema, released
 from eventstore.errors import Undecodable
-from eventstore.released import Schema, released
 from schemas.events import Envelope, PolicySet, StepSucceeded
 from tests.support.avro import unreadable
 from tests.support.samples import ENVELOPE, EVENT_TYPES, sample

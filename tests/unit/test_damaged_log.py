@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
+from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import FatalError, LogUnavailable
 from eventstore.log import CLIQUES, FLEET_0, INSTALLS, ZONES, Partition
-from eventstore.rocks import Bounds, Rocks, RocksError
 from tests.contract.engine import put, read_all
 from tests.support.embedded import Clock
 

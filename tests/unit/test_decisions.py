@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.roles import actors_of, replica_of
-from drivers.decisions import DecisionWriter
-from drivers.owed import KEPT_RECORDS, Owed, Room
-from eventstore.codec import decode, encode
+from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
+from drivers.decisions.writer import DecisionWriter
+from eventstore.avro.codec import decode, encode
 from eventstore.errors import AppendUnknown
+from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record, partition_for
-from eventstore.partition import FoldedPartition
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.decisions import MAX_TEXT
-from projections.zone import ZoneFold
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.decisions.decided import MAX_TEXT
+from projections.zones.fold import ZoneFold
 from schemas.events import (
     DpuRegistered,
     Event,

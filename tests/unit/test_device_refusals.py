@@ -6,8 +6,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from projections.device_table import EMPTY, FEW, Code, DeviceTable, FrameRefused, Prefixes, apply, digest_of
-from projections.rules import Delta, Rule, SetStep
+from projections.rules.device_table import EMPTY, FEW, Code, DeviceTable, FrameRefused, Prefixes, apply, digest_of
+from projections.rules.rule import Delta, Rule, SetStep
 from tests.support.rule_source import ALLOW, packed
 
 TEN = packed("10.0.0.0/8")

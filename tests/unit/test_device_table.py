@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import digests
-from projections.device_table import (
+from projections.rules import digests
+from projections.rules.device_table import (
     EMPTY,
     Code,
     DeviceTable,
@@ -21,7 +21,7 @@ from projections.device_table import (
     steps_between,
     unpack,
 )
-from projections.rules import Delta, Rule, SetStep, precedence
+from projections.rules.rule import Delta, Rule, SetStep, precedence
 from tests.support.rule_source import ALLOW, DROP, packed
 
 SSH = Rule(10, "allow", "tcp", (22, 22))

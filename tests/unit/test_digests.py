@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.digests import digest_of, to_bytes
-from projections.prefixes import SIZE4, SIZE6, pack_ints
-from projections.rules import Rule
+from projections.rules.digests import digest_of, to_bytes
+from projections.rules.prefixes import SIZE4, SIZE6, pack_ints
+from projections.rules.rule import Rule
 
 RULE = Rule(0, "allow", "any", ())
 MOD = 1 << 128

@@ -20,11 +20,11 @@ from deploy.doctor.host import Finding, check_certificates, check_folder, check_
 from deploy.doctor.log import check_clock, check_replica, check_topic
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Settings
-from eventstore.beacons import Beacon
-from eventstore.kafka_admin import Topic
-from eventstore.kafka_topics import settings_of
+from eventstore.kafka.admin import Topic
+from eventstore.kafka.topics import settings_of
 from eventstore.log import Partition
-from eventstore.status import PartitionStatus
+from eventstore.replicas.beacons import Beacon
+from eventstore.replicas.status import PartitionStatus
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

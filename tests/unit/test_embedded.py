@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
-from eventstore import secondary
-from eventstore.embedded import KEPT_MS, EmbeddedLog
+from eventstore.embedded import secondary
+from eventstore.embedded.log import KEPT_MS, EmbeddedLog
+from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
 from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
-from eventstore.rocks import Bounds, Rocks, RocksError
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
 from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual

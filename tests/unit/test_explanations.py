@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from projections.explanations import AddressView, ExplanationView, StepView, Subject, explain
-from projections.install_rows import Exceptional, InstallsState, VersionInstalls, ZoneInstalls, version_key
-from projections.rules import Held
-from projections.tables import table
-from projections.zone_rows import Dpu, Node
+from projections.fleet.tables import table
+from projections.installs.rows import Exceptional, InstallsState, VersionInstalls, ZoneInstalls, version_key
+from projections.rules.rule import Held
+from projections.views.explanations import AddressView, ExplanationView, StepView, Subject, explain
+from projections.zones.rows import Dpu, Node
 from schemas.events import Frozen
 from tests.support.fleet import Fleet, Item, actual_table, envelope
 

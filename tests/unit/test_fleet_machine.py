@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from eventstore.log import partition_of
-from projections.rules import Delta
-from projections.tables import delta, snapshot, table
+from projections.fleet.tables import delta, snapshot, table
+from projections.rules.rule import Delta
 from schemas.events import Event
 from tests.support.fleet import (
     PARTITIONS,

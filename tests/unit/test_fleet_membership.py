@@ -7,10 +7,10 @@ from ipaddress import IPv4Address
 import pytest
 
 from eventstore.log import partition_of
-from projections.fleet import caused
-from projections.fleet_state import MAX_HANDED
-from projections.rulesets import FEW
-from projections.tables import table
+from projections.fleet.fold import caused
+from projections.fleet.rulesets import FEW
+from projections.fleet.state import MAX_HANDED
+from projections.fleet.tables import table
 from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, ZoneDescribed, ZoneLimited
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 
@@ -204,7 +204,7 @@ def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_li
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An edge states anew what it lists, also where each of its nodes has a newer incarnation elsewhere."""
-    monkeypatch.setattr("projections.handed_down.MAX_HANDED_NODES", 7)
+    monkeypatch.setattr("projections.fleet.handed_down.MAX_HANDED_NODES", 7)
     fleet, here, there = Fleet(), zone_on(1), zone_on(2)
     fleet.change(*(Item(f"n{i}", here, created_ms=5) for i in range(3)))
     fleet.limit(there, 4, 9)
@@ -273,8 +273,8 @@ def test_label_sets_that_nobody_has_are_forgotten() -> None:
 
 def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node has as many as there are subsets of its labels, one after the other."""
-    monkeypatch.setattr("projections.lists.MAX_VERDICTS", 8)
-    monkeypatch.setattr("projections.lists.MAX_TURNS", 8)
+    monkeypatch.setattr("projections.rules.lists.MAX_VERDICTS", 8)
+    monkeypatch.setattr("projections.rules.lists.MAX_TURNS", 8)
     fleet = Fleet()
     for bit in range(8):
         fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})

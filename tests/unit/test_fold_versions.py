@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 from deploy.roles import folds_of
-from eventstore.codec import decode
+from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
-from eventstore.fold import Fold, Outcome, RunFold
+from eventstore.folding.fold import Fold, Outcome, RunFold
 from eventstore.log import Record
 from tests.support.fleet import PARTITIONS
 from tests.support.folding import Folding

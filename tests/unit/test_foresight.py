@@ -8,10 +8,10 @@ from ipaddress import IPv4Address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventstore.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.log import partition_of
-from projections.foresight import Effect, of_change
-from projections.prefixes import networks
+from projections.rules.prefixes import networks
+from projections.views.foresight import Effect, of_change
 from schemas.events import Event, PolicyDeleted, PolicySet
 from tests.support.fleet import (
     HERE,

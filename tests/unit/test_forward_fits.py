@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from eventstore.fold import At
+from eventstore.folding.fold import At
 from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import FLEET, ZONES, Partition
-from projections.fleet import FleetFold, FleetState
-from projections.forwarding import forward
-from projections.zone import ZoneFold, ZoneState
+from projections.fleet.fold import FleetFold, FleetState
+from projections.zones.fold import ZoneFold, ZoneState
+from projections.zones.forwarding import forward
 from schemas.events import MAX_FORWARD_ITEMS, MAX_ITEMS, NodesJoined, NodesSuperseded
 
 NOW_MS = 1_700_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.codec import encode
-from projections.forwarding import forward, is_forwarded
+from eventstore.avro.codec import encode
+from projections.zones.forwarding import forward, is_forwarded
 from schemas.events import LEFT, MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, MAX_ITEMS, MAX_STATED_BYTES, PRESENT, NodesJoined
 from tests.support.zones import ZoneLog
 

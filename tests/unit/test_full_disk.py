@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from eventstore.log import FLEET_0
-from eventstore.replica import Replica
-from projections.fleet import FleetFold
+from eventstore.replicas.replica import Replica
+from projections.fleet.fold import FleetFold
 from tests.simulation.durable import Disk, DiskStore
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.virtual_loop import run_virtual

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eventstore.fold import Outcome
+from eventstore.folding.fold import Outcome
 from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table, saved_bytes
 

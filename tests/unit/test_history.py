@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from deploy.past.history import ITEMS_SHOWN, Happening, history
 from deploy.roles import folds_of
-from eventstore.codec import decode, encode
+from eventstore.avro.codec import decode, encode
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
-from eventstore.partition import FoldedPartition
-from projections.decisions import DECIDED_TOPICS, spell
+from projections.decisions.decided import DECIDED_TOPICS, spell
 from schemas.events import HoldApproved, IndexReleased, LogCreated, NodesJoined
 from tests.support.decisions import Heard
 from tests.support.virtual_loop import run_virtual

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.holders import BATCH_ADDRESSES, Address, Holders, column4
+from projections.fleet.holders import BATCH_ADDRESSES, Address, Holders, column4
 
 BATCH = 300
 FIRST = 10 << 24

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendRefused, AppendUnknown
 from eventstore.hostile import FaultCounts, HostileLog, LogFaults, View
 from eventstore.log import MAX_RECORD_BYTES, ZONES, Partition, Record

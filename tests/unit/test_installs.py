@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from eventstore.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.log import INSTALLS, Partition
-from projections.install_rows import (
+from projections.installs.fold import InstallsFold
+from projections.installs.rows import (
     MAX_EXCEPTIONS,
     MAX_TIMES,
     MAX_VERSIONS,
@@ -24,8 +25,7 @@ from projections.install_rows import (
     newest_exceptions,
     rounded,
 )
-from projections.install_views import Milestone, ZoneProgress, laggards, zone_progress
-from projections.installs import InstallsFold
+from projections.installs.views import Milestone, ZoneProgress, laggards, zone_progress
 from schemas.events import Envelope, RulesInstalled
 
 PARTITION = Partition(INSTALLS, 3)

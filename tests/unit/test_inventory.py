@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from commands.inventory import InventoryError, InventoryPlan, Options, plan
 from commands.inventory_rows import MAX_FAULTS, MAX_LINE_BYTES
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from projections.columns import fault_of_nodes
 from projections.names import is_printable
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, Envelope, NodesJoined

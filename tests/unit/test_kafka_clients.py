@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from eventstore import kafka_admin
 from eventstore.errors import FatalError, LogUnavailable
-from eventstore.kafka_admin import Admin, Metadata
-from eventstore.kafka_clients import (
+from eventstore.kafka import admin as kafka_admin
+from eventstore.kafka.admin import Admin, Metadata
+from eventstore.kafka.clients import (
     CONSUMER,
     PRODUCER,
     Clients,
@@ -19,7 +19,7 @@ from eventstore.kafka_clients import (
     make_consumer,
     make_producer,
 )
-from eventstore.kafka_topics import Setting
+from eventstore.kafka.topics import Setting
 
 
 async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:

@@ -13,10 +13,10 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from eventstore.errors import LogMismatch
-from eventstore.kafka_clients import Clients
-from eventstore.kafka_offsets import Offsets
-from eventstore.kafka_reader import Reader
-from eventstore.kafka_topics import Topics
+from eventstore.kafka.clients import Clients
+from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.reader import Reader
+from eventstore.kafka.topics import Topics
 from eventstore.log import DECISIONS, FLEET, Partition
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from eventstore.kafka_records import TolerantRecords
+from eventstore.kafka.records import TolerantRecords
 
 Header = tuple[str, bytes | None]
 Said = tuple[bytes | None, bytes | None, list[Header]]

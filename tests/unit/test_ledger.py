@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from eventstore.fold import DONE, At
+from eventstore.folding.fold import DONE, At
+from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
 from eventstore.ids import envelope, uuid7
-from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
 from eventstore.log import FLEET_0
 from schemas.events import Envelope
 from tests.support.toy_log import T0
@@ -122,7 +122,7 @@ def test_too_many_ids_are_forgotten_oldest_first_and_stay_refused() -> None:
 
 
 def test_in_a_minute_of_more_ids_than_are_kept_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 10)
+    monkeypatch.setattr("eventstore.folding.ledger._BUCKET_IDS", 10)
     ledger = Ledger(ids_max=50)
     said = [command(T0 + i) for i in range(300)]
     for i in range(0, 300, 2):

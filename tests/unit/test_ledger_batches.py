@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.fold import DONE, At
+from eventstore.folding.fold import DONE, At
+from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
 from eventstore.ids import envelope, uuid7
-from eventstore.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
 from eventstore.log import FLEET_0
 from schemas.events import Envelope
 from tests.support.toy_log import T0
@@ -89,7 +89,7 @@ def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytes
     assert together(ledger, said_at(START, START), [START] * 2, START)
     assert together(ledger, said_at(START, START, seed=2), [START] * 2, START)
     assert not together(ledger, said_at(START, seed=3), [START], START)
-    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 3)
+    monkeypatch.setattr("eventstore.folding.ledger._BUCKET_IDS", 3)
     small, now = Ledger(), START + MINUTE_MS // 2
     assert not together(small, said_at(now, now, now, now), [now] * 4, now)
     assert together(small, said_at(now, now), [now] * 2, now)
@@ -100,7 +100,7 @@ def test_a_batch_is_taken_as_one_while_it_fits_and_no_further(monkeypatch: pytes
 def test_a_bucket_is_what_is_forgotten_at_once_so_it_holds_so_many_ids_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("eventstore.ledger._BUCKET_IDS", 3)
+    monkeypatch.setattr("eventstore.folding.ledger._BUCKET_IDS", 3)
     ledger = Ledger()
     assert alone(ledger, said_at(*[START] * 8), [START] * 8, START)
     assert [len(ids) for _, ids in sorted(ledger.unsaved().added.items())] == [3, 3, 2]

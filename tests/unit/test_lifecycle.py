@@ -7,9 +7,10 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from eventstore.fold import At
+from eventstore.folding.fold import At
 from eventstore.ids import statement
-from projections.lifecycle import (
+from projections.names import MAX_AHEAD_MS
+from projections.zones.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
     MAX_TRIES,
@@ -21,8 +22,7 @@ from projections.lifecycle import (
     follow,
     wait_ms,
 )
-from projections.names import MAX_AHEAD_MS
-from projections.phases import (
+from projections.zones.phases import (
     CONFIG_FIRMWARE,
     DELETING,
     DPU_CONFIG,
@@ -40,7 +40,7 @@ from projections.phases import (
     REBOOTING,
     STEPS,
 )
-from projections.zone_rows import Dpu
+from projections.zones.rows import Dpu
 from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventstore.fold import At
-from projections.lifecycle import MAX_TRIES, Trigger, backoff_ms, follow
-from projections.phases import (
+from eventstore.folding.fold import At
+from projections.zones.lifecycle import MAX_TRIES, Trigger, backoff_ms, follow
+from projections.zones.phases import (
     DELETING,
     ERROR,
     INITIALIZING,
@@ -16,7 +16,7 @@ from projections.phases import (
     PENDING,
     READY,
 )
-from projections.zone_rows import Dpu
+from projections.zones.rows import Dpu
 from tests.support.zones import PARTITION, START_MS, ZoneLog
 
 AT = At(PARTITION, 9, START_MS, START_MS)
@@ -161,7 +161,7 @@ def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> Non
 
 def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BACKOFF_MS", "LONGEST_BACKOFF_MS"):
-        monkeypatch.setattr(f"projections.lifecycle.{name}", 1)
+        monkeypatch.setattr(f"projections.zones.lifecycle.{name}", 1)
     assert backoff_ms("d", 7, 1) == backoff_ms("d", 8, 9) == 1
 
 

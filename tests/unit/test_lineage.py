@@ -6,9 +6,9 @@ import pytest
 
 from eventstore.errors import LogMismatch
 from eventstore.ids import statement
-from eventstore.lineage import lineage_of, parent_text
 from eventstore.log import FLEET_0, Partition
 from eventstore.position import Position
+from eventstore.replicas.lineage import lineage_of, parent_text
 from schemas.events import LogCreated
 
 

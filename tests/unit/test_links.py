@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from drivers import links
-from drivers.dialing import BACKOFF_LAST_S, Relays, SentAway
-from drivers.links import Busy, Link, LinkClosed, pair
-from drivers.protocol_down import Refused
+from drivers.wire import links
+from drivers.wire.dialing import BACKOFF_LAST_S, Relays, SentAway
+from drivers.wire.down import Refused
+from drivers.wire.links import Busy, Link, LinkClosed, pair
 from tests.support.virtual_loop import run_virtual
 
 

@@ -19,7 +19,9 @@ from tests.unit.test_tidy import dotted, sources
 
 
 def line(message: str, form: logging.Formatter | None = None, **extra: object) -> str:
-    record = logging.makeLogRecord({"name": "eventstore.replica", "levelname": "INFO", "created": 0.0, "msg": message})
+    record = logging.makeLogRecord(
+        {"name": "eventstore.replicas.replica", "levelname": "INFO", "created": 0.0, "msg": message}
+    )
     vars(record).update(extra)
     return (form or KeyValueFormatter()).format(record)
 
@@ -27,7 +29,7 @@ def line(message: str, form: logging.Formatter | None = None, **extra: object) -
 def test_a_line_names_what_it_is_about() -> None:
     text = line("caught up", partition="zones/3", position=17)
     assert text == (
-        "time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replica "
+        "time=1970-01-01T00:00:00.000+00:00 level=info logger=eventstore.replicas.replica "
         'event="caught up" partition=zones/3 position=17'
     )
 
@@ -37,10 +39,10 @@ def test_a_command_logs_for_as_long_as_it_runs(capsys: pytest.CaptureFixture[str
     before, kafka_before = logging.getLogger().handlers[:], kafka.level
     with logging_here("WARNING"):
         assert kafka.level == logging.CRITICAL, "it says more than it knows"
-        logging.getLogger("eventstore.partition").error("halted", extra={"partition": "zones/3"})
-        logging.getLogger("eventstore.partition").info("folding")
+        logging.getLogger("eventstore.folding.partition").error("halted", extra={"partition": "zones/3"})
+        logging.getLogger("eventstore.folding.partition").info("folding")
     said = capsys.readouterr().err
-    assert said.endswith("level=error logger=eventstore.partition event=halted partition=zones/3\n")
+    assert said.endswith("level=error logger=eventstore.folding.partition event=halted partition=zones/3\n")
     assert (said.count("\n"), logging.getLogger().handlers, kafka.level) == (1, before, kafka_before)
 
 

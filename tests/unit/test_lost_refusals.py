@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 
-from drivers.agent_store import MemoryStore
-from drivers.agent_table import AgentTable
+from drivers.agents.store import MemoryStore
+from drivers.agents.table import AgentTable
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.backends.simulated_fleet import Fleet
-from drivers.protocol_down import Frame
-from drivers.protocol_up import Refusal
-from projections.device_table import EMPTY, DeviceTable, digest_of, steps_between
-from projections.rules import Delta
+from drivers.wire.down import Frame
+from drivers.wire.up import Refusal
+from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, packed
 
 FAILING = Faults(failures=1.0)

@@ -18,7 +18,7 @@ from deploy.metrics import relay
 from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
 from deploy.metrics.exposition import SAMPLES, Exposition
 from deploy.metrics.survey import Found
-from drivers.latency import Histogram
+from drivers.relays.latency import Histogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {

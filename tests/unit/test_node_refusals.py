@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eventstore.fold import ItemOutcome, Outcome
+from eventstore.folding.fold import ItemOutcome, Outcome
 from schemas.events import ListCompleted, NodesLeft
 from tests.support.zones import START_MS, ZoneLog
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from eventstore.fold import Outcome
-from projections.zone_rows import Gone
+from eventstore.folding.fold import Outcome
+from projections.zones.rows import Gone
 from schemas.events import INFERRED, LEFT, SUPERSEDED, NodesSuperseded
 from tests.support.zones import ZoneLog, derived_of, nodes_joined, rows_of, statement
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from eventstore.fold import At
+from eventstore.folding.fold import At
 from eventstore.log import FLEET_0
-from projections.fleet import FleetFold
-from projections.forwarding import forward
-from projections.zone import ZoneFold
-from projections.zone_state import ZoneState
+from projections.fleet.fold import FleetFold
+from projections.zones.fold import ZoneFold
+from projections.zones.forwarding import forward
+from projections.zones.state import ZoneState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.sometimes import Sometimes, sized

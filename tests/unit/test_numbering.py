@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from drivers.numbering import Numbering
-from drivers.protocol import MAX_LINK_DPUS, ProtocolError
+from drivers.relays.numbering import Numbering
+from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError
 
 
 def test_who_is_named_again_keeps_the_number() -> None:

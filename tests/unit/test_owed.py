@@ -8,10 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from drivers.kept_decisions import Kept, kept, kept_of
-from drivers.owed import FORGOTTEN_EVERY, KEPT_RECORDS, SEEN_MAX, Gap, Owed, Room
-from eventstore.fold import DONE, At
-from eventstore.listening import Ruling, RunRuling
+from drivers.decisions.kept import Kept, kept, kept_of
+from drivers.decisions.owed import FORGOTTEN_EVERY, KEPT_RECORDS, SEEN_MAX, Gap, Owed, Room
+from eventstore.folding.fold import DONE, At
+from eventstore.folding.listening import Ruling, RunRuling
 from eventstore.log import ZONES, Partition, Record
 from tests.support.sometimes import Sometimes, sized
 
@@ -214,7 +214,7 @@ def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
 
 
 def test_of_large_records_few_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.owed.TAKEN_BYTES", 10)
+    monkeypatch.setattr("drivers.decisions.owed.TAKEN_BYTES", 10)
     owed = told(1, 1 + SIZE_MAX, 1 + 2 * SIZE_MAX, 1 + 3 * SIZE_MAX, 1 + 4 * SIZE_MAX)
     assert [len(owed.take(9, None)) for _ in range(4)] == [2, 2, 1, 0]
 

@@ -13,7 +13,7 @@ from deploy.export.events import Wanted
 from deploy.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery
 from deploy.roles import folds_of
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, FOLDED_TOPICS, ZONES, Partition, partitions_of
 from schemas.events import Envelope, Event, Frozen, NodesLeft
 from tests.support.memory_log import Contents, MemoryLog

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.errors import LogMismatch
-from eventstore.fold import DONE
-from eventstore.ledger import Entry
+from eventstore.folding.fold import DONE
+from eventstore.folding.ledger import Entry
+from eventstore.folding.partition import FoldedPartition
+from eventstore.folding.runs import MARK_RECORDS
 from eventstore.log import FLEET_0, INSTALLS, Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.runs import MARK_RECORDS
 from schemas.events import Event, StepSucceeded
 from tests.support.samples import ENVELOPE, sample
 from tests.support.toy_fold import Total, ToyFold, ToyLaterFold, ToyLaterState

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.archive import Archived
-from eventstore.embedded import EmbeddedLog
+from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import PermanentError
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition
-from eventstore.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
-from eventstore.past import PastFolds, fold_past
 from eventstore.position import Position, to_token
-from eventstore.rocks_store import RocksStore, checkpoints
-from eventstore.saving import save
+from eventstore.recovery.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
+from eventstore.recovery.past import PastFolds, fold_past
+from eventstore.saved.archive import Archived
+from eventstore.saved.rocks_store import RocksStore, checkpoints
+from eventstore.saved.saving import save
 from tests.contract.engine import numbered, put
 from tests.support.embedded import Clock
 from tests.support.memory_log import MemoryLog

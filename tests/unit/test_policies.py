@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import lists
-from projections.lists import Plan, id_of, list_of, turned
-from projections.policies import BUILT_IN, Policy, Selector, fault_of_policy, matches, policy_of, selector
-from projections.rules import Rule
-from projections.traffic import Traffic, allowed
+from projections.rules import lists
+from projections.rules.lists import Plan, id_of, list_of, turned
+from projections.rules.policies import BUILT_IN, Policy, Selector, fault_of_policy, matches, policy_of, selector
+from projections.rules.rule import Rule
+from projections.rules.traffic import Traffic, allowed
 from schemas.events import PolicySet
 from tests.support.fleet import Fleet, envelope, is_allowed, probes
 

@@ -12,10 +12,10 @@ from ipaddress import IPv4Address, IPv6Address
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from projections.device_table import EMPTY, DeviceTable, apply, unpack
-from projections.rules import Delta
-from projections.rulesets import FEW
-from projections.tables import delta, snapshot, table
+from projections.fleet.rulesets import FEW
+from projections.fleet.tables import delta, snapshot, table
+from projections.rules.device_table import EMPTY, DeviceTable, apply, unpack
+from projections.rules.rule import Delta
 from tests.support.fleet import Fleet, Item, covered, digest_from_scratch
 from tests.support.sometimes import Sometimes, sized
 

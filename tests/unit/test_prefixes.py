@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from projections.prefixes import (
+from projections.fleet.rulesets import PrefixChange, _holds, netted
+from projections.rules.prefixes import (
     SIZE4,
     SIZE6,
     WIDTH4,
@@ -28,7 +29,6 @@ from projections.prefixes import (
     pack_ints,
     unpack,
 )
-from projections.rulesets import PrefixChange, _holds, netted
 
 TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.names import NAME_PATTERN
-from projections.principals import (
+from projections.fleet.principals import (
     ROLES,
     Principal,
     check_trust_domain,
@@ -16,6 +15,7 @@ from projections.principals import (
     trust_domain_of,
     uri_of,
 )
+from projections.names import NAME_PATTERN
 
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from eventstore.fold import At
+from eventstore.folding.fold import At
 from eventstore.log import INSTALLS, ZONES, Partition
-from projections.fleet_state import FleetState
-from projections.install_rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
-from projections.installs import InstallsFold
-from projections.phases import ERROR, PENDING
-from projections.progress_views import EDGES_MS, Latencies, ProgressViews
-from projections.zone import ZoneFold
-from projections.zone_rows import Dpu, Zone
-from projections.zone_state import Change, ZoneState
+from projections.fleet.state import FleetState
+from projections.installs.fold import InstallsFold
+from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
+from projections.views.progress import EDGES_MS, Latencies, ProgressViews
+from projections.zones.fold import ZoneFold
+from projections.zones.phases import ERROR, PENDING
+from projections.zones.rows import Dpu, Zone
+from projections.zones.state import Change, ZoneState
 from schemas.events import Envelope, RulesInstalled
 
 APPENDED = 1_700_000_000_000

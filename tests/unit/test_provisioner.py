@@ -10,9 +10,18 @@ import pytest
 
 from drivers.backends.bmc import Reading
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc, SimulatedBmcs
-from drivers.provisioner import Provisioner, ProvisionerSettings
+from drivers.provisioning.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
-from projections.phases import ERROR, INITIALIZING, NODE_EFFECT, OS_INSTALLING, PENDING, PROVISIONING, READY, STEPS
+from projections.zones.phases import (
+    ERROR,
+    INITIALIZING,
+    NODE_EFFECT,
+    OS_INSTALLING,
+    PENDING,
+    PROVISIONING,
+    READY,
+    STEPS,
+)
 from schemas.events import DeadlinePassed, StepFailed, StepStarted
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from deploy.export.registry import CONTENT_TYPE, routes
-from eventstore.released import Schema, released
+from eventstore.avro.released import Schema, released
 
 Client = TestClient[web.Request, web.Application]
 

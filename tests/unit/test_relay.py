@@ -7,16 +7,16 @@ import asyncio
 import pytest
 from pyroaring import BitMap
 
-from drivers import protocol_up
-from drivers.links import LinkClosed
-from drivers.protocol import Holding
-from drivers.protocol_down import Refused, Welcome
-from drivers.protocol_up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
-from drivers.relay import PIECE_BYTES, TURN_PIECES
-from drivers.reports import Level
-from drivers.rule_source import Current
+from drivers.relays.relay import PIECE_BYTES, TURN_PIECES
+from drivers.relays.reports import Level
+from drivers.relays.rule_source import Current
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Refused, Welcome
+from drivers.wire.links import LinkClosed
+from drivers.wire.protocol import Holding
+from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from eventstore.errors import AppendRefused
-from projections.device_table import Code, DeviceTable, digest_of
+from projections.rules.device_table import Code, DeviceTable, digest_of
 from schemas.events import RulesInstalled
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables, packed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from drivers.protocol import Holding
-from drivers.protocol_up import Ack, Refusal
-from projections.device_table import Code
+from drivers.wire.protocol import Holding
+from drivers.wire.up import Ack, Refusal
+from projections.rules.device_table import Code
 from tests.support.relays import FIRST, SECOND, THIRD, Peer, house
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual

@@ -10,22 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from drivers import protocol_down
-from drivers.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.backends.simulated import NO_FAULTS
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
-from drivers.frames import Frames
-from drivers.latency import Histogram
-from drivers.protocol import sentence
-from drivers.protocol_down import Frame
-from drivers.relay_zones import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, Budget
-from drivers.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
-from eventstore.codec import encode
+from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
+from drivers.relays.frames import Frames
+from drivers.relays.latency import Histogram
+from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
+from drivers.relays.zones import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, Budget
+from drivers.wire import down as protocol_down
+from drivers.wire.down import Frame
+from drivers.wire.protocol import sentence
+from eventstore.avro.codec import encode
 from eventstore.log import INSTALLS, check_append, partition_for
-from projections.device_table import EMPTY, steps_between
-from projections.install_rows import MAX_VERSIONS
-from projections.rules import Delta
+from projections.installs.rows import MAX_VERSIONS
+from projections.rules.device_table import EMPTY, steps_between
+from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, Tables, packed
 
 
@@ -139,7 +139,7 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
 
 
 def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.frames.CACHE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("drivers.relays.frames.CACHE_BYTES_MAX", 100_000)
     tables = Tables()
     for version in range(1, 2_000):
         tables.put(version, {ALLOW: packed("11.0.0.0/8")})

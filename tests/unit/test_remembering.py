@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
 from commands.remembering import Remembering
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Batch, Partition
 from schemas.api import dpuplane_pb2 as pb

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.errors import LogMismatch, LogUnavailable, PermanentError
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition, Record
-from eventstore.partition import FoldedPartition
 from eventstore.progress import Progress
-from eventstore.replay import cut_at_position, cut_at_time, replay
-from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.saving import restored, save
-from eventstore.snapshots import reduced
+from eventstore.recovery.replay import cut_at_position, cut_at_time, replay
+from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import reduced
 from schemas.events import Event
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.toy_fold import ToyFold

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from eventstore import progress
-from eventstore.codec import decode, encode
+from eventstore.avro.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
 from eventstore.pace import Pace
-from eventstore.replica import Answer, Replica
-from eventstore.rocks_store import RocksStore
+from eventstore.replicas.replica import Answer, Replica
+from eventstore.saved.rocks_store import RocksStore
 from schemas.events import Event, LogCreated
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from drivers.frames import Frames
-from drivers.protocol_down import encode_frame
-from drivers.replica_rules import ReplicaRules
+from drivers.relays.frames import Frames
+from drivers.relays.replica_rules import ReplicaRules
+from drivers.wire.down import encode_frame
 from eventstore.log import FLEET_0
-from projections.tables import table
+from projections.fleet.tables import table
 from schemas.events import Event, PolicySet, ZoneDescribed
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual

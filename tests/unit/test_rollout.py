@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections import rollout
-from projections.phases import ERROR, NODE_EFFECT, NODE_EFFECT_REMOVAL, OS_INSTALLING, PENDING, READY
+from projections.zones import rollout
+from projections.zones.phases import ERROR, NODE_EFFECT, NODE_EFFECT_REMOVAL, OS_INSTALLING, PENDING, READY
 from tests.support.zones import ZoneLog, installing, unavailable
 
 

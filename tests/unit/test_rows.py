@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.table import Table
+from eventstore.folding.table import Table
 
 Step = tuple[str, int, int]
 

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.codec import encode
-from eventstore.hashes import record_hash
+from eventstore.avro.codec import encode
+from eventstore.folding.hashes import record_hash
+from eventstore.folding.ledger import Entry
+from eventstore.folding.partition import FoldedPartition
+from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
+from eventstore.folding.table import Table
 from eventstore.ids import envelope, statement, uuid7
-from eventstore.ledger import Entry
 from eventstore.log import ZONES, Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
-from eventstore.saving import save
-from eventstore.snapshots import MemoryStore
-from eventstore.table import Table
-from projections.forwarding import forward
-from projections.single_joins import SCANNED_MIN, RunChange, SingleJoins
-from projections.zone import ZoneFold
-from projections.zone_state import ZoneState
+from eventstore.saved.saving import save
+from eventstore.saved.snapshots import MemoryStore
+from projections.zones.fold import ZoneFold
+from projections.zones.forwarding import forward
+from projections.zones.single_joins import SCANNED_MIN, RunChange, SingleJoins
+from projections.zones.state import ZoneState
 from schemas.events import Event, NodesJoined
 from tests.support.toy_log import LOG_ID, POISON, T0, created
 from tests.support.zones import derived_of

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventstore.archive import Keeping
 from eventstore.errors import FatalError, LogMismatch
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Record
 from eventstore.pace import Pace, Turn
-from eventstore.partition import FoldedPartition
-from eventstore.rocks_store import RocksStore, checkpoints, open_checkpoint
-from eventstore.saving import Saver, restored, save
-from eventstore.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
+from eventstore.saved.archive import Keeping
+from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
+from eventstore.saved.saving import Saver, restored, save
+from eventstore.saved.snapshots import Head, MemoryStore, SaveBatch, SaveFailed
 from schemas.events import Event
 from tests.support.decisions import Heard
 from tests.support.toy_fold import ToyFold, ToyLaterFold, ToyLaterState

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from eventstore.codec import decode, encode
-from eventstore.released import Schema, released
+from eventstore.avro.codec import decode, encode
+from eventstore.avro.released import Schema, released
 from schemas.events import Envelope
 from schemas.upcasts import UPCASTS
 from tests.support.avro import unreadable

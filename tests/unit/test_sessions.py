@@ -13,9 +13,9 @@ from commands.calls import Call
 from commands.desk import Desk
 from commands.sessions import Sessions
 from eventstore.ids import uuid7
-from eventstore.replica import Replica
-from eventstore.snapshots import MemoryStore
-from projections.cliques import CliqueFold
+from eventstore.replicas.replica import Replica
+from eventstore.saved.snapshots import MemoryStore
+from projections.cliques.fold import CliqueFold
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running

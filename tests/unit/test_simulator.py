@@ -11,9 +11,9 @@ import pytest
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
-from drivers.links import Link, LinkClosed
-from drivers.protocol_up import Ack
-from drivers.simulator import Simulator
+from drivers.simulators.simulator import Simulator
+from drivers.wire.links import Link, LinkClosed
+from drivers.wire.up import Ack
 from eventstore.errors import LogUnavailable
 from tests.support.virtual_loop import run_virtual
 
@@ -53,7 +53,7 @@ async def _no_relay(address: str) -> Link:
 
 
 def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "drivers.simulator")
+    caplog.set_level(logging.INFO, "drivers.simulators.simulator")
 
     async def scenario() -> None:
         away = Away()

@@ -11,7 +11,7 @@ from commands.status import LogLocation, StatusBoard
 from deploy.cli.status import summary
 from drivers.forwarder import Forwarder
 from drivers.stalls import LOOK_S, Stalls
-from eventstore.codec import encode
+from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
 from eventstore.pace import Pace
 from schemas.events import PRESENT, Envelope, Event, Forwarded, MembershipChanged

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.protocol import Holding, numbers_of
-from drivers.protocol_up import NO_DIGEST, Refusal
-from drivers.standing import (
+from drivers.relays.standing import (
     BACKOFF_LAST_S,
     WINDOW,
     Standing,
@@ -20,7 +18,9 @@ from drivers.standing import (
     arrived,
     due,
 )
-from projections.device_table import Code
+from drivers.wire.protocol import Holding, numbers_of
+from drivers.wire.up import NO_DIGEST, Refusal
+from projections.rules.device_table import Code
 
 NEWEST = Target(1, 9, b"n" * 16)
 

@@ -9,12 +9,12 @@ from typing import NamedTuple, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from drivers import steps
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
-from drivers.steps import ACTIONS, Attempt, NotActor, run_step
-from projections.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
-from projections.zone_rows import Dpu
+from drivers.provisioning import steps
+from drivers.provisioning.steps import ACTIONS, Attempt, NotActor, run_step
+from projections.zones.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
+from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
 
 FAST = BmcFaults(latency_s=0.0)

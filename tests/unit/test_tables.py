@@ -7,9 +7,9 @@ from ipaddress import IPv4Address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.rules import Delta, Rule, SetStep, precedence, size
-from projections.rulesets import FEW, LEAST_HISTORY_BYTES
-from projections.tables import delta, earliest_since, snapshot, table
+from projections.fleet.rulesets import FEW, LEAST_HISTORY_BYTES
+from projections.fleet.tables import delta, earliest_since, snapshot, table
+from projections.rules.rule import Delta, Rule, SetStep, precedence, size
 from tests.support.fleet import (
     Device,
     Fleet,

@@ -6,7 +6,7 @@ import asyncio
 
 from drivers.timers import AGAIN_S, BELIEVED_S, Timers
 from eventstore.ids import statement
-from projections.phases import NODE_EFFECT, STEPS
+from projections.zones.phases import NODE_EFFECT, STEPS
 from schemas.events import DeadlinePassed, StepStarted
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual

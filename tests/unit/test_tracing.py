@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from deploy.trace_export import following
 from deploy.tracing import CALLS_PER_S, HEADER, KEPT_MAX, TRACES_MAX, VERSIONS_MAX, Follower
-from drivers.reports import Level
+from drivers.relays.reports import Level
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, Headers, Partition, Record
-from eventstore.partition import FoldedPartition
 from schemas.events import MembershipChanged
 from tests.support.samples import sample
 from tests.support.toy_fold import ToyFold

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from deploy.audit.verification import Claim, fold_afresh
+from eventstore.folding.origin import establish
 from eventstore.log import FLEET_0
-from eventstore.origin import establish
-from projections.fleet import FleetFold
+from projections.fleet.fold import FleetFold
 from tests.support.memory_log import Contents, MemoryLog
 
 NOW_MS = 1_700_000_000_000

@@ -12,18 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.messages import message, policy
-from eventstore.fold import At
+from eventstore.folding.fold import At
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Partition
-from projections import dpu_views, fleet_views, node_views, progress_views, zone_views
-from projections.clique_views import CliqueView, MemberView, WaiterView
-from projections.fleet_state import FleetState
-from projections.forwarding import is_forwarded
-from projections.phases import DELETING
-from projections.policies import Policy
-from projections.zone import ZoneFold
-from projections.zone_rows import Dpu, Node
-from projections.zone_state import ZoneState
+from projections.cliques.views import CliqueView, MemberView, WaiterView
+from projections.fleet import views as fleet_views
+from projections.fleet.state import FleetState
+from projections.rules.policies import Policy
+from projections.views import nodes as node_views
+from projections.views import progress as progress_views
+from projections.views import zones as zone_views
+from projections.zones import dpu_views
+from projections.zones.fold import ZoneFold
+from projections.zones.forwarding import is_forwarded
+from projections.zones.phases import DELETING
+from projections.zones.rows import Dpu, Node
+from projections.zones.state import ZoneState
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesJoined
 from tests.support.zones import ZoneLog

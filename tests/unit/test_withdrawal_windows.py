@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.fold import Outcome
-from projections.withdrawals import (
+from eventstore.folding.fold import Outcome
+from projections.fleet.withdrawals import (
     BUCKET_MS,
     EMPTY,
     MAX_SHOWN_ZONES,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from eventstore.fold import Outcome
-from projections import moves
-from projections.fleet_state import FleetState
-from projections.fleet_views import hold_of, holds
-from projections.tables import table
-from projections.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Kind, Window, merged
+from eventstore.folding.fold import Outcome
+from projections.fleet import moves
+from projections.fleet.state import FleetState
+from projections.fleet.tables import table
+from projections.fleet.views import hold_of, holds
+from projections.fleet.withdrawals import BUCKET_MS, WINDOW_MS, Budget, Kind, Window, merged
 from schemas.events import HoldApproved
 from tests.support.fleet import Fleet, Item, actual_table, envelope, expected_table
 
@@ -393,7 +393,7 @@ def test_an_edit_that_takes_nothing_away_is_made_where_the_budget_is_spent(fleet
 
 
 def test_policies_that_wait_count_as_those_that_stand(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.fleet.MAX_POLICIES", 3)
+    monkeypatch.setattr("projections.fleet.fold.MAX_POLICIES", 3)
     waiting = [fleet.policy(name, action="drop", sources={"side": "left"}).hold for name in ("no", "never")]
     assert fleet.policy("more").reason == "name: 'more' would be more than the 3 policies allowed"
     assert fleet.policy("no", action="drop", sources={"side": "right"}).code == "held"

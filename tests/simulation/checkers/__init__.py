@@ -29,7 +29,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from eventstore.errors import LogMismatch
-from eventstore.snapshots import Saved
+from eventstore.saved.snapshots import Saved
 from tests.simulation.checkers import (
     budgets,
     cliques,

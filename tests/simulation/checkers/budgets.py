@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eventstore.log import FLEET_0
-from projections.policies import BUILT_IN, Policy
-from projections.withdrawals import DEFAULTS, WINDOW_MS, Kind
+from projections.fleet.withdrawals import DEFAULTS, WINDOW_MS, Kind
+from projections.rules.policies import BUILT_IN, Policy
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.checkers.traffic import Class, classes_of, fits

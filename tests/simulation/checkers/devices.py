@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from eventstore.log import FLEET_0
-from projections import tables
-from projections.device_table import unpack
-from projections.prefixes import networks
-from projections.rules import Rule
+from projections.fleet import tables
+from projections.rules.device_table import unpack
+from projections.rules.prefixes import networks
+from projections.rules.rule import Rule
 from tests.simulation.checkers import verdicts
 from tests.simulation.checkers.evidence import Evidence, Freeze
 from tests.simulation.history import Dumped, Framed, Lived, Seen

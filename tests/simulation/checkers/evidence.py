@@ -15,13 +15,13 @@ from typing import NamedTuple
 import msgspec
 
 from deploy.roles import folds_of
-from eventstore.beacons import Beacon
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, FOLDED_TOPICS, REPLICAS, ZONES, Partition, Record
-from eventstore.partition import FoldedPartition
-from eventstore.snapshots import Saved
-from projections import tables
-from projections.fleet_state import FleetState
-from projections.zone_state import ZoneState
+from eventstore.replicas.beacons import Beacon
+from eventstore.saved.snapshots import Saved
+from projections.fleet import tables
+from projections.fleet.state import FleetState
+from projections.zones.state import ZoneState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold

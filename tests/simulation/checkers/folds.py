@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
+from eventstore.folding.partition import FoldedPartition
 from eventstore.log import INSTALLS, Partition
-from eventstore.partition import FoldedPartition
-from eventstore.saving import restored
-from eventstore.snapshots import reduced
+from eventstore.saved.saving import restored
+from eventstore.saved.snapshots import reduced
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Digests
 from tests.simulation.history import Claimed, Stood

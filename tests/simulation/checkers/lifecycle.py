@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from eventstore.log import CLIQUES, ZONES, Partition
-from projections.zone_rows import Dpu
+from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.history import Called

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import inf
 
-from drivers.reports import PROGRESS_S
-from eventstore.beacons import EVERY_S
+from drivers.relays.reports import PROGRESS_S
 from eventstore.log import FLEET_0, INSTALLS
+from eventstore.replicas.beacons import EVERY_S
 from schemas import events as e
 from tests.simulation.checkers.evidence import REPLICAS_0, Evidence
 from tests.simulation.history import Lived, Sample, Told

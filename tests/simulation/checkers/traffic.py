@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from projections.policies import Policy
-from projections.rules import Rule
+from projections.rules.policies import Policy
+from projections.rules.rule import Rule
 
 Class = tuple[str, int]
 """A protocol and one port of it: what is let through of the class is let through of this."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from projections.device_table import WIDTH4, unpack
-from projections.rules import Rule, SetStep, precedence
+from projections.rules.device_table import WIDTH4, unpack
+from projections.rules.rule import Rule, SetStep, precedence
 from tests.simulation.checkers.traffic import Class, classes_of, fits
 
 Table = Mapping[Rule, frozenset[bytes]]

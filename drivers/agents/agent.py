@@ -1,0 +1,176 @@
+"""The agent of one DPU: follows a relay, takes its frames, and says what came of them.
+
+It knows two relays or more and talks to one. Without any, it goes on with its last good table, through restarts too.
+What it tells a relay is what the device holds, read back: a device that said yes and did nothing, or whose rules
+somebody else flushed, shows up with the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from drivers.agents.store import TableStore
+from drivers.agents.table import SELF, AgentTable
+from drivers.backends.device import Device
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.dialing import AWAY_S_MAX, Relays, SentAway
+from drivers.wire.down import Frame, Heard, Refused, Welcome
+from drivers.wire.links import Dial, Link, LinkClosed
+from drivers.wire.protocol import Holding, ProtocolError
+from drivers.wire.up import Ack, Heartbeat, Hello
+from projections.rules.device_table import DeviceTable
+
+logger = logging.getLogger(__name__)
+
+
+class AgentSettings(NamedTuple):
+    """What an operator may want to change about an agent."""
+
+    welcome_s: float = 10.0
+    """How long a relay may take to answer a Hello."""
+    apply_s: float = 120.0
+    """How long the device may take for one frame before that counts as failed."""
+    read_back_s: float = 5.0
+    """How long the device may take to say what it holds."""
+    slow_s: float = 0.05
+    """A frame that takes longer is acknowledged as received before it is applied."""
+
+
+DEFAULTS = AgentSettings()
+
+
+class Identity(NamedTuple):
+    """Which DPU this is, and which boot of it."""
+
+    zone: str
+    dpu: str
+    boot_id: str
+
+
+class Agent:
+    """Serves one DPU until `run` is cancelled."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        relays: Sequence[str],
+        *,
+        dial: Dial,
+        device: Device,
+        store: TableStore,
+        rng: random.Random,
+        settings: AgentSettings = DEFAULTS,
+    ) -> None:
+        self.target = (0, 0)
+        """(epoch, version) that a relay last said the zone should have: how far this DPU is behind."""
+        self.refusals = 0
+        self._identity = identity
+        self._relays = Relays(relays, dial, rng, who=f"dpu {identity.dpu}")
+        self._held = AgentTable(device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s)
+        self._rng = rng
+        self._settings = settings
+        self._heartbeat_s = 10.0
+        self._heard_at = 0.0
+
+    @property
+    def table(self) -> DeviceTable:
+        """The last good table."""
+        return self._held.table
+
+    async def run(self) -> None:
+        """Comes up with the last good table, and follows a relay for ever."""
+        await self._held.load()
+        while True:
+            link = await self._relays.connect()
+            serving = asyncio.create_task(self._serve(link))
+            try:
+                await asyncio.wait({serving})
+            finally:  # a task of its own: a TaskGroup that fails as it is cancelled forgets that (before Python 3.13)
+                serving.cancel()
+                await asyncio.wait({serving})
+            serving.result()
+
+    async def _serve(self, link: Link) -> None:
+        """One link, until it breaks."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow(link, tasks))
+        except* (LinkClosed, ProtocolError, TimeoutError) as ended:
+            self._relays.lost(ended.exceptions[0])
+        finally:
+            await link.close()
+
+    async def _follow(self, link: Link, tasks: asyncio.TaskGroup) -> None:
+        """What the relay says over a link, and heartbeats beside it."""
+        self._say_hello(link)
+        async with asyncio.timeout(self._settings.welcome_s):
+            first = protocol_down.decode(await link.receive())
+        await self._handle(first, link, tasks)
+        if not isinstance(first, Welcome):
+            raise ProtocolError("message: the first one must be a welcome")
+        self._relays.welcomed()
+        self._heard_at = asyncio.get_running_loop().time()
+        tasks.create_task(self._beat(link))
+        while True:
+            message = protocol_down.decode(await link.receive())
+            self._heard_at = asyncio.get_running_loop().time()
+            await self._handle(message, link, tasks)
+
+    async def _handle(self, message: protocol_down.ToAgent, link: Link, tasks: asyncio.TaskGroup) -> None:
+        match message:
+            case Frame():
+                if not message.dpus or message.dpus & SELF:
+                    await self._take(message, link)
+            case Heard():
+                self.target = (message.epoch, message.version)
+            case Welcome():
+                self.target = (message.epoch, message.version)
+                self._heartbeat_s = message.heartbeat_ms / 1000
+                for part in message.unwelcome:
+                    logger.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
+                    tasks.create_task(self._ask_again(link, min(AWAY_S_MAX, part.retry_after_ms / 1000)))
+            case Refused():
+                raise SentAway(message)
+
+    async def _take(self, frame: Frame, link: Link) -> None:
+        """Takes one frame; the next waits in the link, and the relay sends no more than that."""
+        early = asyncio.get_running_loop().call_later(self._settings.slow_s, self._received, frame, link)
+        try:
+            result = await self._held.take(frame)
+        finally:
+            early.cancel()
+        if isinstance(result, Holding):
+            link.send(protocol_up.encode(Ack([result], [])))
+        else:
+            self.refusals += 1
+            logger.info("dpu %s refuses version %d: %s", self._identity.dpu, result.version, result.reason)
+            link.send(protocol_up.encode(Ack([], [result])))
+
+    def _received(self, frame: Frame, link: Link) -> None:
+        """The device is slow: the relay shall know that the frame at least is here."""
+        if frame.epoch == self._held.table.epoch:
+            self._held.received = max(self._held.received, frame.delta.to_version)
+            with suppress(LinkClosed):  # whoever receives from it notices
+                link.send(protocol_up.encode(Ack([self._held.holding()], [])))
+
+    async def _beat(self, link: Link) -> None:
+        while True:
+            await asyncio.sleep(self._heartbeat_s * self._rng.uniform(0.5, 1.0))
+            silent_s = asyncio.get_running_loop().time() - self._heard_at
+            if silent_s > 3 * self._heartbeat_s and not self._held.is_at_work:
+                raise LinkClosed(f"{link.peer} has said nothing for {silent_s:.0f} seconds")
+            link.send(protocol_up.encode(Heartbeat([await self._held.read_back()])))
+
+    async def _ask_again(self, link: Link, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        self._say_hello(link)
+
+    def _say_hello(self, link: Link) -> None:
+        who = self._identity
+        link.send(protocol_up.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.holding()])))

@@ -1,0 +1,102 @@
+"""The last good table of a DPU, kept over restarts of its agent: forwarding needs no control plane to come back.
+
+A file is replaced whole or not at all (written beside, synced, renamed, folder synced), and read only if it is this
+DPU's and has the hash it was written with: a torn or foreign file is as good as none, and the relay sends it all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from projections.rules.device_table import EMPTY, DeviceTable, pack, unpack
+from projections.rules.rule import Rule
+
+logger = logging.getLogger(__name__)
+
+HASH_BYTES = 16
+
+
+class TableStore(Protocol):
+    """Where an agent keeps its table."""
+
+    def load(self) -> DeviceTable:
+        """The last one saved; the empty one if there is none that can be trusted."""
+        ...
+
+    def save(self, table: DeviceTable) -> None:
+        """Keep this one instead. Raises OSError."""
+        ...
+
+
+class MemoryStore:
+    """Keeps it as long as the process lives: for simulated devices."""
+
+    def __init__(self) -> None:
+        self._table = EMPTY
+
+    def load(self) -> DeviceTable:
+        return self._table
+
+    def save(self, table: DeviceTable) -> None:
+        self._table = table
+
+
+class _Saved(msgspec.Struct, array_like=True, frozen=True):
+    """A table as it stands in the file."""
+
+    dpu: str
+    epoch: int
+    version: int
+    digest: bytes
+    sets: list[tuple[Rule, bytes, bytes]]
+
+
+class FileStore:
+    """Keeps it in one file."""
+
+    def __init__(self, path: Path, dpu: str) -> None:
+        self._path = path
+        self._dpu = dpu
+
+    def load(self) -> DeviceTable:
+        try:
+            data = self._path.read_bytes()
+            if _hash(data[HASH_BYTES:]) != data[:HASH_BYTES]:
+                logger.warning("table of %s in %s is not what was saved, and is left out", self._dpu, self._path)
+                return EMPTY
+            saved = msgspec.msgpack.decode(data[HASH_BYTES:], type=_Saved)
+            rules = {rule: unpack(packed4, packed6) for rule, packed4, packed6 in saved.sets}
+        except FileNotFoundError:
+            return EMPTY
+        except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
+            logger.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
+            return EMPTY
+        if saved.dpu != self._dpu:
+            logger.warning("table in %s is of %s and not of %s, and is left out", self._path, saved.dpu, self._dpu)
+            return EMPTY
+        return DeviceTable(saved.epoch, saved.version, saved.digest, rules)
+
+    def save(self, table: DeviceTable) -> None:
+        sets = [(rule, *pack(prefixes)) for rule, prefixes in table.rules.items()]
+        data = msgspec.msgpack.encode(_Saved(self._dpu, table.epoch, table.version, table.digest, sets))
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            file.write(_hash(data) + data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=HASH_BYTES).digest()

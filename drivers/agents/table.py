@@ -1,0 +1,119 @@
+"""A DPU's table and the device that should hold it, kept in step: judge a frame, apply it, keep it, read it back.
+
+The device's word is not enough. It may fail half-way, say yes and do nothing, or lose rules to somebody else; so its
+table is read back for every heartbeat, and once it is not what it should be, the next frame does not step it on but
+reconciles it: makes it hold the new table, from whatever it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from drivers.agents.store import TableStore
+from drivers.backends.device import Device, DeviceFailed
+from drivers.wire.down import Frame
+from drivers.wire.protocol import Holding
+from drivers.wire.up import Refusal
+from projections.rules import device_table
+from projections.rules.device_table import EMPTY, Code, DeviceTable, steps_between
+from projections.rules.rule import SetStep
+
+logger = logging.getLogger(__name__)
+
+SELF = 1
+"""This DPU as a set of DPUs: it has number 0 on its link, which speaks for no other."""
+
+
+class AgentTable:
+    """The table of one DPU."""
+
+    def __init__(self, device: Device, store: TableStore, *, apply_s: float, read_back_s: float) -> None:
+        self.table = EMPTY
+        self.received = 0
+        self._device = device
+        self._store = store
+        self._apply_s = apply_s
+        self._read_back_s = read_back_s
+        self._in_hardware = 0
+        self._digest = EMPTY.digest
+        """Of what the device holds, as far as we know."""
+        self._in_step = False
+        """The device holds the table: a delta's steps lead it to the next one."""
+        self._busy = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Comes up with the last good table."""
+        self.table = self._store.load()
+        self.received = self.table.version
+        self._digest = self.table.digest
+        if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
+            await self.read_back()
+        elif fault := await self._install(self.table, None):
+            logger.warning("the device does not take its last good table yet: %s", fault)
+
+    @property
+    def is_at_work(self) -> bool:
+        """The device is taking a frame, or being read."""
+        return self._busy.locked()
+
+    def holding(self) -> Holding:
+        """What this DPU has, by its last read-back."""
+        table = self.table
+        received = max(self.received, table.version)
+        return Holding(SELF, table.epoch, received, table.version, min(self._in_hardware, table.version), self._digest)
+
+    async def take(self, frame: Frame) -> Holding | Refusal:
+        """Takes a frame or refuses it; in both cases what the DPU has then."""
+        after = device_table.apply(self.table, frame.epoch, frame.delta, capacity=self._device.capacity)
+        if isinstance(after, device_table.FrameRefused):
+            return Refusal(self.holding(), frame.delta.to_version, after.code, after.reason)
+        if after.epoch == self.table.epoch:
+            self.received = after.version
+        if after is self.table and self._in_step:
+            return self.holding()
+        steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
+        if fault := await self._install(after, steps):
+            return Refusal(self.holding(), frame.delta.to_version, Code.DEVICE, fault)
+        return self.holding()
+
+    async def read_back(self) -> Holding:
+        """What the device really holds, unless it is at work."""
+        if self._busy.locked():
+            return self.holding()
+        async with self._busy:
+            try:
+                async with asyncio.timeout(self._read_back_s):
+                    self._digest = await self._device.read_back()
+            except (DeviceFailed, TimeoutError) as error:
+                logger.warning("the device cannot be read back: %s", error or "it took too long")
+            else:
+                self._in_step = self._digest == self.table.digest
+                self._in_hardware = self.table.version if self._in_step else 0
+        return self.holding()
+
+    async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None) -> str:
+        """Makes the device hold this table; a sentence if it does not."""
+        async with self._busy:
+            was_in_step, self._in_step = self._in_step, False  # a link that ends cancels us half-way
+            try:
+                async with asyncio.timeout(self._apply_s):
+                    if was_in_step and steps is not None:
+                        in_hardware = await self._device.apply(steps, after)
+                    else:
+                        in_hardware = await self._device.restore(after)
+            except (DeviceFailed, TimeoutError) as error:
+                self.received = self.table.version
+                return str(error) or f"the device took longer than {self._apply_s} s"
+        self.table, self.received = after, after.version
+        self._digest, self._in_step = after.digest, True
+        self._in_hardware = after.version if in_hardware else self._in_hardware
+        self._keep(after)
+        return ""
+
+    def _keep(self, table: DeviceTable) -> None:
+        try:
+            self._store.save(table)
+        except OSError as error:
+            logger.warning("version %d is applied but cannot be kept over a restart: %s", table.version, error)

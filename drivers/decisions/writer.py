@@ -1,0 +1,215 @@
+"""The decisions topic: every decision spelled out, for analysts. Nothing of ours reads it to decide anything.
+
+Each api process hears what its own fold decides (`Owed`), and the first in rank per partition writes it; the others do
+so when it does not appear in the topic in time. A decision's key is where its cause stands and its bytes follow from
+the cause, so a copy is the same record. At least once: with each save of a fold goes the offset up to which decisions
+are written, and what was missed, by a crash or because the topic was slower than the fold for long, is folded again on
+the side (drivers/decisions/missed.py). Folding never waits for any of this.
+
+Records are gathered for a moment and written a few at a time: each is one append more that the log must sync, and
+what callers wait for comes first. So it rests for some times as long as spelling has kept the loop: a bulk join of a
+million nodes spelled at once took a third of its server's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from random import Random
+
+from drivers.decisions.kept import Kept
+from drivers.decisions.missed import Earlier, Missed, nothing_earlier
+from drivers.decisions.owed import Owed, is_full
+from drivers.following import Following
+from eventstore.avro.codec import encode
+from eventstore.errors import FatalError, LogUnavailable, PlaneError
+from eventstore.log import DECISIONS, Partition
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.reading import Backoff, follow
+from eventstore.replicas.replica import Replica
+from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 64
+"""Appends under way at most, and they share a sync. With 16, each turn of which waits for a busy loop and for the log,
+decisions of a thousand commands a second were written at half the pace at which they were made."""
+GATHER_S = 0.2
+REST = 9.0
+"""It rests so many times as long as it has kept the loop from others: making records takes a tenth of a core."""
+SLICE_S = 0.001
+"""Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
+were made."""
+TURN_MS = 2_000
+"""Each rank waits so much longer than the one before."""
+APPEND_TIMEOUT_S = 5.0
+RETRY_S = 1.0
+LOOKED_BACK = 4_096
+"""Records at the end of a partition that are looked at, at a start, for what others have written."""
+OVERLAP = 2 * AT_ONCE
+"""Decisions before the last of those that are written again: of these some may have failed while later ones landed."""
+KEPT_MS = 30 * 86_400_000
+"""What is older would expire at once."""
+
+
+class DecisionWriter:
+    """Serves every deciding partition until `run` is cancelled.
+
+    `written` counts the appends that landed for certain, `failures` those that may not have.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        owed: Mapping[Partition, Owed],
+        ranks: Ranks,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+        earlier: Earlier = nothing_earlier,
+    ) -> None:
+        self.written = 0
+        self.failures = 0
+        self._replica = replica
+        self._log = replica.log
+        self._owed = owed
+        self._ranks = ranks
+        self._now_ms = now_ms
+        self._rng = rng
+        self._following = Following(replica, *DECIDED_TOPICS)
+        self.missed = Missed(replica, owed, self._following, rng=rng, earlier=earlier)
+
+    async def run(self) -> None:
+        await self._replica.ready()
+        ends = await self._look_back()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._following.run())
+            tasks.create_task(self._write())
+            tasks.create_task(self._see(ends))
+            tasks.create_task(self.missed.run())
+
+    # -- writing
+
+    async def _write(self) -> None:
+        while True:
+            if await self._write_some():
+                continue
+            if not any(owed.waits() for owed in self._owed.values()):
+                await self._following.changed(*self._owed)
+            await asyncio.sleep(GATHER_S)
+
+    async def _write_some(self) -> bool:
+        """Write what is due of every partition in turn, a few at a time; whether there was more than a few of any."""
+        is_more = False
+        for partition, owed in self._owed.items():
+            if not owed.waits():
+                continue
+            rank = self._ranks.rank(str(partition), "api")
+            taken = owed.take(AT_ONCE, self._now_ms() - rank * TURN_MS if rank else None)
+            self.missed.make_room()  # whatever was taken: what others have written went, too
+            if taken:
+                await self._write_all(owed, taken)
+            is_more |= is_full(taken, AT_ONCE)
+        return is_more
+
+    async def _write_all(self, owed: Owed, taken: Sequence[Kept]) -> None:
+        oldest_ms = self._now_ms() - KEPT_MS
+        lasting = [decision for decision in taken if decision.at.append_ms >= oldest_ms]
+        try:
+            values = await self._spelled(lasting)
+            landed = await asyncio.gather(*map(self._append, lasting, values))
+        except BaseException:
+            owed.put_back(taken)
+            raise
+        lost = [decision for decision, has_landed in zip(lasting, landed, strict=True) if not has_landed]
+        self.written += len(lasting) - len(lost)
+        owed.put_back(lost)
+        owed.done(taken)
+        if lost:
+            await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+
+    async def _spelled(self, decisions: Sequence[Kept]) -> list[bytes]:
+        """The record values of decisions, and a rest whenever that has been some work.
+
+        All of the work is between two looks at the clock: reading what the record says, spelling, encoding.
+        """
+        clock = asyncio.get_running_loop().time
+        began_s, values = clock(), []
+        for decision in decisions:
+            values.append(value_of(decision))
+            if clock() - began_s > SLICE_S or len(values) == len(decisions):
+                await asyncio.sleep(REST * (clock() - began_s))
+                began_s = clock()
+        return values
+
+    async def _append(self, decision: Kept, value: bytes) -> bool:
+        """Past the replica: nobody's call waits for it, so nobody follows it."""
+        partition, cause = Partition(DECISIONS, decision.at.partition.number), key_of(decision.at)
+        try:
+            await self._log.append(partition, cause.encode(), value, timeout_s=APPEND_TIMEOUT_S)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            self.failures += 1
+            logger.warning("append failed", extra={"partition": partition, "cause": cause, "reason": str(error)})
+            return False
+        return True
+
+    # -- what others wrote
+
+    async def _see(self, ends: Mapping[Partition, int]) -> None:
+        """Follow the topic from the ends that it had, so that what another wrote is not written again."""
+
+        async def unchecked() -> None:
+            """Nothing is decided by what is read here."""
+
+        async with aclosing(follow(self._log, ends, self._rng, unchecked)) as batches:
+            async for _, records in batches:
+                for record in records:
+                    if (cause := cause_of(record.key)) is not None and cause[0] in self._owed:
+                        self._owed[cause[0]].seen(cause[1], self._replica.position(cause[0]))
+                await asyncio.sleep(0)
+
+    async def _look_back(self) -> dict[Partition, int]:
+        """See up to where decisions were written before us, as far as the topic's last records tell; and its ends."""
+        backoff = Backoff(self._rng)
+        while True:
+            try:
+                ends = {partition: await self._log.end(partition) for partition in self._log.partitions(DECISIONS)}
+                for partition, end in ends.items():
+                    await self._look_at(partition, end)
+                return ends
+            except LogUnavailable as error:
+                logger.warning("the decisions topic cannot be read: %s", error)
+            await backoff.wait()
+
+    async def _look_at(self, partition: Partition, end: int) -> None:
+        start = max(await self._log.begin(partition), end - LOOKED_BACK)
+        offsets: dict[Partition, set[int]] = {}
+        if start < end:
+            async with aclosing(self._log.read({partition: start})) as batches:
+                async for _, records in batches:
+                    for record in records:
+                        if (cause := cause_of(record.key)) is not None:
+                            offsets.setdefault(cause[0], set()).add(cause[1])
+                    if records[-1].offset + 1 >= end:
+                        break
+        for cause_partition, found in offsets.items():
+            if cause_partition in self._owed and len(found) > OVERLAP:
+                self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
+
+
+def value_of(decision: Kept) -> bytes:
+    """The value of the record that says it."""
+    ruling = decision.ruling()
+    return encode(decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version))
+
+
+def cause_of(key: bytes) -> tuple[Partition, int] | None:
+    """Where the cause of a decision with this key stands; None if it is no such key."""
+    topic, _, rest = key[:64].decode(errors="replace").partition("/")
+    number, _, offset = rest.partition("/")
+    is_place = number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()
+    return (Partition(topic, int(number)), int(offset)) if topic in DECIDED_TOPICS and is_place else None

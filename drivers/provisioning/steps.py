@@ -1,0 +1,189 @@
+"""One attempt at one step, on one device: fence, read, adopt or begin, follow, and believe only what is read back.
+
+It never asks how the attempt before it ended. It opens a session, which ends that one's, and looks: a task of this very
+step that runs or is done is adopted; any other that runs is cancelled; else the step's action is begun. So an attempt
+may die anywhere, and the step may be run twice. A device that says "done" is read again, since some say so and have
+done nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
+from projections.names import check_text
+from projections.zones.phases import (
+    CLUSTER_CONFIG,
+    CONFIG_FIRMWARE,
+    DELETING,
+    DPU_CONFIG,
+    HOST_NETWORK,
+    INITIALIZE_INTERFACE,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PREPARE_IMAGE,
+    REBOOTING,
+    SERVICE_READINESS,
+)
+from projections.zones.rows import Dpu
+
+ACTIONS: Mapping[str, Action] = {
+    NODE_EFFECT: "drain",
+    INITIALIZE_INTERFACE: "initialize",
+    CONFIG_FIRMWARE: "firmware",
+    PREPARE_IMAGE: "prepare",
+    OS_INSTALLING: "install",
+    DPU_CONFIG: "configure",
+    REBOOTING: "reboot",
+    HOST_NETWORK: "host-network",
+    CLUSTER_CONFIG: "join-cluster",
+    SERVICE_READINESS: "check-services",
+    NODE_EFFECT_REMOVAL: "undrain",
+    DELETING: "release",
+}
+
+_Result = TypeVar("_Result")
+
+
+class DevicePace(NamedTuple):
+    """How an attempt treats its device, in seconds."""
+
+    call_s: float = 30.0
+    """Hard limit of one call."""
+    prompt_s: float = 1.0
+    """A call that takes longer counts among those under way no more: it only waits, and others need not wait for it."""
+    poll_s: float = 0.2
+    """First wait between two looks at a task; each is half as long again as the one before."""
+    poll_max_s: float = 5.0
+    """Longest wait between two looks."""
+
+
+class NotActor(Exception):
+    """The log names another attempt by now: nothing may be done, or said, in the name of this one."""
+
+
+class Attempt(NamedTuple):
+    """What an attempt works with. `check` raises NotActor; `calls` bounds the calls under way in this process, but for
+    those that devices leave hanging."""
+
+    bmc: Bmc
+    dpu: Dpu
+    check: Callable[[], None]
+    progressed: Callable[[str, int], Awaitable[None]]
+    calls: asyncio.Semaphore
+    pace: DevicePace
+
+    async def call(self, make: Callable[[], Awaitable[_Result]]) -> _Result:
+        """One call to the device, if this is still the actor, within its hard limit."""
+        async with _turn(self.calls, self.pace.prompt_s):
+            self.check()
+            try:
+                async with asyncio.timeout(self.pace.call_s):
+                    return await make()
+            except TimeoutError:
+                raise Unreachable(f"device: no answer within {self.pace.call_s:g} s") from None
+
+
+@asynccontextmanager
+async def _turn(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[None]:
+    """Have one of these places, but for no longer than that."""
+    await places.acquire()
+    is_held = True
+
+    def let_go() -> None:
+        nonlocal is_held
+        if is_held:
+            is_held = False
+            places.release()
+
+    late = asyncio.get_running_loop().call_later(prompt_s, let_go)
+    try:
+        yield
+    finally:
+        late.cancel()
+        let_go()
+
+
+async def run_step(attempt: Attempt) -> dict[str, str]:
+    """Do the step; the facts that the device states afterwards. Raises what the device raised, or NotActor."""
+    bmc, dpu, token = attempt.bmc, attempt.dpu, attempt.dpu.attempt
+    device = await attempt.call(partial(bmc.open, token))
+    _check_serial(dpu, device)
+    if not _is_rebooted(dpu, device):
+        task = await _adopted(attempt, device)
+        if task is None:
+            task = await attempt.call(partial(bmc.start, token, ACTIONS[dpu.phase], dpu.image))
+        await _follow(attempt, task)
+        device = await attempt.call(partial(bmc.read, token))
+    _check_done(dpu, device)
+    facts = {"serial": device.serial, "image": device.image, "boot_id": device.boot_id}
+    _check_facts(facts)
+    return {key: value for key, value in facts.items() if value}
+
+
+async def _adopted(attempt: Attempt, device: Reading) -> Task | None:
+    """The task of an earlier attempt at this step that goes on, or is done. Whatever else runs is ended."""
+    dpu = attempt.dpu
+    found: Task | None = None
+    for task in device.tasks:
+        ours = (task.action, task.image) == (ACTIONS[dpu.phase], dpu.image) and task.token > dpu.disowned
+        if ours and task.state in ("running", "done"):
+            found = task
+        elif task.state == "running":
+            await attempt.call(partial(attempt.bmc.cancel, dpu.attempt, task.id))
+    return found
+
+
+async def _follow(attempt: Attempt, task: Task) -> None:
+    """Until the task has ended. What it says is stated when it is new to the log: its id, and each quarter."""
+    stated = (attempt.dpu.task, attempt.dpu.percent // 25)
+    wait_s = attempt.pace.poll_s
+    while task.state == "running":
+        percent = min(max(task.percent, 0), 100)  # a device may say anything, and only a share can be stated
+        if (task.id, percent // 25) != stated:
+            stated = (task.id, percent // 25)
+            await attempt.progressed(task.id, percent)
+        await asyncio.sleep(wait_s)
+        wait_s = min(wait_s * 1.5, attempt.pace.poll_max_s)
+        device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt))
+        task = _same_task(task, device)
+    if task.state != "done":
+        raise TaskFailed(f"task: {task.id} ({task.action}) ended as {task.state}: {task.message}")
+
+
+def _same_task(task: Task, device: Reading) -> Task:
+    for found in device.tasks:
+        if found.id == task.id:
+            return found
+    raise TaskFailed(f"task: {task.id} ({task.action}) is not known to the device any more")
+
+
+def _check_serial(dpu: Dpu, device: Reading) -> None:
+    if dpu.serial and device.serial and device.serial != dpu.serial:
+        raise NeedsOperator(f"serial: the device is {device.serial!r}, and not {dpu.serial!r} as registered")
+
+
+def _check_facts(facts: Mapping[str, str]) -> None:
+    """What the log does not take would be stated over and over, until the step's time is over."""
+    for key, value in facts.items():
+        if fault := check_text(key, value):
+            raise TaskFailed(f"{fault}, and is what the device says")
+
+
+def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
+    """Whether a reboot that is wanted has been already: an earlier attempt may have done it and not said so."""
+    before = dpu.facts.get("boot_id", "")
+    return dpu.phase == REBOOTING and before != "" and device.boot_id not in ("", before)
+
+
+def _check_done(dpu: Dpu, device: Reading) -> None:
+    if dpu.phase == OS_INSTALLING and device.image != dpu.image:
+        raise TaskFailed(f"image: the device runs {device.image!r} after the install of {dpu.image!r}")
+    before = dpu.facts.get("boot_id", "")
+    if dpu.phase == REBOOTING and before and device.boot_id == before:
+        raise TaskFailed(f"boot_id: the device says that it rebooted, and is still at {before!r}")

@@ -1,0 +1,1 @@
+"""The relay: it brings each DPU the table of its zone, and reports what DPUs have."""

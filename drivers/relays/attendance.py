@@ -1,0 +1,164 @@
+"""Which DPUs a link speaks for, as far as they may be served, and how they stand.
+
+They come with a Hello, and may come again with the next one. Whom the log does not know, and who comes from a later log
+than it, is told when to ask again; whom another link spoke for is taken from that one. What they bring is held against
+what they had and against what the log knows: a DPU that has less, or more, is not one like the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from drivers.relays import standing
+from drivers.relays.numbering import Numbering
+from drivers.relays.rule_source import RuleSource
+from drivers.relays.standing import Standing, Standings
+from drivers.relays.zones import Zone
+from drivers.wire.down import Unwelcome
+from drivers.wire.protocol import Holding, numbers_of, union
+from drivers.wire.up import NO_DIGEST, Hello
+from projections.rules.rule import Held
+
+logger = logging.getLogger(__name__)
+
+RETRY_UNKNOWN_MS = 2_000
+"""When a DPU that is not registered should ask again."""
+
+
+class Attendance:
+    """The DPUs of one link. `deserted` is called when another link has taken over the last of them."""
+
+    def __init__(self, zone: Zone[Any], source: RuleSource, rng: random.Random, deserted: Callable[[], None]) -> None:
+        self.numbering = Numbering()
+        self.standings = Standings()
+        self._zone = zone
+        self._source = source
+        self._rng = rng
+        self._deserted = deserted
+
+    def come(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
+        """Takes up the DPUs of a Hello; who is unwelcome. Raises ProtocolError if they would be too many."""
+        named = self.numbering.take_in(hello.dpus)
+        unwelcome = self.take_up(hello.dpus)
+        return unwelcome + self._place(named & ~union(part.dpus for part in unwelcome), hello.holdings, now_ms)
+
+    def renumbered(self) -> list[str]:
+        """Those whom the log knows by another ordinal meanwhile, or not at all."""
+        return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
+
+    def take_up(self, dpus: Sequence[str]) -> list[Unwelcome]:
+        """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
+        unknown = []
+        for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
+            number = self.numbering.number_of(dpu)
+            self.numbering.place(number, ordinal)
+            speaker, elsewhere = self._zone.speakers.pop(dpu, (self, number))
+            if speaker is not self:
+                speaker.forget(elsewhere)
+            if ordinal is None:
+                unknown.append(dpu)
+                self._zone.newer.pop(dpu, None)
+            else:
+                self._zone.speakers[dpu] = (self, number)
+        if not unknown:
+            return []
+        mask = self.numbering.mask_of(unknown)
+        self.standings.drop(mask)
+        others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        reason = (
+            f"dpu: {unknown[0]!r}{others} is not registered in zone {self._zone.name!r}, as far as this relay knows"
+        )
+        return [Unwelcome(mask, reason, self._retry_ms())]
+
+    def present_again(self, dpus: Sequence[str], now_ms: int) -> None:
+        """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
+        mask = self.numbering.mask_of(dpus)
+        for state, members in self.standings.dpus.items():
+            if members & mask:
+                self._present(members & mask, state, now_ms)
+
+    def forget(self, number: int) -> None:
+        """Another link speaks for this DPU now."""
+        self.standings.drop(1 << number)
+        self.numbering.place(number, None)
+        if not self.standings.dpus:
+            self._deserted()
+
+    def leave(self) -> None:
+        """The link has ended: nobody speaks for its DPUs, and what those had that were served is remembered."""
+        held = self.holdings()
+        for name in self.numbering.names:
+            if self._zone.speakers.get(name, (None, 0))[0] is self:
+                del self._zone.speakers[name]
+                self._zone.newer.pop(name, None)  # another relay may know better by now
+                if name in held:
+                    self._zone.last_held[name] = (held[name].epoch, held[name].version)
+
+    def holdings(self) -> dict[str, Held]:
+        """What each DPU has."""
+        return {
+            name: Held(state.epoch, state.applied, state.digest)
+            for state, dpus in self.standings.dpus.items()
+            for name in self.numbering.names_of(dpus)
+        }
+
+    def _place(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unwelcome]:
+        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unwelcome."""
+        target, unwelcome, left = self._zone.target, [], dpus
+        nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
+        for holding in (*holdings, nothing):
+            members = holding.dpus & left
+            if not members:
+                continue
+            left &= ~members
+            self._see_newer(members, holding)
+            if holding.epoch > target.epoch:
+                reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
+                self.standings.drop(members)
+                unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
+                continue
+            self._compare(members, (holding.epoch, holding.applied))
+            known = self._zone.digest(holding.applied)
+            self.standings.put(members, standing.arrived(holding, target, known))
+            self._present(members, holding, now_ms)
+        return unwelcome
+
+    def _present(self, dpus: int, has: Holding | Standing, now_ms: int) -> None:
+        """Says what these DPUs have, as far as it is what the log says of that version."""
+        if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
+            levels = (has.received, has.applied, has.in_hardware)
+            self._zone.present(levels, self.numbering.bitmap_of(dpus), now_ms)
+
+    def _compare(self, dpus: int, has: tuple[int, int]) -> None:
+        """Notes which of these DPUs come back with less than they had."""
+        had = {
+            number: (state.epoch, state.applied)
+            for state, members in self.standings.dpus.items()
+            for number in numbers_of(members & dpus)
+        }
+        for number in numbers_of(dpus):
+            name = self.numbering.name_of(number)
+            before = self._zone.last_held.pop(name, (0, 0))
+            if has < max(before, had.get(number, (0, 0))):
+                self._zone.pending.went_back[name] = has[1]
+
+    def _see_newer(self, dpus: int, holding: Holding) -> None:
+        """Notes which DPUs hold what the log does not know, and which do not any more."""
+        newer, has = self._zone.newer, (holding.epoch, holding.applied)
+        if self._source.knows(*has):
+            for name in self.numbering.names_of(dpus) if newer else ():
+                newer.pop(name, None)
+            return
+        for name in self.numbering.names_of(dpus):
+            newer[name] = has
+        logger.warning(
+            "DPUs hold more than this log, which was restored, knows",
+            extra={"zone": self._zone.name, "dpus": dpus.bit_count(), "epoch": has[0], "version": has[1]},
+        )
+
+    def _retry_ms(self) -> int:
+        return round(RETRY_UNKNOWN_MS * self._rng.uniform(0.5, 1.5))

@@ -1,0 +1,73 @@
+"""Frames as bytes: each one is encoded once, for all zones that share a list and all links that start from one version.
+
+Of delta and snapshot the smaller one is sent. A snapshot is only computed to compare when the delta is large and the
+whole table might not be.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from drivers.relays.rule_source import Current, RuleSource
+from drivers.wire import down as protocol_down
+from projections.rules.rule import size
+
+SMALL_BYTES = 4_096
+"""A delta up to this size is sent without asking whether a snapshot would be smaller."""
+
+CACHE_BYTES_MAX = 64 * 1024 * 1024
+PREFIX_BYTES = 5
+ENTRY_BYTES = 512
+"""What a frame takes in the cache beside its bytes. DPUs choose the versions that they claim to have."""
+
+
+class EncodedFrame(NamedTuple):
+    """An encoded frame, and the version that it leads to."""
+
+    data: bytes
+    version: int
+    is_snapshot: bool
+
+
+class Frames:
+    """The frames of the current tables, by list and base version."""
+
+    def __init__(self, source: RuleSource) -> None:
+        self.encoded = 0
+        self._source = source
+        self._frames: OrderedDict[tuple[object, int, int], EncodedFrame] = OrderedDict()
+        self._bytes = 0
+
+    def frame(self, zone: str, current: Current, since: int) -> EncodedFrame:
+        """From version `since` (0: from nothing) to the zone's current one, or to a later one.
+
+        `current` is what was read of the zone last. A frame that is not at hand yet is made of what the folds hold by
+        now, in which the zone may have another list already, and is kept as a frame of that.
+        """
+        frame = self._frames.get((current.key, current.version, since))
+        return frame or self._made(zone, self._source.current(zone, current.version), since)
+
+    def _made(self, zone: str, now: Current, since: int) -> EncodedFrame:
+        key = (now.key, now.version, since)
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = self._encode(zone, now, since)
+            self._frames[key] = frame
+            self._bytes += _cost(frame)
+            while self._bytes > CACHE_BYTES_MAX and len(self._frames) > 1:
+                self._bytes -= _cost(self._frames.popitem(last=False)[1])
+        return frame
+
+    def _encode(self, zone: str, now: Current, since: int) -> EncodedFrame:
+        delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
+        large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * now.prefixes)
+        if delta is None or (since and large):
+            return self._made(zone, now, 0)
+        self.encoded += 1
+        data = protocol_down.encode_frame(self._source.epoch, delta)
+        return EncodedFrame(data, delta.to_version, delta.from_version == 0)
+
+
+def _cost(frame: EncodedFrame) -> int:
+    return len(frame.data) + ENTRY_BYTES

@@ -1,0 +1,270 @@
+"""The relay: from the rule tables that the log yields to the DPUs of its zones, and back to what they have.
+
+It folds the log itself, so it needs no other process, and any number of relays can serve one zone. Whenever the log
+says something new it computes each zone's table, encodes one frame per list and base version, and hands the same bytes
+to every link. A pass over all links yields every few milliseconds, and the next one takes whatever has changed since.
+What a pass costs hardly depends on how much has changed, so under load there is a rest after each, or nothing would be
+left of the process for reading the log; and no longer a rest than changes are late anyway, so one alone is not held up.
+
+A DPU resumes here from wherever it was, by (epoch, version, digest): versions are positions in the log and mean the
+same to every relay. What the DPUs say goes to the log as aggregates (`reports`), never one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from drivers.relays.admission import LinkAdmission
+from drivers.relays.delivery import Delivery
+from drivers.relays.frames import Frames
+from drivers.relays.latency import Histogram
+from drivers.relays.reports import Level
+from drivers.relays.rule_source import RuleSource
+from drivers.relays.sessions import Session, Surroundings
+from drivers.relays.zones import Zone
+from drivers.wire import down as protocol_down
+from drivers.wire import up as protocol_up
+from drivers.wire.down import Refused
+from drivers.wire.links import Link, LinkClosed
+from drivers.wire.protocol import ProtocolError
+from drivers.wire.up import Hello
+from eventstore.errors import PermanentError, TransientError
+from projections.rules.rule import Held
+
+logger = logging.getLogger(__name__)
+
+SLICE_S = 0.003
+REST_TIMES = 2.0
+"""How many times as long as a pass its rest is: about as long as the answers to it keep the process busy."""
+REST_MAX_S = 0.25
+"""Longest rest."""
+TICK_S = 1.0
+GATHER_S = 0.15
+"""What DPUs say within this time is reported together."""
+REPORTS_AT_ONCE = 16
+PIECE_BYTES = 4096
+"""What counts as one message: a large one counts as several."""
+TURN_PIECES = 16
+"""Messages of one link in a row."""
+
+
+class RelaySettings(NamedTuple):
+    """What an operator may want to change about a relay."""
+
+    heartbeat_s: float = 10.0
+    """How often an agent speaks up. One that does not for three times as long is taken for gone."""
+    hello_s: float = 10.0
+    """How long a new link may take to say who it is."""
+    handshakes_per_second: float = 200.0
+    """New links taken per second; more are told when to come back."""
+    handshakes_at_once: int = 400
+    """New links taken at once after a quiet time."""
+    messages_per_second: int = 1_000
+    """What one link may say per second, on average over a tick, before it is closed."""
+    zones: frozenset[str] = frozenset()
+    """Zones served; empty for all."""
+
+
+DEFAULTS = RelaySettings()
+
+
+class Relay:
+    """Serves links until `run` is cancelled."""
+
+    def __init__(
+        self,
+        source: RuleSource,
+        *,
+        name: str,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+        settings: RelaySettings = DEFAULTS,
+        delivery: Delivery | None = None,
+    ) -> None:
+        self.name = name
+        self.latency = {level: Histogram() for level in Level}
+        self.zones: dict[str, Zone[Session]] = {}
+        self.closed_for: dict[str, int] = {"malformed": 0, "silent": 0, "flooding": 0}
+        loop = asyncio.get_running_loop()
+        self.frames = Frames(source)
+        self.admission = LinkAdmission(
+            settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng
+        )
+        self._to_report = asyncio.Event()
+        self._source = source
+        self._settings = settings
+        self._delivery = delivery
+        self._around = Surroundings(source, self.frames, loop.time, now_ms, rng, settings.heartbeat_s)
+
+    async def run(self) -> None:
+        """Distributes and reports, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._distribute())
+            tasks.create_task(self._tick())
+            tasks.create_task(self._report())
+
+    def admit(self) -> float:
+        """Whether a new link may come in: 0, or the seconds after which to try again."""
+        return self.admission.admit()
+
+    async def serve(self, link: Link, only: str = "") -> None:
+        """Speaks with one link until it ends. Whatever the peer says, only its own link suffers.
+
+        With `only`, the link may speak for that DPU and for no other: its certificate names it.
+        """
+        session: Session | None = None
+        try:
+            session = await self._greet(link, only)
+            await self._listen(session)
+        except ProtocolError as error:
+            self._turn_away(link, str(error), "malformed")
+        except TimeoutError:
+            self._turn_away(link, f"hello: must come within {self._settings.hello_s} seconds", "silent")
+        except LinkClosed:
+            pass
+        finally:
+            if session is not None:
+                self._leave(session)
+            await link.close()
+
+    def devices(self) -> dict[str, dict[str, Held]]:
+        """What each connected DPU has, by zone and name."""
+        return {name: self.zone_devices(name) for name in sorted(self.zones)}
+
+    def newer_dpus(self) -> int:
+        """How many DPUs hold more than the log knows, as it was restored from before they got it."""
+        return sum(len(zone.newer) for zone in self.zones.values())
+
+    def zone_devices(self, zone: str) -> dict[str, Held]:
+        """What each connected DPU of one zone has."""
+        held: dict[str, Held] = {}
+        for session in self.zones[zone].sessions if zone in self.zones else ():
+            held.update(session.holdings())
+        return held
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    async def _greet(self, link: Link, only: str) -> Session:
+        async with asyncio.timeout(self._settings.hello_s):
+            message = protocol_up.decode(await link.receive())
+        if not isinstance(message, Hello):
+            raise ProtocolError("message: the first one must be a hello")
+        served = self._settings.zones
+        if served and message.zone not in served:
+            raise ProtocolError(f"hello.zone: {message.zone!r} is not served here, only {', '.join(sorted(served))}")
+        zone = self.zones.get(message.zone)
+        if zone is None:
+            zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency, self._delivery)
+        session = Session(link, zone, self._around, only)
+        try:
+            session.handle(message)
+        except BaseException:
+            self._leave(session)
+            raise
+        return session
+
+    async def _listen(self, session: Session) -> None:
+        """Hears a link out. What waits in its buffer comes without waiting: others get their turn in between."""
+        since_turn = 0
+        while True:
+            self._see_pending(session.zone)
+            data = await session.link.receive()
+            session.handle(protocol_up.decode(data))
+            pieces = 1 + len(data) // PIECE_BYTES
+            session.messages += pieces
+            since_turn += pieces
+            if since_turn >= TURN_PIECES:
+                await asyncio.sleep(0)
+                since_turn = 0
+
+    def _leave(self, session: Session) -> None:
+        session.leave()
+        zone = session.zone
+        self._see_pending(zone)
+        if not zone.sessions and not zone.last_held:  # nobody who is registered ever spoke for it
+            del self.zones[zone.name]
+
+    def _turn_away(self, link: Link, reason: str, kind: str) -> None:
+        self.closed_for[kind] += 1
+        logger.info("closing the link to %s: %s", link.peer, reason)
+        retry_ms = round(self._around.rng.uniform(5_000, 15_000))
+        with suppress(LinkClosed):
+            link.send(protocol_down.encode(Refused(reason, retry_ms)))
+
+    # --- the way out --------------------------------------------------------------------------------------------------
+
+    async def _distribute(self) -> None:
+        while True:
+            if await self._source.changed():
+                began, began_ms = self._around.now(), self._around.now_ms()
+                changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
+                if self._delivery is not None:
+                    self._delivery.distributing({zone.name: zone.current.version for zone in changed})
+                await self._advance(session for zone in changed for session in list(zone.sessions))
+                late_s = max((began_ms - zone.current.earliest_ms for zone in changed), default=0) / 1000
+                await asyncio.sleep(min(REST_TIMES * (self._around.now() - began), REST_MAX_S, late_s))
+
+    async def _advance(self, sessions: Iterable[Session]) -> None:
+        """Sends everybody what is due, in slices that leave the loop to others."""
+        began = self._around.now()
+        for session in sessions:
+            with suppress(LinkClosed):  # its own `serve` ends with it
+                session.advance()
+            if self._around.now() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = self._around.now()
+
+    # --- what time brings ---------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            sessions = [session for zone in self.zones.values() for session in zone.sessions]
+            for session in sessions:
+                self._check(session)
+            await self._advance(sessions)
+
+    def _check(self, session: Session) -> None:
+        """A link must speak up now and then, and not all the time."""
+        silent_s = self._around.now() - session.heard_at
+        if session.messages > self._settings.messages_per_second * TICK_S:
+            reason = f"messages: {session.messages} in {TICK_S} s are more than {self._settings.messages_per_second}/s"
+            self._turn_away(session.link, reason, "flooding")
+            session.link.abort()
+        elif silent_s > 3 * self._settings.heartbeat_s:
+            self._turn_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
+            session.link.abort()
+        session.messages = 0
+
+    def _see_pending(self, zone: Zone[Session]) -> None:
+        if zone.pending:
+            self._to_report.set()
+
+    async def _report(self) -> None:
+        while True:
+            if not any(zone.pending for zone in self.zones.values()):
+                self._to_report.clear()
+                await self._to_report.wait()
+            await asyncio.sleep(GATHER_S)
+            due = [zone for zone in self.zones.values() if zone.pending.is_due(self._around.now())]
+            for start in range(0, len(due), REPORTS_AT_ONCE):
+                async with asyncio.TaskGroup() as tasks:
+                    for zone in due[start : start + REPORTS_AT_ONCE]:
+                        tasks.create_task(self._report_zone(zone))
+
+    async def _report_zone(self, zone: Zone[Session]) -> None:
+        taken = zone.pending.take(self._around.now())
+        count = self._source.dpu_count(zone.name)
+        event = taken.event(zone.name, self.name, self._source.epoch, count, self._around.now_ms())
+        try:
+            await self._source.report(event)
+        except TransientError as error:
+            logger.warning("zone %s: report may not be in the log and is repeated: %s", zone.name, error)
+            zone.pending.put_back(taken)
+        except PermanentError as error:  # said again, it would be refused again
+            logger.error("zone %s: report is not in the log and is dropped: %s", zone.name, error)

@@ -1,0 +1,69 @@
+"""The rule tables of a relay's zones, and their DPUs, as the folds of its replica have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drivers.relays.rule_source import Current
+from eventstore.log import FLEET, INSTALLS
+from eventstore.replicas.replica import Replica
+from projections.fleet.tables import delta, earliest_since, snapshot, table
+from projections.rules.rule import Delta
+from projections.states import States
+from schemas.events import RulesInstalled
+
+REPORT_S = 5.0
+
+
+class ReplicaRules:
+    """A RuleSource over a replica that folds fleet and zones."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._states = States(replica)
+        self._watch = replica.watch(FLEET)
+        self._told: dict[tuple[object, int, int], Current] = {}
+        """What was said since the last change, by list, version, and the version asked about."""
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.generation
+
+    def knows(self, epoch: int, version: int) -> bool:
+        return self._replica.lineage.knows(epoch, version)
+
+    async def changed(self) -> bool:
+        is_changed = bool(await self._watch.changed())
+        self._told.clear()
+        return is_changed
+
+    def current(self, zone: str, since: int) -> Current:
+        """The same object for all zones of a list: a relay of hundreds of zones keeps a thousand versions of each."""
+        fleet = self._states.fleet
+        now = table(fleet, zone)
+        asked = (now.key, now.version, since)
+        if (told := self._told.get(asked)) is None:
+            prefixes = sum(found.prefixes.size() for found in now.sets)
+            told = Current(now.version, now.digest, now.key, earliest_since(fleet, zone, since), prefixes)
+            self._told[asked] = told
+        return told
+
+    def delta(self, zone: str, since: int) -> Delta | None:
+        return delta(self._states.fleet, zone, since)
+
+    def snapshot(self, zone: str) -> Delta:
+        return snapshot(self._states.fleet, zone)
+
+    def is_frozen(self, zone: str) -> bool:
+        return self._states.fleet.is_frozen(zone)
+
+    def ordinals_of(self, zone: str, dpus: Sequence[str]) -> list[int | None]:
+        found = map(self._states.zone(zone).dpus.rows.get, dpus)
+        return [row.ordinal if row is not None and row.zone == zone else None for row in found]
+
+    def dpu_count(self, zone: str) -> int:
+        return len(self._states.zone(zone).dpu_index.zone(zone).names)
+
+    async def report(self, event: RulesInstalled) -> None:
+        partition = self._replica.partition_for(INSTALLS, event.zone)
+        await self._replica.state_fact(partition, event.zone.encode(), event, timeout_s=REPORT_S)

@@ -1,0 +1,190 @@
+"""One link as a relay sees it: what its DPUs say (`attendance` knows which they are), and what to send them next.
+
+Everything here runs to its end without waiting: a message comes in, standings change, frames go out. Sending never
+waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged delta.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from drivers.relays import standing
+from drivers.relays.attendance import Attendance
+from drivers.relays.frames import Frames
+from drivers.relays.rule_source import RuleSource
+from drivers.relays.standing import Standing, Transition
+from drivers.relays.zones import Budget, Zone
+from drivers.wire import down as protocol_down
+from drivers.wire.down import Heard, Unwelcome, Welcome
+from drivers.wire.links import Link
+from drivers.wire.protocol import Holding, ProtocolError, numbers_of
+from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from projections.rules.rule import Held
+
+BACKLOG_BYTES = 1024 * 1024
+"""What a link may leave untaken before it gets no more frames."""
+
+
+class Surroundings(NamedTuple):
+    """What all sessions of a relay share. `now` is the loop's clock in seconds, `now_ms` that of the log."""
+
+    source: RuleSource
+    frames: Frames
+    now: Callable[[], float]
+    now_ms: Callable[[], int]
+    rng: random.Random
+    heartbeat_s: float
+
+
+def _check_speaks_for(hello: Hello, only: str) -> None:
+    """Raises ProtocolError if a link speaks for other DPUs than the only one that it may speak for."""
+    other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
+    if other is not None:
+        raise ProtocolError(f"hello.dpus: {other!r} is not {only!r}, whom the link's certificate names")
+
+
+class Session:
+    """One link of one zone."""
+
+    def __init__(self, link: Link, zone: Zone[Session], around: Surroundings, only: str = "") -> None:
+        self.link = link
+        self.zone = zone
+        self.heard_at = around.now()
+        self.messages = 0
+        """Heard since the last tick."""
+        self.sent = 0
+        self._around = around
+        self._only = only
+        self._attendance = Attendance(zone, around.source, around.rng, link.abort)
+        self._numbering = self._attendance.numbering
+        self._standings = self._attendance.standings
+        zone.sessions[self] = None
+
+    def handle(self, message: FromAgent) -> None:
+        """One message of the agent's. Raises ProtocolError, LinkClosed."""
+        self.heard_at = self._around.now()
+        match message:
+            case Hello():
+                self.greet(message)
+            case Ack():
+                for holding in message.holdings:
+                    self._acknowledge(holding)
+                for refusal in message.refusals:
+                    self._refuse(refusal)
+            case Heartbeat():
+                if moved := self._attendance.renumbered():  # what is said next is noted by ordinal
+                    self._answer(self._attendance.take_up(moved))
+                for holding in message.holdings:
+                    self._beat(holding)
+                self._attendance.present_again(moved, self._around.now_ms())
+                target = self.zone.target
+                self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
+        self.advance()
+
+    def greet(self, hello: Hello) -> None:
+        """Takes up the DPUs of a Hello, as far as they may be served."""
+        _check_speaks_for(hello, self._only)
+        if hello.zone != self.zone.name:
+            raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
+        self._answer(self._attendance.come(hello, self._around.now_ms()))
+        named, now = self._numbering.mask_of(hello.dpus), self._around.now()
+        for state, members in list(self._standings.dpus.items()):
+            if state.applied and members & named:
+                self._within(self.zone.claims, members & named, now)
+
+    def advance(self) -> None:
+        """Sends what is due to whom it is due."""
+        if self.zone.is_held:
+            return
+        now, target = self._around.now(), self.zone.target
+        for state, dpus in list(self._standings.dpus.items()):
+            due = standing.due(state, target, now)
+            if due == "nothing" or self.link.backlog > BACKLOG_BYTES:
+                continue
+            frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
+            if frame.is_snapshot and state.flying:
+                continue
+            if frame.version != target.version:
+                self.zone.foresee()
+            instead = due == "delta" and standing.keeps_up(state)  # more has changed since than the table is large
+            allowed = self._within(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
+            if allowed:
+                group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
+                self.link.send(frame.data + group if group else frame.data)
+                self.sent += 1
+                if self.zone.delivery is not None:
+                    self.zone.delivery.sent(self.zone.name, frame.version)
+                self._standings.change(allowed, partial(standing.after_send, version=frame.version, now=now))
+
+    def states(self) -> Iterator[tuple[Standing, int]]:
+        """How the DPUs of the link stand, and how many stand so."""
+        for state, dpus in self._standings.dpus.items():
+            yield state, dpus.bit_count()
+
+    def holdings(self) -> dict[str, Held]:
+        """What each DPU of the link has."""
+        return self._attendance.holdings()
+
+    def leave(self) -> None:
+        """The link has ended."""
+        self.zone.sessions.pop(self, None)
+        self._attendance.leave()
+
+    # --- what DPUs say ------------------------------------------------------------------------------------------------
+
+    def _acknowledge(self, holding: Holding) -> None:
+        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
+        self._note(self._standings.change(holding.dpus, lambda s: standing.after_ack(s, holding, epoch, known)))
+
+    def _beat(self, holding: Holding) -> None:
+        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
+        lost_before = float("-inf") if self.link.backlog else self._around.now() - 2 * self._around.heartbeat_s
+        moves = self._standings.change(
+            holding.dpus, lambda s: standing.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
+        )
+        self._note(moves)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        now, jitter = self._around.now(), self._around.rng.uniform(0.5, 1.0)
+        moves = self._standings.change(refusal.holding.dpus, lambda s: standing.after_refusal(s, refusal, now, jitter))
+        self._note(moves)
+        for move in moves:
+            if move.after.failures > move.before.failures:
+                for name in self._numbering.names_of(move.dpus):
+                    self.zone.pending.refused[name] = f"{refusal.code.name}: {refusal.reason}"
+
+    def _note(self, moves: list[Transition]) -> None:
+        for move in moves:
+            before, after = move.before, move.after
+            if before == after:
+                continue
+            if after.applied not in (before.applied, before.sent, *before.flying):
+                self._within(self.zone.claims, move.dpus, self._around.now())
+            self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
+            for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
+                self.zone.pending.went_back[name] = after.applied
+                self.zone.newer.pop(name, None)
+
+    def _went_back(self, before: Standing, after: Standing) -> bool:
+        """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
+        if after.epoch > before.epoch:
+            return not self._around.source.knows(before.epoch, before.applied)
+        return (after.epoch, after.applied) < (before.epoch, before.applied)
+
+    def _within(self, budget: Budget, dpus: int, now: float) -> int:
+        """Those who are within a budget; the others wait until they are."""
+        numbers = numbers_of(dpus)
+        waits = budget.wait_s(self._numbering.ordinals_of(numbers), now)
+        for number, wait_s in zip(numbers, waits.tolist(), strict=True):
+            if wait_s:
+                dpus &= ~(1 << number)
+                self._standings.change(1 << number, partial(standing.after_wait, until=now + wait_s))
+        return dpus
+
+    def _answer(self, unwelcome: Sequence[Unwelcome]) -> None:
+        target, beat_ms = self.zone.target, round(self._around.heartbeat_s * 1000)
+        welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unwelcome)
+        self.link.send(protocol_down.encode(welcome))

@@ -1,0 +1,181 @@
+"""A zone as a relay serves it: what its DPUs should have, what they said, who speaks for whom.
+
+What outlives a link is kept by ordinal in flat arrays: the last version that a DPU had (to notice one that comes back
+with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute; one that keeps
+up is not held to that, as a small table under many changes is sent whole time and again).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from drivers.relays.delivery import Delivery
+from drivers.relays.latency import Histogram
+from drivers.relays.reports import Level, Pending
+from drivers.relays.rule_source import Current, RuleSource
+from drivers.relays.standing import Target, Transition
+from drivers.wire.up import NO_DIGEST
+
+S = TypeVar("S")
+
+logger = logging.getLogger(__name__)
+
+VERSIONS_MAX = 1_024
+"""Versions of a zone that are remembered: for digests of what DPUs hold, and for latencies."""
+
+SNAPSHOTS_AT_ONCE = 3.0
+SNAPSHOT_EVERY_S = 60.0
+
+CLAIMS_AT_ONCE = 10.0
+CLAIM_EVERY_S = 10.0
+
+
+class Budget:
+    """Who may have something now: a few at once, then one every so many seconds, per DPU."""
+
+    def __init__(self, at_once: float, every_s: float) -> None:
+        self._at_once = at_once
+        self._every_s = every_s
+        self._tokens: npt.NDArray[np.float64] = np.zeros(0)
+        self._at_s: npt.NDArray[np.float64] = np.zeros(0)
+
+    def wait_s(self, ordinals: Sequence[int], now: float) -> npt.NDArray[np.float64]:
+        """Seconds until each of these may have one; 0 takes it."""
+        index = np.asarray(ordinals)
+        self._grow(int(index.max()) + 1)
+        tokens = np.minimum(self._at_once, self._tokens[index] + (now - self._at_s[index]) / self._every_s)
+        allowed = tokens >= 1.0
+        self._tokens[index] = tokens - allowed
+        self._at_s[index] = now
+        waits: npt.NDArray[np.float64] = np.where(allowed, 0.0, (1.0 - tokens) * self._every_s)
+        return waits
+
+    def _grow(self, size: int) -> None:
+        if missing := max(0, size - len(self._tokens)):
+            self._tokens = np.append(self._tokens, np.full(missing, self._at_once))
+            self._at_s = np.append(self._at_s, np.zeros(missing))
+
+
+class Speaker(Protocol):
+    """Speaks for DPUs on one link, each of which has a number there."""
+
+    def forget(self, number: int) -> None:
+        """Another speaks for this DPU now."""
+
+
+class Zone(Generic[S]):
+    """One served zone. Its sessions (S) are kept in order here, and known to `sessions` alone."""
+
+    def __init__(
+        self, name: str, source: RuleSource, latency: dict[Level, Histogram], delivery: Delivery | None = None
+    ) -> None:
+        self.name = name
+        self.delivery = delivery
+        self.pending = Pending()
+        self.snapshots = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
+        self.claims = Budget(CLAIMS_AT_ONCE, CLAIM_EVERY_S)
+        """Of versions that DPUs say they have and were not sent here. The way on from one is made out of history, which
+        takes a while, and a DPU may say any."""
+        self.sessions: dict[S, None] = {}
+        """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
+        self.speakers: dict[str, tuple[Speaker, int]] = {}
+        """Per connected DPU who speaks for it, and its number there."""
+        self.last_held: dict[str, tuple[int, int]] = {}
+        """Per DPU that has gone: the (epoch, version) it had."""
+        self.newer: dict[str, tuple[int, int]] = {}
+        """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
+        self._source = source
+        self._latency = latency
+        self._versions: dict[int, Current] = {}
+        """Those that went by here, of which zones of one list share each: see `RuleSource.current`."""
+        self.current: Current = source.current(name, 0)
+        self.frozen = source.is_frozen(name)
+        self._remember(self.current)
+
+    @property
+    def target(self) -> Target:
+        """What its DPUs should have, as far as the log was read."""
+        return Target(self._source.epoch, self.current.version, self.current.digest)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be sent. A frame is made of what the folds hold by now: they may have come to a freeze,
+        and to changes behind it, since `refresh`."""
+        return self.frozen or self._source.is_frozen(self.name)
+
+    def refresh(self) -> bool:
+        """Reads its table and freeze anew; whether its DPUs may need something."""
+        before = self.current, self.frozen
+        found = self._source.current(self.name, self.current.version)
+        if found.version == self.current.version:
+            found = found._replace(earliest_ms=self.current.earliest_ms)
+        self.current, self.frozen = found, self._source.is_frozen(self.name)
+        if self.frozen is not before[1]:
+            logger.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
+        self._remember(found)
+        return before != (self.current, self.frozen)
+
+    def foresee(self) -> None:
+        """Knows the version that the folds have come to since `refresh`: a frame to it leaves, and is soon answered."""
+        self._remember(self._source.current(self.name, self.current.version))
+
+    def _remember(self, seen: Current) -> None:
+        if seen.version and seen.version not in self._versions:
+            self._versions[seen.version] = seen
+            while len(self._versions) > VERSIONS_MAX:
+                del self._versions[next(iter(self._versions))]
+
+    def digest(self, version: int) -> bytes | None:
+        """The digest that a version has, if it went by here."""
+        if not version:
+            return NO_DIGEST
+        seen = self._versions.get(version)
+        return seen.digest if seen else None
+
+    def lacking_since_ms(self, version: int) -> int:
+        """Append time of the earliest change that a DPU with this version lacks, of those that went by; 0 for none."""
+        later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
+        return min(later, default=0)
+
+    def note(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
+        """DPUs said that they have something else than before: remember it for the report, and how long it took."""
+        before, after = move.before, move.after
+        if after.repair or after.epoch != self._source.epoch:
+            return
+        levels = (
+            (Level.RECEIVED, before.received, after.received),
+            (Level.APPLIED, before.applied, after.applied),
+            (Level.IN_HARDWARE, before.in_hardware, after.in_hardware),
+        )
+        for level, older, newer in levels:
+            if newer == older or (seen := self._versions.get(newer)) is None:
+                continue
+            self.pending.reach(newer, level, ordinals, seen.earliest_ms, now_ms)
+            if self.delivery is not None:
+                self.delivery.reached(self.name, newer, level)
+            if newer > older:
+                self._measure(level, max(older, after.since), newer, len(ordinals), now_ms)
+
+    def present(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
+        """DPUs came that have these versions: say so (whoever saw them get there may not have)."""
+        for level, version in zip(Level, level_versions, strict=True):
+            if (seen := self._versions.get(version)) is not None:
+                self.pending.reach(version, level, ordinals, seen.earliest_ms, now_ms)
+
+    def _measure(self, level: Level, older: int, newer: int, count: int, now_ms: int) -> None:
+        """The change that waited longest of those that these DPUs got with this step."""
+        earliest_ms = None
+        for version in reversed(self._versions):
+            if version <= older:
+                break
+            if version <= newer:
+                seen_ms = self._versions[version].earliest_ms
+                earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
+        if earliest_ms is not None:
+            self._latency[level].add(now_ms - earliest_ms, count)

@@ -1,0 +1,1 @@
+"""Fleets of simulated DPUs, for demos, tests and benches."""

@@ -1,0 +1,159 @@
+"""Simulated DPUs of whole zones, speaking to relays as their agents do.
+
+One link per zone, over whatever dials it: within a process or over WebSocket. The simulator follows the zones as they
+appear and registers its DPUs; a zone's link is kept by `zone`, as every agent keeps its own. What frames and
+time do to the devices is `backends.simulated_fleet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import NamedTuple, Protocol, TypeVar
+
+from drivers.backends.simulated import NO_FAULTS, Faults
+from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated_records import NEVER
+from drivers.simulators.zone import SimulatedZone
+from drivers.wire.dialing import Relays
+from drivers.wire.links import Dial
+from eventstore.backoff import ceiling
+from eventstore.errors import TransientError
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.01
+"""The least time between two looks at the devices: what comes meanwhile is done in one."""
+REGISTRATIONS_AT_ONCE = 64
+BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
+
+T = TypeVar("T")
+
+
+class Directory(Protocol):
+    """What a simulator needs of the plane: which zones there are, and a way to register DPUs."""
+
+    async def zones(self) -> Collection[str]:
+        """The zones there are. Returns at once the first time, and then when there are others."""
+        ...
+
+    async def registered(self, zone: str) -> Collection[str]:
+        """Names of the DPUs that a zone has. Raises TransientError to try again."""
+        ...
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        """Registers a DPU; returns when the log has it. Raises TransientError to try again."""
+        ...
+
+
+class Naming(NamedTuple):
+    """What the simulated DPUs of a zone are called: formats of `zone` and `number`."""
+
+    dpu: str = "{zone}-dpu-{number:04}"
+    node: str = "{zone}-node-{number:04}"
+    serial: str = "SIM-{zone}-{number:04}"
+    bmc_address: str = "simulated:{zone}-dpu-{number:04}"
+
+
+NAMING = Naming()
+
+
+class Simulator:
+    """Serves its devices until `run` is cancelled."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        relays: Sequence[str],
+        *,
+        dial: Dial,
+        rng: random.Random,
+        dpus_per_zone: int,
+        faults: Faults = NO_FAULTS,
+        naming: Naming = NAMING,
+    ) -> None:
+        self.fleet = Fleet(faults, rng)
+        self.zones: dict[str, SimulatedZone] = {}
+        self._directory = directory
+        self._relays = relays
+        self._dial = dial
+        self._rng = rng
+        self._dpus_per_zone = dpus_per_zone
+        self._naming = naming
+        self._registering = asyncio.Semaphore(REGISTRATIONS_AT_ONCE)
+        self._work = asyncio.Event()
+
+    async def run(self) -> None:
+        """Simulates every zone there is and will be."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tick())
+            while True:
+                for name in sorted(set(await self._directory.zones()) - set(self.zones)):
+                    tasks.create_task(self._serve(self._add(name)))
+
+    def _add(self, name: str) -> SimulatedZone:
+        dpus = [self._naming.dpu.format(zone=name, number=number) for number in range(self._dpus_per_zone)]
+        self.zones[name] = SimulatedZone(
+            name,
+            dpus,
+            self.fleet.add_zone(len(dpus)),
+            fleet=self.fleet,
+            relays=Relays(self._relays, self._dial, self._rng, who=f"simulated zone {name}"),
+            rng=self._rng,
+            on_work=self._work.set,
+        )
+        return self.zones[name]
+
+    async def _serve(self, zone: SimulatedZone) -> None:
+        await self._register_all(zone)
+        await zone.run()
+
+    async def _register_all(self, zone: SimulatedZone) -> None:
+        there = set(await self._patiently(f"list dpus of {zone.name}", lambda: self._directory.registered(zone.name)))
+        missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
+        for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
+            async with asyncio.TaskGroup() as tasks:
+                for number, dpu in missing[start : start + REGISTRATIONS_AT_ONCE]:
+                    tasks.create_task(self._register(zone.name, number, dpu))
+
+    async def _register(self, zone: str, number: int, dpu: str) -> None:
+        _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
+        async with self._registering:
+            await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+
+    async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the directory until it answers: devices do not end because the plane is away."""
+        for failures in count():
+            try:
+                return await ask()
+            except TransientError as error:
+                logger.info("cannot %s yet: %s", what, error)
+            await asyncio.sleep(self._rng.uniform(0.0, ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)))
+        raise AssertionError("count() does not end")
+
+    async def _tick(self) -> None:
+        """What time does to all devices: one loop, however many there are, that sleeps while nothing is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._until_due()
+            now = loop.time()
+            zones = list(self.zones.values())
+            for number, acks in self.fleet.tick(now).items():
+                zones[number].answer(acks)
+            for number, risen in self.fleet.reboot(now).items():
+                zones[number].say_hello(risen)
+            for zone in zones:
+                zone.tick(now)
+
+    async def _until_due(self) -> None:
+        self._work.clear()
+        due_at = min((zone.due_at for zone in self.zones.values()), default=NEVER)
+        due_at = max(min(due_at, self.fleet.due_at), asyncio.get_running_loop().time() + TICK_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due_at if due_at < NEVER else None):
+                await self._work.wait()
+                await asyncio.sleep(TICK_S)

@@ -1,0 +1,137 @@
+"""The link of one simulated zone: says what its devices say, and hands them what the relay says.
+
+A DPU's number on the link is its place in the zone, since every link begins with a Hello of all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from drivers.backends.simulated_fleet import Fleet
+from drivers.backends.simulated_records import NEVER, Index, members
+from drivers.wire import up as protocol_up
+from drivers.wire.dialing import AWAY_S_MAX, Relays, SentAway
+from drivers.wire.down import Frame, Refused, Welcome
+from drivers.wire.links import Link, LinkClosed
+from drivers.wire.protocol import MAX_PARTS, ProtocolError
+from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello
+
+logger = logging.getLogger(__name__)
+
+WELCOME_S = 10.0
+
+
+class SimulatedZone:
+    """One zone's devices, as agents behind one link."""
+
+    def __init__(
+        self,
+        name: str,
+        dpus: Sequence[str],
+        number: int,
+        *,
+        fleet: Fleet,
+        relays: Relays,
+        rng: random.Random,
+        on_work: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.dpus = dpus
+        self._number = number
+        self._fleet = fleet
+        self._relays = relays
+        self._rng = rng
+        self._on_work = on_work
+        self._link: Link | None = None
+        self._heartbeat_s = 10.0
+        self._beat_at = 0.0
+        self._again: list[tuple[float, int]] = []
+        """When to ask again for which of the DPUs that were refused."""
+
+    async def run(self) -> None:
+        """Keeps a link to some relay, for ever."""
+        while True:
+            link = await self._relays.connect()
+            try:
+                await self._follow(link)
+            except (LinkClosed, ProtocolError, TimeoutError) as error:
+                self._relays.lost(error)
+            finally:
+                self._link = None
+                self._again.clear()
+                await link.close()
+
+    def answer(self, acks: Sequence[Ack]) -> None:
+        """What the devices say; nobody hears it without a link."""
+        for ack in acks:
+            self._send(ack)
+
+    def say_hello(self, devices: Index) -> None:
+        """These devices are new here, or back from a reboot."""
+        places = self._fleet.zones[self._number]
+        boots = self._fleet.records.boots
+        names = [self.dpus[device - places.start] for device in devices.tolist()]
+        holdings = self._fleet.holdings(self._number, devices, read_back=True)[:MAX_PARTS]
+        self._send(Hello(self.name, names, [str(boot) for boot in boots[devices].tolist()], holdings))
+
+    @property
+    def due_at(self) -> float:
+        """When it says something by itself again."""
+        return min([self._beat_at, *(at for at, _ in self._again)]) if self._link is not None else NEVER
+
+    def tick(self, now: float) -> None:
+        """Heartbeats, and questions that are due again."""
+        if self._link is None:
+            return
+        if now >= self._beat_at:
+            self._beat_at = now + self._heartbeat_s * self._rng.uniform(0.5, 1.0)
+            holdings = self._fleet.beat(self._number)
+            for start in range(0, len(holdings), MAX_PARTS):
+                self._send(Heartbeat(holdings[start : start + MAX_PARTS]))
+        due = [dpus for at, dpus in self._again if now >= at]
+        if due:
+            self._again = [(at, dpus) for at, dpus in self._again if now < at]
+            for dpus in due:
+                self.say_hello(members(self._fleet.zones[self._number], dpus))
+
+    async def _follow(self, link: Link) -> None:
+        """One link, until it ends."""
+        now = asyncio.get_running_loop().time
+        self._link, self._beat_at = link, now() + self._rng.uniform(0.5, 1.0) * self._heartbeat_s
+        self._fleet.rise_all(self._number)
+        self.say_hello(members(self._fleet.zones[self._number], 0))
+        self._on_work()
+        wait_s = WELCOME_S
+        while True:
+            async with asyncio.timeout(wait_s):
+                data = await link.receive()
+            match self._fleet.tables.decode(data):
+                case Frame() as frame:
+                    self.answer(self._fleet.take(self._number, frame, now()))
+                    self._on_work()
+                case Welcome() as welcome:
+                    self._welcome(welcome, now())
+                    self._on_work()
+                    wait_s = 3 * self._heartbeat_s
+                case Refused() as refused:
+                    raise SentAway(refused)
+
+    def _welcome(self, welcome: Welcome, now: float) -> None:
+        self._relays.welcomed()
+        self._heartbeat_s = welcome.heartbeat_ms / 1000
+        for part in welcome.unwelcome:
+            logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
+            self._again.append(
+                (now + min(AWAY_S_MAX, part.retry_after_ms / 1000), part.dpus & (1 << len(self.dpus)) - 1)
+            )
+
+    def _send(self, message: FromAgent) -> None:
+        if self._link is None:
+            return
+        try:
+            self._link.send(protocol_up.encode(message))
+        except LinkClosed:
+            self._link = None  # whoever receives from it notices

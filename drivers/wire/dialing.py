@@ -1,0 +1,69 @@
+"""Finding a relay and coming back to one: what the agent of a DPU and a simulated zone do alike.
+
+They know several relays and try them in turn. The wait between doubles up to a limit and is drawn evenly from zero to
+that (full jitter), unless a relay said when to come back: a thousand agents that lost their relay in one instant must
+not come back in one instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+
+from drivers.wire.down import Refused
+from drivers.wire.links import Busy, Dial, Link, LinkClosed
+from eventstore.backoff import ceiling
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_LAST_S = 30.0
+AWAY_S_MAX = 60.0
+"""We stay away no longer, whatever a relay says."""
+
+
+class SentAway(LinkClosed):
+    """The relay ended the link, and said why and when to come back."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.retry_after_s = min(AWAY_S_MAX, refused.retry_after_ms / 1000)
+
+
+class Relays:
+    """The relays that one agent knows."""
+
+    def __init__(self, addresses: Sequence[str], dial: Dial, rng: random.Random, *, who: str) -> None:
+        self._addresses = addresses
+        self._dial = dial
+        self._rng = rng
+        self._who = who
+        self._turn = rng.randrange(len(addresses))
+        self._failures = 0
+        self._wait_s = 0.0
+
+    async def connect(self) -> Link:
+        """A link to the next relay that takes one, when it is time to try."""
+        while True:
+            await asyncio.sleep(self._wait_s)
+            address = self._addresses[self._turn % len(self._addresses)]
+            self._turn += 1
+            try:
+                return await self._dial(address)
+            except (LinkClosed, Busy) as error:
+                self.lost(error)
+
+    def welcomed(self) -> None:
+        """The relay took us: the next failure is the first again."""
+        self._failures = 0
+
+    def lost(self, error: BaseException) -> None:
+        """The link failed or ended like this: decides how long to wait before the next."""
+        if isinstance(error, Busy | SentAway):
+            self._wait_s = error.retry_after_s * self._rng.uniform(1.0, 1.2)
+        else:
+            self._wait_s = self._rng.uniform(0.0, ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
+        self._failures += 1
+        logger.info("%s has no relay: %s; next try in %.1f s", self._who, error, self._wait_s)

@@ -1,0 +1,165 @@
+"""What relays say to agents: Welcome, Refused, Heard and Frame, written by relays and read (and distrusted) by agents.
+
+A frame is encoded once per rule list and base version. The DPUs of a link that it is for stand outside it, as bytes
+appended to the frame's own (protobuf merges what follows), so every link gets the very same frame bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from drivers.wire import protocol
+from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, ProtocolError
+from projections.rules.rule import Delta, Rule, SetStep
+from schemas.api import agent_pb2 as pb
+
+ACTIONS = ("", "allow", "drop")
+PROTOCOLS = ("any", "tcp", "udp", "icmp")
+_ACTION_NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
+_PROTOCOL_NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
+
+
+class Unwelcome(NamedTuple):
+    """These DPUs are not served now; name them again in a Hello after `retry_after_ms`."""
+
+    dpus: int
+    reason: str
+    retry_after_ms: int
+
+
+class Welcome(NamedTuple):
+    """The answer to a Hello: what the zone should have, and how often to send heartbeats."""
+
+    epoch: int
+    version: int
+    frozen: bool
+    heartbeat_ms: int
+    unwelcome: Sequence[Unwelcome]
+
+
+class Heard(NamedTuple):
+    """The answer to a Heartbeat."""
+
+    epoch: int
+    version: int
+    frozen: bool
+
+
+class Refused(NamedTuple):
+    """The relay closes the link; come back after `retry_after_ms`."""
+
+    reason: str
+    retry_after_ms: int
+
+
+class Frame(NamedTuple):
+    """The way from one table to the next, for the DPUs in `dpus` (0: all of the link)."""
+
+    dpus: int
+    epoch: int
+    delta: Delta
+
+
+ToAgent: TypeAlias = Welcome | Refused | Heard | Frame
+
+
+def encode(message: Welcome | Refused | Heard) -> bytes:
+    """A message as it goes over the link."""
+    match message:
+        case Welcome():
+            welcome = pb.Welcome(
+                epoch=message.epoch, version=message.version, frozen=message.frozen, heartbeat_ms=message.heartbeat_ms
+            )
+            welcome.unwelcome.extend(_unwelcome(part) for part in message.unwelcome)
+            return pb.ToAgent(welcome=welcome).SerializeToString()
+        case Refused(reason, retry_after_ms):
+            return pb.ToAgent(refused=pb.Refused(reason=reason, retry_after_ms=retry_after_ms)).SerializeToString()
+        case Heard(epoch, version, frozen):
+            return pb.ToAgent(heard=pb.Heard(epoch=epoch, version=version, frozen=frozen)).SerializeToString()
+
+
+def encode_frame(epoch: int, delta: Delta) -> bytes:
+    """A frame for all DPUs of whichever link it is sent to."""
+    frame = pb.Frame(epoch=epoch, from_version=delta.from_version, to_version=delta.to_version, digest=delta.digest)
+    frame.steps.extend(_step(step) for step in delta.steps)
+    return pb.ToAgent(frame=frame).SerializeToString()
+
+
+def encode_group(mask: int) -> bytes:
+    """What is appended to a frame's bytes to address it to some DPUs of a link."""
+    return pb.ToAgent(group=protocol.bitmap_of(mask)).SerializeToString()
+
+
+def decode(data: bytes) -> ToAgent:
+    """A message that came over the link. Raises ProtocolError."""
+    if len(data) > protocol.MAX_DOWN_BYTES:
+        raise ProtocolError(f"message: {len(data)} bytes are more than the {protocol.MAX_DOWN_BYTES} allowed")
+    try:
+        message = pb.ToAgent.FromString(data)
+    except DecodeError as error:
+        raise ProtocolError(f"message: {len(data)} bytes are no ToAgent message") from error
+    match message.WhichOneof("kind"):
+        case "frame":
+            return _read_frame(message.frame, message.group)
+        case "heard":
+            return Heard(message.heard.epoch, message.heard.version, message.heard.frozen)
+        case "welcome":
+            return _read_welcome(message.welcome)
+        case "refused":
+            return Refused(protocol.sentence(message.refused.reason), message.refused.retry_after_ms)
+        case _:
+            raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard, and is none of them")
+
+
+def _read_frame(frame: pb.Frame, group: bytes) -> Frame:
+    if len(group) > MAX_LINK_DPUS // 8:
+        raise ProtocolError(f"group: {len(group)} bytes are more than the {MAX_LINK_DPUS // 8} allowed")
+    if len(frame.digest) != DIGEST_BYTES:
+        raise ProtocolError(f"frame.digest: {len(frame.digest)} bytes must be {DIGEST_BYTES}")
+    if not frame.from_version < frame.to_version:
+        raise ProtocolError(f"frame.to_version: {frame.to_version} must be above from_version {frame.from_version}")
+    steps = tuple(_read_step(step) for step in frame.steps)
+    delta = Delta(frame.from_version, frame.to_version, frame.digest, steps)
+    return Frame(protocol.mask_of(group), frame.epoch, delta)
+
+
+def _read_step(step: pb.Step) -> SetStep:
+    if not 0 < step.action < len(ACTIONS):
+        raise ProtocolError(f"frame.steps.action: {step.action} must be 1 (allow) or 2 (drop)")
+    if not 0 <= step.protocol < len(PROTOCOLS):
+        raise ProtocolError(f"frame.steps.protocol: {step.protocol} must be 0 to {len(PROTOCOLS) - 1}")
+    rule = Rule(step.priority, ACTIONS[step.action], PROTOCOLS[step.protocol], tuple(step.ports))
+    return SetStep(rule, step.add4, step.add6, step.remove4, step.remove6)
+
+
+def _read_welcome(welcome: pb.Welcome) -> Welcome:
+    if len(welcome.unwelcome) > MAX_PARTS:
+        raise ProtocolError(f"welcome.unwelcome: {len(welcome.unwelcome)} are more than the {MAX_PARTS} allowed")
+    if not 0 < welcome.heartbeat_ms <= 3_600_000:
+        raise ProtocolError(f"welcome.heartbeat_ms: {welcome.heartbeat_ms} must be 1 to 3600000")
+    unwelcome = [
+        Unwelcome(protocol.mask_of(part.dpus), protocol.sentence(part.reason), part.retry_after_ms)
+        for part in welcome.unwelcome
+    ]
+    return Welcome(welcome.epoch, welcome.version, welcome.frozen, welcome.heartbeat_ms, unwelcome)
+
+
+def _unwelcome(part: Unwelcome) -> pb.Unwelcome:
+    return pb.Unwelcome(dpus=protocol.bitmap_of(part.dpus), reason=part.reason, retry_after_ms=part.retry_after_ms)
+
+
+def _step(step: SetStep) -> pb.Step:
+    rule = step.rule
+    return pb.Step(
+        priority=rule.priority,
+        action=pb.Step.Action.Name(_ACTION_NUMBERS[rule.action]),
+        protocol=pb.Step.Protocol.Name(_PROTOCOL_NUMBERS[rule.protocol]),
+        ports=rule.ports,
+        add4=step.add4,
+        add6=step.add6,
+        remove4=step.remove4,
+        remove6=step.remove6,
+    )

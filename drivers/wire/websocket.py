@@ -1,0 +1,288 @@
+"""The agent link over WebSocket (aiohttp): the relay's listener and the agent's dialer.
+
+Both ends frame their messages themselves and hand them to the connection's transport, which takes them without waiting
+and tells how much of them is still there: no task and no queue per link. (aiohttp's own sending waits for slow peers.)
+A server's WebSocket frames are not masked, so one message has the same bytes for every client, and is framed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from ssl import SSLContext
+from typing import Any, NamedTuple
+
+from aiohttp import (
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ClientWebSocketResponse,
+    ClientWSTimeout,
+    TCPConnector,
+    WSCloseCode,
+    WSMessage,
+    WSMsgType,
+    WSServerHandshakeError,
+    web,
+)
+
+from drivers.wire.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
+from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
+
+logger = logging.getLogger(__name__)
+
+PATH = "/agent"
+DIAL_S = 10.0
+CLOSE_S = 1.0
+AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
+MASK_BYTES = 4
+PINGS_MAX = 100
+"""Pings and their answers between two messages. They are no messages of ours, which are counted; no library of theirs
+needs so many."""
+
+Serve = Callable[[Link, str], Awaitable[None]]
+"""Serves a link that may speak for one DPU only, or for any if it is empty."""
+
+
+class Bearer(NamedTuple):
+    """What the certificate of a connection says about its bearer."""
+
+    dpu: str
+    """The only DPU that this link may speak for; empty for any."""
+
+
+BEARER = web.RequestKey("bearer", Bearer)
+_ANYBODY = Bearer("")
+
+
+def framed(message: bytes) -> bytes:
+    """An unfragmented binary WebSocket frame (RFC 6455, section 5.2) as a server sends it."""
+    return _header(len(message), 0) + message
+
+
+def masked(message: bytes) -> bytes:
+    """The same as a client sends it: mixed with a mask that nobody can foresee, lest it look like another protocol."""
+    mask = secrets.token_bytes(MASK_BYTES)
+    size = len(message)
+    stream = (mask * (size // MASK_BYTES + 1))[:size]
+    mixed = int.from_bytes(message) ^ int.from_bytes(stream)
+    return _header(size, 0x80) + mask + mixed.to_bytes(size)
+
+
+def _header(size: int, mask_bit: int) -> bytes:
+    if size < 126:
+        return bytes((0x82, mask_bit | size))
+    if size < 1 << 16:
+        return bytes((0x82, mask_bit | 126)) + size.to_bytes(2)
+    return bytes((0x82, mask_bit | 127)) + size.to_bytes(8)
+
+
+class _LastFramed:
+    """Frames messages, and remembers the last: a fan-out sends one message object to everybody."""
+
+    def __init__(self) -> None:
+        self._message = b""
+        self._framed = framed(b"")
+
+    def __call__(self, message: bytes) -> bytes:
+        if message is not self._message:
+            self._message, self._framed = message, framed(message)
+        return self._framed
+
+
+class _SocketLink:
+    """One end of one connection. Its messages are framed by `frame`, and may leave `backlog_max` bytes untaken."""
+
+    def __init__(
+        self,
+        socket: web.WebSocketResponse | ClientWebSocketResponse,
+        transport: asyncio.WriteTransport,
+        peer: str,
+        frame: Callable[[bytes], bytes],
+        backlog_max: int,
+    ) -> None:
+        self.peer = peer
+        self._socket = socket
+        self._transport = transport
+        self._frame = frame
+        self._backlog_max = backlog_max
+
+    @property
+    def backlog(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def send(self, message: bytes) -> None:
+        if self._transport.is_closing() or self._socket.closed:
+            raise LinkClosed(f"the link to {self.peer} is closed")
+        if self.backlog > self._backlog_max:
+            self.abort()
+            raise LinkClosed(f"the link to {self.peer} was broken off: it left {self.backlog} bytes unread")
+        self._transport.write(self._frame(message))
+
+    async def receive(self) -> bytes:
+        for _ in range(PINGS_MAX):
+            message = await self._socket.receive()
+            if message.type is WSMsgType.PING:
+                await self._pong(message.data)
+            elif message.type is not WSMsgType.PONG:
+                return _binary(message, self.peer)
+        raise ProtocolError(f"message: must come after {PINGS_MAX} pings at the latest")
+
+    async def _pong(self, data: bytes) -> None:
+        try:
+            await self._socket.pong(data)
+        except (ClientError, OSError) as error:
+            raise LinkClosed(f"the link to {self.peer} broke: {error}") from error
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def close(self) -> None:
+        await self._end(2 * CLOSE_S, WSCloseCode.OK, b"")
+
+    async def leave(self) -> None:
+        """Say goodbye as a relay that goes away. Whoever does not answer is cut off."""
+        await self._end(CLOSE_S, WSCloseCode.GOING_AWAY, b"the relay stops")
+
+    async def _end(self, within_s: float, code: int, reason: bytes) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                await self._socket.close(code=code, message=reason)
+        except (TimeoutError, ClientError, OSError):
+            self.abort()
+
+
+class AgentListener:
+    """Listens for agents, and answers GET requests of other processes beside them."""
+
+    def __init__(
+        self,
+        serve: Serve,
+        admit: Callable[[], float],
+        *,
+        host: str,
+        port: int,
+        ssl: SSLContext | None = None,
+        pages: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
+        middlewares: Iterable[Any] = (),
+    ) -> None:
+        self.port = port
+        self._serve = serve
+        self._admit = admit
+        self._host = host
+        self._ssl = ssl
+        self._frame = _LastFramed()
+        application = web.Application(middlewares=middlewares)
+        self._links: set[_SocketLink] = set()
+        application.router.add_get(PATH, self._accept)
+        for path, page in (pages or {}).items():
+            application.router.add_get(path, page)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=2 * CLOSE_S)
+
+    async def __aenter__(self) -> AgentListener:
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, self._host, self.port, ssl_context=self._ssl, backlog=4096)
+        await self._site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Agents are told that we go, and dial another: aiohttp would wait for them to hang up, then cut them off."""
+        await self._site.stop()
+        await asyncio.gather(*(link.leave() for link in self._links))
+        await self._runner.cleanup()
+
+    async def _accept(self, request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            return web.Response(status=408)  # in a herd, many have given up by the time it is their turn
+        if wait_s := self._admit():
+            reason = "the relay takes no more new agents just now"
+            return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
+        socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
+        try:
+            await socket.prepare(request)
+        except ConnectionError as error:
+            logger.info("%s left before it was let in: %s", request.remote, error)
+            return web.Response(status=408)
+        link = _SocketLink(socket, transport, str(request.remote), self._frame, BACKLOG_BYTES_MAX)
+        self._links.add(link)
+        try:
+            await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
+        finally:
+            self._links.discard(link)
+        return socket
+
+
+class _ClientSocket(ClientWebSocketResponse):
+    """A client's WebSocket that shows the transport under it."""
+
+    def __init__(self, reader: Any, writer: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(reader, writer, *arguments, **options)
+        self.transport: asyncio.WriteTransport = writer.transport
+
+
+class Dialer:
+    """Opens links to relays; `dial` is a `links.Dial`.
+
+    `ssl` gives the context of each new link, so that a new certificate is used from the next link on.
+    """
+
+    def __init__(self, ssl: Callable[[], SSLContext] | None = None) -> None:
+        self._ssl = ssl
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Dialer:
+        timeouts = ClientTimeout(total=None, connect=DIAL_S)
+        self._session = ClientSession(
+            connector=TCPConnector(limit=0), timeout=timeouts, ws_response_class=_ClientSocket
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def dial(self, address: str) -> Link:
+        assert self._session is not None, "used outside its `async with`"
+        scheme = "ws" if self._ssl is None else "wss"
+        try:
+            async with asyncio.timeout(DIAL_S):
+                socket = await self._session.ws_connect(
+                    f"{scheme}://{address}{PATH}",
+                    max_msg_size=MAX_DOWN_BYTES,
+                    timeout=ClientWSTimeout(ws_close=CLOSE_S),
+                    autoping=False,
+                    ssl=self._ssl() if self._ssl is not None else True,
+                )
+        except WSServerHandshakeError as error:
+            if error.status == 503:
+                raise Busy(f"{address} is busy", _seconds(error)) from error
+            raise LinkClosed(f"{address} answered {error.status} instead of opening a link") from error
+        except (ClientError, OSError, TimeoutError) as error:
+            raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
+        assert isinstance(socket, _ClientSocket)
+        return _SocketLink(socket, socket.transport, address, masked, AGENT_BACKLOG_BYTES_MAX)
+
+
+def _seconds(error: WSServerHandshakeError) -> float:
+    """How long a busy relay wants us to stay away; a minute at most, whatever it says."""
+    try:
+        advice = float(error.headers["Retry-After"]) if error.headers else 1.0
+    except (KeyError, ValueError):
+        return 1.0
+    return min(60.0, max(0.0, advice))
+
+
+def _binary(message: WSMessage, peer: str) -> bytes:
+    """The bytes of a WebSocket message; anything else ends the link."""
+    if message.type is WSMsgType.BINARY:
+        data: bytes = message.data
+        return data
+    if message.type is WSMsgType.TEXT:
+        raise ProtocolError("message: must be a binary WebSocket message, and is text")
+    if message.type is WSMsgType.ERROR:
+        raise LinkClosed(f"the link to {peer} broke: {message.data}")
+    raise LinkClosed(f"{peer} closed the link")

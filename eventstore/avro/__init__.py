@@ -1,0 +1,1 @@
+"""Events as bytes: one Avro schema for each version of each event."""

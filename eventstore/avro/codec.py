@@ -1,0 +1,124 @@
+"""Events to bytes and back: Avro in the Confluent wire format (0x00, schema id in 4 bytes, body).
+
+Any Kafka tool reads the topics, given the schemas. Reading is bounded by the bytes at hand, whatever lengths they
+claim, and ends in an event or in Undecodable, on every replica alike. Writing is deterministic: equal events are equal
+bytes, so the bytes of a command stand for its content.
+
+Decoding is most of what folding costs, hence the shortcuts: one lookup by the first five bytes, and readers that build
+Structs by position (eventstore/avro/reading.py; a test holds that their fields are those of the schemas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, get_args
+
+from eventstore.avro import reading as avro
+from eventstore.avro import writing as avro_writer
+from eventstore.avro.reading import Reader
+from eventstore.avro.released import Schema, released
+from eventstore.avro.writing import Writer
+from eventstore.errors import Undecodable
+from schemas.events import Envelope, Event
+from schemas.upcasts import UPCASTS, Fields, Upcast
+
+HEADER_BYTES = 5
+
+
+class _Reader(NamedTuple):
+    read: Reader
+    upcasts: tuple[Upcast, ...]
+    make: type[Any]
+
+
+class Codec:
+    """Writes the newest version of each event type and reads every version there ever was."""
+
+    def __init__(self, schemas: Iterable[Schema], events: Iterable[type[Any]], upcasts: Mapping[str, Upcast]) -> None:
+        versions = {(schema.name, schema.version): schema for schema in schemas}
+        structs = {event.__name__: event for event in events}
+        self._headers = {schema.label: _header(schema.id) for schema in versions.values()}
+        self._readers: dict[bytes, _Reader] = {}
+        self._writers: dict[type[Any], Writer] = {}
+        for schema in versions.values():
+            make, header = structs[schema.name], _header(schema.id)
+            newest = max(version for name, version in versions if name == schema.name)
+            chain = tuple(upcasts[f"{schema.name}.v{version}"] for version in range(schema.version, newest))
+            read = avro.compiled(
+                schema.document, {"Envelope": Envelope, schema.name: _by_name(schema.document) if chain else make}
+            )
+            self._readers[header] = _Reader(read, chain, make)
+            if schema.version == newest:
+                self._writers[make] = avro_writer.compiled(schema.document, header)
+
+    def encode(self, event: Any) -> bytes:
+        """The record value of an event."""
+        return self._writers[type(event)](event)
+
+    def decode(self, value: bytes) -> Any:
+        """The event of a record value. Raises Undecodable."""
+        reader = self._readers.get(value[:HEADER_BYTES])
+        if reader is None:
+            raise Undecodable(_no_reader(value))
+        try:
+            event, end = reader.read(value, HEADER_BYTES)
+            if reader.upcasts:
+                event = _upcast(event, reader)
+        except (IndexError, ValueError) as error:
+            raise Undecodable(f"body: it is no {reader.make.__name__}: {error}") from error
+        if end != len(value):
+            raise Undecodable(f"body: it ends {len(value) - end} bytes behind its {reader.make.__name__}")
+        return event
+
+    def accepting(self, names: Iterable[str]) -> frozenset[bytes]:
+        """The first bytes of every record that these names admit.
+
+        `Name.v2` admits the versions of Name up to 2; a bare `Name` is `Name.v1`. So a fold version fixes the schema
+        ids that it accepts: a later schema is let in by a later fold version, on every replica at the same record.
+        """
+        admitted: set[bytes] = set()
+        for name in names:
+            base, _, version = name.partition(".v")
+            admitted.update(self._headers[f"{base}.v{older}"] for older in range(1, int(version or 1) + 1))
+        return frozenset(admitted)
+
+
+def _header(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+def _by_name(document: Mapping[str, Any]) -> Callable[..., Fields]:
+    names = [field["name"] for field in document["fields"]]
+    return lambda *values: dict(zip(names, values, strict=True))
+
+
+def _upcast(fields: Fields, reader: _Reader) -> Any:
+    try:
+        for upcast in reader.upcasts:
+            fields = upcast(fields)
+        return reader.make(**fields)
+    except Exception as error:  # a step that was not written for what this record says
+        raise ValueError(repr(error)) from error
+
+
+def _no_reader(value: bytes) -> str:
+    if len(value) < HEADER_BYTES or value[0]:
+        return f"value: {len(value)} bytes that do not begin with 0x00 and a schema id"
+    return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is none of ours"
+
+
+_CODEC = Codec(released(), get_args(Event), UPCASTS)
+
+
+def encode(event: Event) -> bytes:
+    """The record value of an event."""
+    return _CODEC.encode(event)
+
+
+decode: Callable[[bytes], Event] = _CODEC.decode
+"""The event of a record value, brought up to its newest version. Raises Undecodable."""
+
+
+def accepting(names: Iterable[str]) -> frozenset[bytes]:
+    """The first HEADER_BYTES bytes of every record that a fold with these `accepts` takes."""
+    return _CODEC.accepting(names)

@@ -1,0 +1,137 @@
+"""Records of one schema read side by side: a field of all of them at a time, instead of all fields of each.
+
+A cursor per record moves through the bytes of all of them, so lengths may differ from record to record, and numpy does
+for a few hundred records what would take hundreds of Python instructions for each. Only what is plain is read like
+this: short ASCII text, numbers of up to 63 bits, arrays of nothing or of one item. Anything else is Irregular, and is
+left to who reads records one by one (reading), so nothing here has to say what is wrong with a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Places: TypeAlias = npt.NDArray[np.int64]
+Octets: TypeAlias = npt.NDArray[np.uint8]
+
+_NO_SHORT_LENGTH = 0b1000_0001
+"""Bits of which one is set where a length is below 0, or above 63 and so takes more than this byte."""
+
+_BEYOND_BYTES = 4_096
+"""What cursors can run beyond the last record before somebody looks: every step is of 64 bytes at most."""
+
+_NUMBER_BYTES = 9
+
+_ID_BYTES = 36
+_HYPHENS = np.array([8, 13, 18, 23])
+_DIGITS = np.array([place for place in range(_ID_BYTES) if place not in (8, 13, 18, 23)])
+_TIME_DIGITS = 12
+_NO_DIGIT = 255
+_DIGIT_OF = np.full(256, _NO_DIGIT, np.uint8)
+_DIGIT_OF[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
+_TIME_WEIGHTS = 16 ** np.arange(_TIME_DIGITS - 1, -1, -1, dtype=np.int64)
+
+
+class Irregular(Exception):
+    """These records cannot be read side by side."""
+
+
+class Scan:
+    """Reads the fields of records in the order of their schema. Every method raises Irregular."""
+
+    def __init__(self, values: Sequence[bytes], begin: int) -> None:
+        joined = b"".join(values)
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        self._ends = np.cumsum(lengths)
+        self._at: Places = self._ends - lengths + begin
+        self._joined = joined
+        self._text = joined.decode("latin-1")
+        self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
+
+    def skip_texts(self, count: int) -> None:
+        """So many texts of each record, which nobody needs, but which have to be texts."""
+        starts = self._at
+        for _ in range(count):
+            self._span()
+        self._cut(starts, self._at)
+
+    def texts(self) -> list[str]:
+        """A text of each record."""
+        return self._cut(*self._span())
+
+    def ids(self) -> tuple[list[str], Places]:
+        """A command id of each record, every one well formed, and the times inside them."""
+        octets = self._bytes[self._at[:, None] + np.arange(1, _ID_BYTES + 1)]
+        ids = self.texts()
+        digits = _DIGIT_OF[octets[:, _DIGITS]]
+        version, variant = digits[:, _TIME_DIGITS], digits[:, _TIME_DIGITS + 4]
+        _require((octets[:, _HYPHENS] == ord("-")).all() and (digits != _NO_DIGIT).all())
+        _require((version == 7).all() and (variant & 12 == 8).all() and set(map(len, ids)) == {_ID_BYTES})
+        return ids, digits[:, :_TIME_DIGITS].astype(np.int64) @ _TIME_WEIGHTS
+
+    def numbers(self) -> Places:
+        """A number of each record."""
+        found = np.zeros(len(self._at), np.int64)
+        going = np.ones(len(self._at), np.bool_)
+        for shift in range(0, 7 * _NUMBER_BYTES, 7):
+            octet = self._bytes[self._at]
+            found |= np.where(going, (octet & 127).astype(np.int64) << shift, 0)
+            self._at = self._at + going
+            going &= octet >= 128
+            if not going.any():
+                return found >> 1 ^ -(found & 1)
+        raise Irregular
+
+    def has_item(self) -> bool:
+        """Whether the arrays that begin here have one item each; if not, none has any."""
+        count = self._alike()
+        _require(count in (0, 2))
+        return count == 2
+
+    def end_of_array(self) -> None:
+        """The arrays that had an item end here."""
+        _require(self._alike() == 0)
+
+    def packed(self, width: int) -> bytes:
+        """The bytes of all records one after the other: `width` of each, or none of any."""
+        length = self._alike()
+        _require(length in (0, 2 * width))
+        if not length:
+            return b""
+        octets: Octets = self._bytes[self._at[:, None] + np.arange(width)]
+        self._at = self._at + width
+        return bytes(octets)
+
+    def rest(self) -> list[bytes]:
+        """What is left of each record."""
+        _require((self._at <= self._ends).all())
+        joined = self._joined
+        return [joined[start:end] for start, end in zip(self._at.tolist(), self._ends.tolist(), strict=True)]
+
+    def _alike(self) -> int:
+        """One byte, which is the same in all."""
+        octets = self._bytes[self._at]
+        _require((octets == octets[0]).all())
+        self._at = self._at + 1
+        return int(octets[0])
+
+    def _span(self) -> tuple[Places, Places]:
+        sizes = self._bytes[self._at]
+        _require(not (sizes & _NO_SHORT_LENGTH).any())
+        starts = self._at + 1
+        self._at = ends = starts + (sizes >> 1)
+        return starts, ends
+
+    def _cut(self, starts: Places, ends: Places) -> list[str]:
+        text = self._text
+        texts = [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        _require("".join(texts).isascii())
+        return texts
+
+
+def _require(regular: Any) -> None:
+    if not regular:
+        raise Irregular

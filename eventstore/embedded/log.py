@@ -1,0 +1,383 @@
+"""The log of one process: RocksDB in a directory that this process owns.
+
+Appends are committed in groups: whatever was queued while the last batch was being synced goes into the next, in one
+write with one sync, so that 200 callers pay for one sync and not for 200. The sync has a thread of its own, so a disk
+that takes seconds keeps those waiting who append, and nobody else.
+
+After a failed write RocksDB refuses all further ones, and what its own recovery does depends on which file could not
+grow: it comes back after a full disk, never after a quota or an I/O error. So nothing more is written to that handle.
+It goes on serving reads until the disk takes a file as large as reopening may need; then it is reopened, and what the
+disk has by then is the log. Until then every append ends as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from rocksdict import AccessType
+
+from eventstore.deadlines import Deadlines
+from eventstore.embedded.crowd import Crowd
+from eventstore.embedded.reader import RocksReader
+from eventstore.embedded.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
+from eventstore.embedded.secondary import SecondaryLog
+from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
+from eventstore.log import (
+    DECISIONS,
+    DEFAULT_PARTITION_COUNT,
+    INSTALLS,
+    REPLICAS,
+    Headers,
+    Partition,
+    check_append,
+    size_of,
+)
+from eventstore.room import reserve_for_reopening
+
+logger = logging.getLogger(__name__)
+
+_BATCH_RECORDS = 500
+_BATCH_BYTES = 512 << 10
+_QUEUED_BYTES = 32 << 20
+_QUEUED_RECORD_BYTES = 256
+"""What an empty record counts in the queue, so that it is bounded in records too."""
+_GATHER_MAX_S = 0.02
+_LOOK_S = 0.001
+_CHECK_S = 1.0
+_STEP_BACK_MS = 60_000
+"""A clock that steps back by less is waited for. By more, it was wrong before: to go on from there would make every
+command too late until it has caught up (`ledger.LATE_MS`). Brokers do the same at any step; folds take either."""
+_EXPIRE_CHECKS = 600
+_LAST_SYNC_S = 3.0
+"""Less than a process gets for its end, so that it can still say that its disk hung."""
+_DAY_MS = 86_400_000
+
+KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
+"""How long records of these topics stay; all others stay for ever."""
+
+
+class _Pending(NamedTuple):
+    partition: Partition
+    key: bytes
+    value: bytes
+    synced: asyncio.Future[None]
+    headers: Headers
+
+    @property
+    def cost(self) -> int:
+        return len(self.key) + len(self.value) + size_of(self.headers) + _QUEUED_RECORD_BYTES
+
+
+class EmbeddedLog(RocksReader):
+    """An EventLog over a directory. `batches` and `failed_batches` count commits since it was opened; `queued_bytes`
+    wait for the next."""
+
+    def __init__(self, path: Path, rocks: Rocks, partition_count: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, rocks, partition_count)
+        self._now_ms = now_ms
+        self._queue: deque[_Pending] = deque()
+        self._deadlines = Deadlines()
+        self.queued_bytes = 0
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._write_error = ""
+        self._writing = asyncio.Lock()
+        self._sync_thread = ThreadPoolExecutor(1, "sync")
+        self._syncing: asyncio.Future[None] | None = None
+        self._crowd = Crowd()
+        self.batches = 0
+        self.failed_batches = 0
+        self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
+    ) -> AsyncIterator[EmbeddedLog]:
+        """Own the log in this directory, made if it is missing. FatalError if another process owns it.
+
+        A new log gets `partition_count` partitions, or the default count. An existing one must have as many; without a
+        count it keeps its own.
+        """
+        rocks = open_rocks(path, AccessType.read_write())
+        try:
+            header = rocks.header()
+            if header is None:
+                count = partition_count or DEFAULT_PARTITION_COUNT
+                rocks.write_header(count)
+            else:
+                count = check_header(path, header, partition_count)
+            log = cls(path, rocks, count, now_ms)
+        except RocksError as error:
+            rocks.close()
+            raise FatalError(f"log directory {path} cannot be read: {error}") from error
+        except BaseException:
+            rocks.close()
+            raise
+        try:
+            yield log
+        finally:
+            await log.close()
+
+    @staticmethod
+    def secondary(path: Path) -> AbstractAsyncContextManager[SecondaryLog]:
+        """Read the log in this directory beside its owner, which may be another process, or none."""
+        return SecondaryLog.open(path)
+
+    def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> asyncio.Future[None]:
+        """See EventLog.append. A plain future: a task for each append would cost more than the rest of it."""
+        try:
+            check_append(partition, key, value, self._partition_count, headers)
+            self._raise_if_ended()
+            self._raise_if_failing()
+            if timeout_s <= 0:
+                raise _not_synced(partition, timeout_s)
+        except PlaneError as error:
+            return _failed(error)
+        if not self._room.is_set():
+            return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s, headers))
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deadlines.put(synced, timeout_s, partial(_not_synced, partition, timeout_s))
+        self._enqueue(_Pending(partition, key, value, synced, headers))
+        return synced
+
+    async def _append_when_room(
+        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers
+    ) -> None:
+        until_s = asyncio.get_running_loop().time() + timeout_s
+        try:
+            async with asyncio.timeout_at(until_s):
+                while not self._room.is_set():
+                    await self._room.wait()
+        except TimeoutError:
+            raise _not_synced(partition, timeout_s) from None
+        left_s = until_s - asyncio.get_running_loop().time()
+        await self.append(partition, key, value, timeout_s=left_s, headers=headers)
+
+    async def close(self) -> None:
+        self._end(LogUnavailable(f"log directory {self._path} is closed"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        rocks, self._rocks = self._rocks, None
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,), timeout=_LAST_SYNC_S)
+            if not self._syncing.done():
+                self._sync_thread.shutdown(wait=False)
+                logger.error("log directory %s: left open, as the disk has not synced in time", self._path)
+                return
+        self._sync_thread.shutdown()
+        if rocks is not None:
+            try:
+                rocks.close()
+            except RocksError as error:
+                logger.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
+
+    def expire(self, partition: Partition, position: int) -> None:
+        """Drop the records before `position`, but for the last one: it says where the next one goes.
+
+        The next sync brings it to the disk; what a crash undoes expires again.
+        """
+        bounds = self._bounds[partition]
+        begin = min(position, bounds.end - 1)
+        if begin > bounds.begin and self._rocks is not None:
+            self._rocks.delete_before(partition, begin)
+            self._bounds[partition] = bounds._replace(begin=begin)
+
+    @property
+    def is_failing(self) -> bool:
+        """A write failed, and the disk has not taken one since."""
+        return bool(self._write_error)
+
+    # -- commits
+
+    def _enqueue(self, pending: _Pending) -> None:
+        self._queue.append(pending)
+        self.queued_bytes += pending.cost
+        self._work.set()
+        if self.queued_bytes >= _QUEUED_BYTES:
+            self._room.clear()
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._work.wait()
+            await self._gather()
+            batch = self._take()
+            try:
+                if batch:
+                    await self._commit(batch)
+            except BaseException:
+                self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
+                raise
+            waited_for = sum(pending.partition.topic != DECISIONS for pending in batch)
+            self._crowd.see(waited_for, asyncio.get_running_loop().time())
+            # Those whose append just ended run before the next batch is taken, and put their next one into it.
+            await asyncio.sleep(0)
+
+    async def _gather(self) -> None:
+        """Wait for others to join the next batch, as long as they keep coming, unless whoever appends is alone."""
+        quiet_s = self._crowd.quiet_s
+        clock = asyncio.get_running_loop().time
+        began_s = grown_s = clock()
+        seen = len(self._queue)
+        enough = min(self._crowd.size, _BATCH_RECORDS)
+        while seen < enough and clock() < min(grown_s + quiet_s, began_s + _GATHER_MAX_S):
+            await asyncio.sleep(_LOOK_S)
+            if len(self._queue) > seen:
+                seen, grown_s = len(self._queue), clock()
+
+    def _take(self) -> list[_Pending]:
+        batch: list[_Pending] = []
+        size = 0
+        while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
+            pending = self._queue.popleft()
+            self.queued_bytes -= pending.cost
+            if pending.synced.done():
+                self._deadlines.drop(pending.synced)
+            else:
+                batch.append(pending)
+                size += pending.cost
+        if not self._queue:
+            self._work.clear()
+        if self.queued_bytes < _QUEUED_BYTES:
+            self._room.set()
+        return batch
+
+    async def _commit(self, batch: Sequence[_Pending]) -> None:
+        try:
+            self._check_directory()
+            async with self._writing:
+                self._raise_if_ended()
+                self._raise_if_failing()
+                assert self._rocks is not None
+                rows, ends = self._rows_of(batch)
+                self._rocks.write(rows)
+                self._syncing = asyncio.get_running_loop().run_in_executor(self._sync_thread, self._rocks.sync)
+                await asyncio.shield(self._syncing)
+        except PlaneError as error:
+            self._answer(batch, error)
+        except RocksError as error:
+            self._stop_writing(str(error))
+            self._answer(batch, AppendUnknown(self._write_error))
+        else:
+            for partition, end in ends.items():
+                self._bounds[partition] = end._replace(begin=self._bounds[partition].begin)
+            self.batches += 1
+            self._answer(batch, None)
+            self._announce()
+
+    def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[Row], dict[Partition, Bounds]]:
+        """These appends as the next rows of their partitions, and where the partitions end with them."""
+        now_ms = self._now_ms()
+        bounds: dict[Partition, Bounds] = {}
+        rows: list[Row] = []
+        for partition, key, value, _, headers in batch:
+            begin, offset, last_ms = bounds.get(partition) or self._bounds[partition]
+            append_ms = max(last_ms, now_ms) if last_ms - now_ms <= _STEP_BACK_MS else now_ms
+            rows.append(Row(partition, offset, append_ms, key, value, headers))
+            bounds[partition] = Bounds(begin, offset + 1, append_ms)
+        return rows, bounds
+
+    def _answer(self, batch: Sequence[_Pending], error: PlaneError | None) -> None:
+        for pending in batch:
+            self._deadlines.drop(pending.synced)
+            if pending.synced.done():
+                continue
+            if error is None:
+                pending.synced.set_result(None)
+            else:
+                pending.synced.set_exception(type(error)(str(error)))
+
+    def _end(self, reason: PlaneError) -> None:
+        super()._end(reason)
+        unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
+        self._answer(self._queue, unknown)
+        self._queue.clear()
+        self.queued_bytes = 0
+        self._room.set()
+
+    # -- failures, and what is looked after now and then
+
+    def _raise_if_failing(self) -> None:
+        if self._write_error:
+            raise AppendUnknown(self._write_error)
+
+    def _stop_writing(self, error: str) -> None:
+        self.failed_batches += 1
+        self._write_error = f"log directory {self._path} takes no writes: {error}"
+        logger.error("%s", self._write_error)
+
+    async def _keep(self) -> None:
+        checks = 0
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            with suppress(LogUnavailable):  # it cannot be looked at now
+                self._check_directory()
+            self._raise_if_ended()
+            checks += 1
+            if self._write_error:
+                async with self._writing:
+                    self._try_to_reopen()
+            elif checks % _EXPIRE_CHECKS == 0:
+                self._expire_old()
+
+    def _try_to_reopen(self) -> None:
+        try:
+            reserve_for_reopening(self._path)
+            rocks, self._rocks = self._rocks, None
+            if rocks is not None:
+                with suppress(RocksError):  # it repeats the failure for which it is closed
+                    rocks.close()
+            self._rocks = Rocks(self._path, AccessType.read_write())
+            self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
+        except (OSError, RocksError) as error:
+            logger.debug("log directory %s: still takes no writes: %s", self._path, error)
+            return
+        self._write_error = ""
+        logger.warning("log directory %s: takes writes again", self._path)
+        self._announce()
+
+    def _expire_old(self) -> None:
+        for partition, bounds in self._bounds.items():
+            kept_ms = KEPT_MS.get(partition.topic)
+            if kept_ms is None or bounds.end == bounds.begin:
+                continue
+            try:
+                self.expire(partition, self._first_at(partition, bounds.last_ms - kept_ms))
+            except LogUnavailable as error:
+                logger.warning("what has expired stays for now: %s", error)
+                return
+            except RocksError as error:
+                self._stop_writing(str(error))
+                return
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a task of this log; a failure of it ends the log for everybody instead of leaving them waiting."""
+        try:
+            await work()
+        except PlaneError as error:
+            self._end(error)
+        except Exception as error:
+            self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
+            logger.exception("log directory %s: stopped by a bug", self._path)
+
+
+def _failed(error: PlaneError) -> asyncio.Future[None]:
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failed.set_exception(error)
+    return failed
+
+
+def _not_synced(partition: Partition, timeout_s: float) -> AppendUnknown:
+    return AppendUnknown(f"append to {partition}: not synced within {timeout_s} s")

@@ -1,0 +1,138 @@
+"""Reading a log in RocksDB, by its owner and beside it: batches in turn from several partitions, then the tail.
+
+A reader takes one bounded batch per partition and round, so a long partition starves no short one, and lets the loop
+run between batches. At the tail it waits for the event that whoever learns of new records sets; nothing polls. What
+it may read ends where `_bounds` says, which the owner moves only when a batch is synced: what a failed write left on
+the disk is never shown before it is certain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from eventstore.embedded.rocks import Bounds, Rocks, RocksError, directory_identity
+from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
+from eventstore.log import Batch, Partition, partitions_of
+
+_TURN_BYTES = 64 << 10
+"""What is read before others get the loop: what a commit brought, a few records per partition, is read in one turn."""
+_RECORD_BYTES = 100
+"""What a record counts besides its value."""
+
+
+class RocksReader:
+    """The reading half of an EventLog over RocksDB."""
+
+    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
+        self._path = path
+        self._rocks: Rocks | None = rocks
+        self._partition_count = partition_count
+        self._bounds = rocks.all_bounds(partition_count)
+        self._changed = asyncio.Event()
+        self._ended: PlaneError | None = None
+        self._identity = directory_identity(path)
+
+    @property
+    def partition_count(self) -> int:
+        return self._partition_count
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        return partitions_of(topic, self._partition_count)
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        wanted = dict(positions)
+        unyielded = 0
+        while True:
+            changed = self._changed
+            found = False
+            for partition, position in wanted.items():
+                end = self._check_position(partition, position)
+                if position < end:
+                    with self._reading() as rocks:
+                        records = rocks.scan(partition, position, end)
+                    wanted[partition] = records[-1].offset + 1
+                    found = True
+                    unyielded += sum(_RECORD_BYTES + len(record.value) for record in records)
+                    yield partition, records
+                    if unyielded >= _TURN_BYTES:
+                        unyielded = 0
+                        await asyncio.sleep(0)
+            if not found:
+                unyielded = 0
+                await changed.wait()
+
+    async def begin(self, partition: Partition) -> int:
+        return self._bounds_of(partition).begin
+
+    async def end(self, partition: Partition) -> int:
+        return self._bounds_of(partition).end
+
+    async def position_at(self, partition: Partition, time_ms: int) -> int:
+        return self._first_at(partition, time_ms)
+
+    def size_bytes(self) -> int:
+        """What the log takes on disk."""
+        total = 0
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # RocksDB deletes files that it has replaced
+                    total += entry.stat().st_size
+        return total
+
+    def _first_at(self, partition: Partition, time_ms: int) -> int:
+        begin, end, _ = self._bounds_of(partition)
+        with self._reading() as rocks:
+            return rocks.first_at(partition, time_ms, begin, end)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Rocks]:
+        self._raise_if_ended()
+        if self._rocks is None:
+            raise LogUnavailable(f"log directory {self._path} is being reopened after a failed write")
+        try:
+            yield self._rocks
+        except RocksError as error:
+            raise LogUnavailable(f"log directory {self._path} cannot be read: {error}") from error
+
+    def _check_position(self, partition: Partition, position: int) -> int:
+        begin, end, _ = self._bounds_of(partition)
+        if not begin <= position <= end:
+            raise LogMismatch(
+                f"position {position} of {partition} is outside of the log, which has {begin} to {end}: "
+                "it was truncated or re-created, or has expired up to there"
+            )
+        return end
+
+    def _bounds_of(self, partition: Partition) -> Bounds:
+        self._raise_if_ended()
+        bounds = self._bounds.get(partition)
+        if bounds is None:
+            raise LogMismatch(f"{partition} is not in the log, which has {self._partition_count} partitions")
+        return bounds
+
+    def _take_over_bounds(self, bounds: Mapping[Partition, Bounds]) -> None:
+        for partition, before in self._bounds.items():
+            if bounds[partition].end < before.end:
+                raise LogMismatch(f"{partition} in {self._path} ended at {before.end}, now at {bounds[partition].end}")
+        self._bounds = dict(bounds)
+
+    def _check_directory(self) -> None:
+        if directory_identity(self._path) != self._identity:
+            self._end(LogMismatch(f"log directory {self._path} was removed or re-created while in use"))
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _end(self, reason: PlaneError) -> None:
+        if self._ended is None:
+            self._ended = reason
+            self._announce()
+
+    def _raise_if_ended(self) -> None:
+        if self._ended is not None:
+            raise type(self._ended)(str(self._ended)) from self._ended

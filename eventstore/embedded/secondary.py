@@ -1,0 +1,110 @@
+"""An embedded log read beside its owner, by another process: for verifying, replaying and looking at events.
+
+RocksDB calls this a secondary: it follows the owner's files without a lock, so it costs the owner nothing and may also
+read a log that nobody owns. It looks for news at an interval, since nobody tells it. A catch-up may lose a race
+against the owner deleting a file that it has just replaced, so only failures in a row end the log.
+
+A catch-up reads what was flushed first and what was written since last. Of a flush in between it sees neither, but what
+was written after it: a hole, until the next one. So where the log ends is looked at before a second one, which knows
+everything up to there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rocksdict import AccessType
+
+from eventstore.embedded.reader import RocksReader
+from eventstore.embedded.rocks import Bounds, Rocks, RocksError, check_header, open_rocks
+from eventstore.errors import AppendRefused, FatalError, LogMismatch, LogUnavailable
+from eventstore.log import Headers, Partition
+
+logger = logging.getLogger(__name__)
+
+_CATCH_UP_S = 0.1
+_FAILURES_MAX = 50
+
+
+class SecondaryLog(RocksReader):
+    """An EventLog that refuses appends, some tenths of a second behind its owner.
+
+    It may show what the owner has written and not acknowledged yet.
+    """
+
+    def __init__(self, path: Path, rocks: Rocks, partition_count: int) -> None:
+        super().__init__(path, rocks, partition_count)
+        with self._reading():
+            self._take_over_bounds(self._without_holes(rocks, self._bounds))
+        self._task = asyncio.create_task(self._catch_up_forever())
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path) -> AsyncIterator[SecondaryLog]:
+        """Read the log in this directory. FatalError if there is none; LogUnavailable if it cannot be followed."""
+        if not (path / "CURRENT").exists():
+            raise FatalError(f"log directory {path} holds no log")
+        with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
+            rocks = open_rocks(path, AccessType.secondary(scratch))
+            try:
+                header = rocks.header()
+                if header is None:
+                    raise FatalError(f"log directory {path} holds no log yet")
+                check_header(path, header, None)
+                log = cls(path, rocks, header.partition_count)
+            except RocksError as error:
+                rocks.close()
+                raise LogUnavailable(f"log directory {path} cannot be read: {error}") from error
+            except BaseException:
+                rocks.close()
+                raise
+            try:
+                yield log
+            finally:
+                await log.close()
+
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        raise AppendRefused(f"log directory {self._path} is read beside its owner: it takes no records from here")
+
+    async def close(self) -> None:
+        self._end(LogUnavailable(f"log directory {self._path} is closed"))
+        rocks, self._rocks = self._rocks, None
+        if rocks is not None:
+            rocks.close()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _catch_up_forever(self) -> None:
+        failures = 0
+        while self._ended is None:
+            await asyncio.sleep(_CATCH_UP_S)
+            try:
+                self._check_directory()
+                self._catch_up()
+                failures = 0
+            except LogMismatch as error:
+                self._end(error)
+            except (RocksError, LogUnavailable) as error:
+                failures += 1
+                logger.debug("log directory %s: catch-up failed: %s", self._path, error)
+                if failures == _FAILURES_MAX:
+                    self._end(LogUnavailable(f"log directory {self._path} cannot be followed: {error}"))
+
+    def _catch_up(self) -> None:
+        if self._rocks is not None and self._rocks.catch_up():
+            seen = self._rocks.all_bounds(self._partition_count)
+            self._take_over_bounds(self._without_holes(self._rocks, seen))
+            self._announce()
+
+    def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
+        """Where the partitions begin, once everything up to the ends that were seen can be read."""
+        rocks.catch_up()
+        begins = rocks.all_bounds(self._partition_count)
+        return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}

@@ -1,0 +1,165 @@
+"""What a fold is: a pure function from the records of one partition to state and outcomes.
+
+`decide` reads only and never raises for anything an event may contain: a refusal is a value. `evolve` is small and
+total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is `At.time_ms`, the
+running maximum of the append times of the partition.
+
+What every fold needs alike (command ids seen, expiry, the version gate, LogCreated, quarantine) is done by the replica
+around it, so a fold sees each command once and only events of its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from eventstore.folding.table import Table
+from eventstore.log import Partition
+from schemas.events import Event
+
+Code = Literal["done", "waiting", "held", "refused"]
+
+
+class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The outcome of one item of a batch, given only where it differs from the outcome of the whole."""
+
+    name: str
+    code: Code
+    reason: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What a fold decided of one command.
+
+    `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1), `place` the place in
+    line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
+    """
+
+    code: Code
+    reason: str = ""
+    index: int = -1
+    place: int = 0
+    hold: int = -1
+    items: tuple[ItemOutcome, ...] = ()
+
+
+DONE = Outcome("done")
+
+
+def refused(reason: str) -> Outcome:
+    """A refusal of a whole command."""
+    return Outcome("refused", reason)
+
+
+class At(NamedTuple):
+    """Where and when a record stands: its partition, offset, append time, and the fold time (running maximum)."""
+
+    partition: Partition
+    offset: int
+    append_ms: int
+    time_ms: int
+
+
+class Decision(NamedTuple):
+    """What `decide` returns: the change to evolve by (None for none), and the outcome to answer with."""
+
+    change: Any
+    outcome: Outcome
+
+
+def refusal(reason: str) -> Decision:
+    """A whole command is refused: nothing changes."""
+    return Decision(None, refused(reason))
+
+
+class State(Protocol):
+    """The state of one partition under one fold. Everything that is not in its tables is derived from them."""
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        """All rows that are saved, in a fixed order."""
+        ...
+
+    def rederive(self) -> None:
+        """Compute what is derived, after the tables were loaded."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Fold(Protocol[S]):
+    """The rules of one topic under one fold version. Stateless: what it knows is in S."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def version(self) -> int:
+        """The fold version whose rules these are. Any change of what the fold does raises it."""
+        ...
+
+    @property
+    def accepts(self) -> frozenset[str]:
+        """Names of the event types it takes; anything else in its topic is quarantined."""
+        ...
+
+    def empty(self, partition: Partition) -> S: ...
+
+    def decide(self, state: S, event: Event, at: At) -> Decision: ...
+
+    def evolve(self, state: S, change: Any, at: At) -> None: ...
+
+
+@runtime_checkable
+class AdoptingFold(Protocol):
+    """Rules of a later version that keep their state in another way than the version before them."""
+
+    def adopt(self, state: Any, at: At) -> Any:
+        """The state of the version before, as these rules keep it: the same one, changed, or a new one, as if loaded.
+
+        As pure and as total as `evolve`. What it changes for those who follow the state changes at `at`, the record
+        that raises the version.
+        """
+        ...
+
+
+class Commands(Protocol):
+    """A run of commands, read side by side: the ids, all well formed, and the times inside them."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def issued_ms(self) -> Sequence[int]: ...
+
+
+@runtime_checkable
+class RunFold(Protocol):
+    """Rules that can also take many plain commands of one type together, to the effect of one by one.
+
+    The fold time of a run's first record stands for all of them: what is decided may not depend on the difference.
+    """
+
+    @property
+    def run_of(self) -> str:
+        """The event type whose runs it takes."""
+        ...
+
+    def read_run(self, values: Sequence[bytes]) -> Any | None:
+        """The Commands of these record values; None if any of them is not plain."""
+        ...
+
+    def decide_run(
+        self, state: Any, commands: Any, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    ) -> tuple[Any, int] | None:
+        """The change that the first of them make, so many of which are done as nothing about them is odd; else None."""
+        ...
+
+    def evolve_run(self, state: Any, change: Any) -> None: ...
+
+    def changes_of_run(self, change: Any) -> Iterable[Any]:
+        """What `decide` would have given for each of them as its change."""
+        ...

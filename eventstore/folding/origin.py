@@ -1,0 +1,101 @@
+"""Which log this is: record 0 of every partition that decides.
+
+The first LogCreated of fleet decides the log's id, generation and partition count; the other partitions copy it before
+anything else is appended to them. Two starters cannot make two logs: both append, both read back, and the record that
+came first holds for both. A partition that begins with anything else belongs to another log, or has lost its head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from random import Random
+
+from eventstore.avro.codec import decode, encode
+from eventstore.errors import LogMismatch, LogUnavailable, Undecodable
+from eventstore.ids import statement, uuid7
+from eventstore.log import DECIDING_TOPICS, FLEET_0, Batch, EventLog, Partition, Record
+from schemas.events import LogCreated
+
+_READ_TIMEOUT_S = 10.0
+FIRST_GENERATION = 1
+"""Of a log that was restored from no other."""
+
+logger = logging.getLogger(__name__)
+
+
+def check_origin(partition: Partition, record: Record, log_id: str) -> None:
+    """Raise LogMismatch unless a partition that decides begins with the LogCreated of this log."""
+    if partition.topic in DECIDING_TOPICS and (found := _origin(partition, record).log_id) != log_id:
+        raise LogMismatch(f"log: {partition} begins with log id {found!r}, and {FLEET_0} with {log_id!r}")
+
+
+async def find_origin(log: EventLog) -> LogCreated | None:
+    """The LogCreated that decides, or None in an empty log. Raises LogUnavailable, LogMismatch."""
+    if await log.end(FLEET_0) == 0:
+        return None
+    return await await_origin(log)
+
+
+async def await_origin(log: EventLog) -> LogCreated:
+    """The LogCreated of a log that somebody else makes. Raises LogUnavailable after a while without."""
+    first = await read_first(log, {FLEET_0: 0})
+    return _checked(log, first[FLEET_0])
+
+
+async def establish(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogCreated:
+    """The LogCreated of this log, made if it is new, and then at the head of every partition that decides.
+
+    Raises LogUnavailable and AppendUnknown; trying again goes on where it ended.
+    """
+    origin = await find_origin(log)
+    while origin is None:
+        said = statement("log", actor, now_ms)
+        fresh = LogCreated(said, uuid7(now_ms, rng), FIRST_GENERATION, log.partition_count, parent="")
+        await log.append(FLEET_0, b"log", encode(fresh))
+        origin = await find_origin(log)
+        logger.info("log created", extra={"log": origin and origin.log_id})
+    for topic in DECIDING_TOPICS:
+        for partition in log.partitions(topic):
+            if await log.end(partition) == 0:
+                await log.append(partition, b"log", encode(origin))
+    return origin
+
+
+async def read_first(log: EventLog, positions: Mapping[Partition, int]) -> dict[Partition, Record]:
+    """The first record at or after each position; there must be one. Raises LogUnavailable, LogMismatch."""
+    found: dict[Partition, Record] = {}
+    try:
+        async with asyncio.timeout(_READ_TIMEOUT_S), aclosing(log.read(positions)) as batches:
+            await _collect(batches, found, len(positions))
+    except TimeoutError:
+        missing = sorted(positions.keys() - found.keys())
+        raise LogUnavailable(f"log: {missing[0]} gave no record within {_READ_TIMEOUT_S:g} s") from None
+    return found
+
+
+async def _collect(batches: AsyncGenerator[Batch, None], found: dict[Partition, Record], wanted: int) -> None:
+    while len(found) < wanted:
+        partition, records = await anext(batches)
+        found.setdefault(partition, records[0])
+
+
+def _checked(log: EventLog, record: Record) -> LogCreated:
+    origin = _origin(FLEET_0, record)
+    if origin.partition_count != log.partition_count:
+        raise LogMismatch(
+            f"partition count: this log was made with {origin.partition_count}, and now has {log.partition_count}"
+        )
+    return origin
+
+
+def _origin(partition: Partition, record: Record) -> LogCreated:
+    try:
+        event = decode(record.value)
+    except Undecodable as error:
+        raise LogMismatch(f"log: {partition} does not begin with LogCreated: {error}") from error
+    if not isinstance(event, LogCreated):
+        raise LogMismatch(f"log: {partition} does not begin with LogCreated but with {type(event).__name__}")
+    return event

@@ -1,0 +1,278 @@
+"""One partition as folded so far: what every fold needs around it, in the order in which a record meets it.
+
+A record is hashed; opened, or quarantined if no rule of this fold version admits it; held against the version gate and,
+if it is a command, against the ledger of ids; and then decided and evolved. Pure but for log lines: a function of the
+records alone, so that every replica and every replay ends in the same state, the same digests and the same quarantine.
+
+Whatever raises in a fold halts this partition here and no other. Its position stays before the record that did it, and
+nothing of it is saved any more, for the record may be half applied in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eventstore.avro.codec import HEADER_BYTES, accepting, decode
+from eventstore.errors import Undecodable
+from eventstore.folding.fold import DONE, AdoptingFold, At, Decision, Fold, Outcome, RunFold, refused
+from eventstore.folding.hashes import chained, content_of, record_hash
+from eventstore.folding.ledger import Entry, Ledger
+from eventstore.folding.listening import Listener, Ruling, RunRuling
+from eventstore.folding.origin import check_origin
+from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
+from eventstore.folding.table import Table
+from eventstore.log import Partition, Record
+from schemas.events import Event, FoldVersionRaised, LogCreated
+
+FIRST_VERSION = 1
+"""The fold version of every partition until a FoldVersionRaised."""
+
+_PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionRaised"})
+_QUARANTINE_SHOWN = 16
+_REASON_SHOWN = 500
+
+logger = logging.getLogger(__name__)
+
+
+class Quarantined(NamedTuple):
+    """A record that no rule admits. It is skipped, by every replica alike."""
+
+    offset: int
+    content: str
+    reason: str
+
+
+class _Halt(Exception):
+    """This binary cannot fold on; not an error of the record."""
+
+
+class FoldedPartition:
+    """State, ledger and position of one partition. Fold every record of it, in order, with `fold`."""
+
+    def __init__(
+        self, partition: Partition, rules: Mapping[int, Fold[Any]], log_id: str = "", listener: Listener | None = None
+    ) -> None:
+        self.partition = partition
+        self.listener = listener
+        self.log_id = log_id
+        self.rules = rules
+        self.state: Any = None
+        self._left: list[Table[Any]] = []
+        self.ledger = Ledger()
+        self.position = 0
+        self.time_ms = 0
+        self.running = bytes(16)
+        self.first = b""
+        self._last: Record | tuple[int, bytes] = (-1, b"")
+        self.digest = 0
+        self.saved_position = 0
+        self.saved_owed_from = -1
+        self.marks: deque[tuple[int, bytes]] = deque(maxlen=16)
+        self.quarantined = 0
+        self.quarantine: deque[Quarantined] = deque(maxlen=_QUARANTINE_SHOWN)
+        self.halted = ""
+        self._runs = Tries()
+        self.begin(FIRST_VERSION)
+
+    def begin(self, version: int) -> None:
+        """Have nothing folded yet, under the rules of this version; halted if this binary does not have them."""
+        self.state = self.rules.get(version, self.rules[max(self.rules)]).empty(self.partition)
+        self._use_version(version)
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        """All rows to save: those of the state, and of tables that a state before it had and it has not."""
+        return (*self.state.tables, *self._left)
+
+    @property
+    def owed_from(self) -> int:
+        """The first offset whose decision the listener has still to deal with; -1 if nobody listens."""
+        return -1 if self.listener is None else self.listener.owes_from(self.position)
+
+    def is_saved(self) -> bool:
+        """Whether all that a restart would go on from is as it was saved.
+
+        Of a partition of which nothing is folded there is nothing to save: its rows are those that a state begins with.
+        """
+        if self.position != self.saved_position:
+            return False
+        return not self.position or self.owed_from == self.saved_owed_from
+
+    def _use_version(self, version: int) -> None:
+        self.version = version
+        fold = self.rules.get(version)
+        if fold is None:
+            self.halt(f"fold version {version} is none of {sorted(self.rules)}, which this binary supports")
+            return
+        self._fold = fold
+        self._admitted = accepting(fold.accepts | _PLANE_EVENTS)
+        self._run_fold = fold if isinstance(fold, RunFold) else None
+        (self._run_header,) = accepting({self._run_fold.run_of}) if self._run_fold else (b"",)
+
+    def halt(self, reason: str) -> None:
+        """Fold nothing more of this partition. What raised may have said all of its record, and beacons repeat it."""
+        self.halted = reason = reason[:_REASON_SHOWN]
+        logger.error("halted", extra={"partition": self.partition, "position": self.position, "reason": reason})
+
+    def fold(self, record: Record) -> Entry | None:
+        """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
+        assert record.offset >= self.position, "the log went backwards"
+        if self.halted:
+            return None
+        if not self.first:
+            check_origin(self.partition, record, self.log_id)
+        offset, append_ms, _, value, _ = record
+        content = content_of(value)
+        time_ms = append_ms if append_ms > self.time_ms else self.time_ms
+        try:
+            entry = self._take(value, content, At(self.partition, offset, append_ms, time_ms))
+        except _Halt as halt:
+            self.halt(str(halt))
+            return None
+        except Exception as error:
+            logger.exception("fold failed", extra={"partition": self.partition, "offset": offset})
+            self.halt(f"offset {offset}: {type(error).__name__}: {error}")
+            return None
+        self.first = self.first or record_hash(record)
+        self._go_on(offset, record, chained(self.running, record, content), time_ms)
+        return entry
+
+    def fold_some(self, records: Sequence[Record], start: int, end: int) -> tuple[int, list[Entry]]:
+        """Take one record or a run of them, of those from `start` to before `end`.
+
+        Where the next one is, and what was decided of the commands among these. Raises as `fold` does.
+        """
+        first = records[start]
+        if first.value[:HEADER_BYTES] == self._run_header and first.offset >= self._runs.from_offset and self.first:
+            stop = run_end(self._run_header, self.time_ms, records, start, end)
+            if stop - start >= RUN_RECORDS_MIN:
+                entries = self._fold_run(records[start:stop])
+                if self.halted:
+                    return stop, []
+                self._runs.came_to(len(entries or ()), records[start:stop])
+                if entries:
+                    return start + len(entries), entries
+            else:
+                self._runs.too_short(records[max(start, stop - 1)])
+        entry = self.fold(first)
+        return start + 1, [] if entry is None else [entry]
+
+    def _fold_run(self, records: Sequence[Record]) -> list[Entry] | None:
+        """What was decided of the first of these; None if they are to be folded one by one."""
+        if self.halted or self._run_fold is None:
+            return None
+        assert records[0].offset >= self.position, "the log went backwards"
+        time_ms = max(self.time_ms, records[0].timestamp_ms)
+        try:
+            run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
+        except Exception as error:
+            logger.exception("fold failed", extra={"partition": self.partition, "run": records[0].offset})
+            self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
+            return []
+        if run is None:
+            return None
+        records = records[: len(run.entries)]
+        if self.listener is not None:
+            first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
+            self.listener.ruled(RunRuling(records, self._run_fold, run.change, first, self.version))
+        self._go_on(records[0].offset, records[-1], run.running, run.time_ms)
+        return run.entries
+
+    def _go_on(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
+        """What began at `offset`, and crosses no mark, is folded up to this last record."""
+        if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
+            self.marks.append((self.position, self.running))
+        self.running = running
+        self._last = last
+        self.position = last.offset + 1
+        self.time_ms = time_ms
+
+    def last(self) -> tuple[int, bytes]:
+        """Offset and digest of the last record that was folded; -1 and nothing if none was."""
+        if isinstance(self._last, Record):
+            self._last = (self._last.offset, record_hash(self._last))
+        return self._last
+
+    def restore_last(self, offset: int, digest: bytes) -> None:
+        """The last record folded before this partition was saved."""
+        self._last = (offset, digest)
+
+    def dry_run(self, event: Event, append_ms: int) -> Decision:
+        """What would be decided of this event if it were the next record. Changes nothing."""
+        at = At(self.partition, self.position, append_ms, max(self.time_ms, append_ms))
+        return self._fold.decide(self.state, event, at)
+
+    def changed_rows(self) -> int:
+        """Rows changed since they were last saved."""
+        return sum(table.changes() for table in self.tables)
+
+    def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
+        if value[:HEADER_BYTES] not in self._admitted:
+            self._quarantine(at, content, f"nothing that fold version {self.version} takes")
+            return None
+        try:
+            event = decode(value)
+        except Undecodable as error:
+            self._quarantine(at, content, str(error))
+            return None
+        if type(event) is LogCreated:  # the first was checked, and the others are late copies of it
+            return None
+        envelope = event.envelope
+        if not envelope.command_id:
+            self._decide(event, at, value)
+            return None
+        entry = self.ledger.admit(envelope, content, at)
+        if entry is None:
+            entry = Entry(content, self._decide(event, at, value), at.offset)
+            self.ledger.remember(envelope, entry, at.time_ms)
+        elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
+            self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, value))
+        return entry
+
+    def _decide(self, event: Event, at: At, value: bytes) -> Outcome:
+        version = self.version
+        if type(event) is FoldVersionRaised:
+            change, outcome = None, self._raise_version(event.version, at)
+        else:
+            change, outcome = self._fold.decide(self.state, event, at)
+            if change is not None:
+                self._fold.evolve(self.state, change, at)
+        if self.listener is not None:
+            self.listener.ruled(Ruling(event, change, outcome, at, version, value))
+        return outcome
+
+    def _raise_version(self, version: int, at: At) -> Outcome:
+        if version <= self.version:
+            return refused(f"version: {version} is not above the fold version of {self.partition}, {self.version}")
+        steps = range(self.version + 1, version + 1)
+        if version not in self.rules or not self.rules.keys() >= set(steps):
+            raise _Halt(f"it is raised to fold version {version}, and this binary supports {sorted(self.rules)}")
+        for step in steps:
+            fold = self.rules[step]
+            if isinstance(fold, AdoptingFold):
+                self._adopt(fold.adopt(self.state, at), {table.name: table for table in self.tables})
+        self._use_version(version)
+        return DONE
+
+    def _adopt(self, state: Any, before: dict[str, Table[Any]]) -> None:
+        """Go on with this state, and have all that it does not share with the one before saved, or removed."""
+        now = {table.name: table for table in state.tables}
+        left = [Table(name, table.row_type) for name, table in before.items() if name not in now]
+        for table in (*now.values(), *left):
+            old = before.get(table.name)
+            if old is None:
+                table.touch([*table.rows])
+            elif old is not table:
+                unsaved = old.drain()
+                table.touch([*table.rows, *old.rows, *unsaved.fresh, *unsaved.changed])
+        self.state, self._left = state, left
+
+    def _quarantine(self, at: At, content: bytes, reason: str) -> None:
+        self.quarantined += 1
+        self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
+        if self.quarantined <= _QUARANTINE_SHOWN:
+            about = {"partition": self.partition, "offset": at.offset, "content": content.hex(), "reason": reason}
+            logger.warning("quarantined", extra=about)

@@ -1,0 +1,121 @@
+"""Folding a run of records together: the same commands, all plain and all to be done, as most of a log is.
+
+Folded one by one, a join costs a hundred small steps of Python, and each of them is the same for the next one. A run
+takes every step for all of its records at once: hashed, read, held against the ledger, decided, evolved. What comes of
+it is what one by one would have come, to the last byte of state, ledger and running hash (a test compares them); and
+where a record of a run is not plain, nothing has happened yet: the run ends before it, or all of it goes one by one.
+
+A run ends where something would have to be done between two records: at a mark of the running hash, and where a minute
+of fold time ends, as ids are forgotten then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from operator import lt, methodcaller
+from typing import Any, NamedTuple
+
+from eventstore.avro.codec import HEADER_BYTES
+from eventstore.folding.fold import DONE, RunFold
+from eventstore.folding.hashes import chained_all, content_of
+from eventstore.folding.ledger import MINUTE_MS, Entry, Ledger
+from eventstore.log import Record
+
+RUN_RECORDS = 256
+"""About 1 ms of folding."""
+
+RUN_RECORDS_MIN = 5
+"""What is fewer costs less one by one."""
+
+PAUSE_RECORDS_MIN = 64
+PAUSE_RECORDS_MAX = 2_048
+"""After a run that was hardly plain so many are folded one by one, twice as many each time: reading a run in vain costs
+as much as a hundred records, so that is a twentieth in a log whose runs never are."""
+
+RUN_RECORDS_PLAIN = 64
+"""What is shorter was not worth reading a whole run for."""
+
+MARK_RECORDS = 1_024
+"""Replicas compare running hashes at these steps of offsets, as they are never at one position for long."""
+
+
+class Run(NamedTuple):
+    """What a run came to: its change, what was decided of each command, and the running hash and fold time after the
+    last."""
+
+    change: Any
+    entries: list[Entry]
+    running: bytes
+    time_ms: int
+
+
+class Tries:
+    """From which offset on another run may be tried, by what the last ones came to."""
+
+    __slots__ = ("_pause_records", "from_offset")
+
+    def __init__(self) -> None:
+        self.from_offset = 0
+        self._pause_records = PAUSE_RECORDS_MIN
+
+    def too_short(self, last: Record) -> None:
+        """Up to this record too few looked plain."""
+        self.from_offset = last.offset + 1
+
+    def came_to(self, plain: int, records: Sequence[Record]) -> None:
+        """Of a run of these records so many were plain."""
+        if plain == len(records):
+            self._pause_records = max(self._pause_records // 2, PAUSE_RECORDS_MIN)
+        elif plain >= RUN_RECORDS_PLAIN:
+            self.from_offset = records[plain].offset + 1
+        else:
+            self.from_offset = records[0].offset + self._pause_records
+            self._pause_records = min(self._pause_records * 2, PAUSE_RECORDS_MAX)
+
+
+def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, end: int) -> int:
+    """Where the run ends that begins at `start`: behind the last record in a row that looks plain."""
+    for index in range(start, min(end, start + RUN_RECORDS_MIN)):
+        if records[index].value[:HEADER_BYTES] != header:
+            return index
+    if end - start < RUN_RECORDS_MIN:
+        return end
+    first = records[start]
+    next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
+    end = min(end, start + RUN_RECORDS)
+    next_minute_ms = (max(time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
+    offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
+    is_whole = offsets[-1] < next_mark and max(appended_ms) < next_minute_ms and not any(headers)
+    if is_whole and all(map(methodcaller("startswith", header), values)):
+        return end
+    for index in range(start, end):
+        offset, append_ms, _, value, headers = records[index]
+        if offset >= next_mark or append_ms >= next_minute_ms or headers or value[:HEADER_BYTES] != header:
+            return index
+    return end
+
+
+def fold_run(
+    fold: RunFold, state: Any, ledger: Ledger, records: Sequence[Record], *, running: bytes, time_ms: int
+) -> Run | None:
+    """Fold the first of these records, as many as are plain; None, and nothing has changed, if that is unclear.
+
+    The running hash is the one before them, the fold time that of the first.
+    """
+    offsets, append_ms, keys, values, _ = zip(*records, strict=True)
+    assert all(map(lt, offsets, offsets[1:])), "the log went backwards"
+    commands = fold.read_run(values)
+    if commands is None or not ledger.admits_all(commands, append_ms, time_ms):
+        return None
+    decision = fold.decide_run(state, commands, offsets, append_ms, time_ms)
+    if decision is None:
+        return None
+    change, count = decision
+    append_ms = append_ms[:count]
+    contents = list(map(content_of, values[:count]))
+    entries = list(map(Entry, contents, repeat(DONE), offsets))
+    fold.evolve_run(state, change)
+    ledger.remember_all(commands.ids[:count], entries, time_ms)
+    running = chained_all(running, offsets[:count], append_ms, keys[:count], contents)
+    return Run(change, entries, running, max(time_ms, *append_ms))

@@ -1,0 +1,209 @@
+"""Appends to Kafka: a lane per partition, one batch on its way in each, and whatever came meanwhile in the next one.
+
+The batches are ours and not the client library's, so we know of each record whether it was ever handed over. One that
+was not can wait for a new producer, or be taken back when its caller gives up. One that was is in the log only if the
+brokers say so: every other end, a refusal included, leaves open whether an earlier attempt has landed (the library
+sends again by itself), so it is an unknown outcome, and the producer is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
+from eventstore.kafka.clients import BATCH_BYTES, Clients, Kept, make_producer, reason
+from eventstore.kafka.topics import Topics
+from eventstore.log import Headers, Partition, size_of
+
+logger = logging.getLogger(__name__)
+
+ACKNOWLEDGED_S = 5.0
+"""A batch that is not acknowledged after this is given up, and its producer with it."""
+QUEUED_BYTES = 32 << 20
+RECORD_BYTES = 64
+"""More than Kafka puts around a record; it also bounds the number of empty ones."""
+BATCH_FILL_BYTES = BATCH_BYTES - 1_024
+BATCH_RECORDS = 2_000
+"""As many as are packed, and their callers woken, in a few milliseconds."""
+
+
+class Pending(NamedTuple):
+    """A record whose caller waits."""
+
+    key: bytes
+    value: bytes
+    acknowledged: asyncio.Future[None]
+    headers: Headers = ()
+
+    @property
+    def cost(self) -> int:
+        return len(self.key) + len(self.value) + size_of(self.headers) + RECORD_BYTES * (1 + len(self.headers))
+
+
+class _Lane:
+    """What waits for one partition, and the task that sends it."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Pending] = deque()
+        self.work = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Appender:
+    """Appends records; `batches` and `failed_batches` count what was sent."""
+
+    def __init__(self, clients: Clients, topics: Topics, fail: Callable[[PlaneError], None]) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._fail = fail
+        self._producer: Kept[AIOKafkaProducer] = Kept(clients, make_producer)
+        self._lanes: dict[Partition, _Lane] = {}
+        self._queued_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended: PlaneError | None = None
+        self.batches = 0
+        self.failed_batches = 0
+
+    async def connect(self) -> None:
+        """Make the first producer now. LogUnavailable if the cluster does not answer."""
+        await self._producer.get()
+
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers = ()
+    ) -> None:
+        """Return when the brokers have acknowledged the record, and AppendUnknown if they have not within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._room.is_set():
+                    await self._room.wait()
+                if self._ended is not None:
+                    raise _ending(self._ended)
+                pending = Pending(key, value, asyncio.get_running_loop().create_future(), headers)
+                self._enqueue(partition, pending)
+                await pending.acknowledged
+        except TimeoutError:
+            raise AppendUnknown(f"append to {partition}: not acknowledged within {timeout_s} s") from None
+
+    def end(self, why: PlaneError) -> None:
+        """Take nothing more. What waits, or is on its way, ends as unknown, or with the mismatch that is the reason."""
+        self._ended = why
+        self._room.set()
+        for lane in self._lanes.values():
+            if lane.task is not None:
+                lane.task.cancel()
+            _answer(lane.queue, _ending(why))
+            lane.queue.clear()
+
+    async def close(self) -> None:
+        """After `end`: wait for the lanes."""
+        await asyncio.gather(*(lane.task for lane in self._lanes.values() if lane.task), return_exceptions=True)
+        self._producer.close()
+
+    def _enqueue(self, partition: Partition, pending: Pending) -> None:
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane()
+            lane.task = asyncio.create_task(self._guard(partition, lane))
+        lane.queue.append(pending)
+        lane.work.set()
+        self._queued_bytes += pending.cost
+        if self._queued_bytes >= QUEUED_BYTES:
+            self._room.clear()
+
+    async def _guard(self, partition: Partition, lane: _Lane) -> None:
+        """Run a lane; its failure ends the log for everybody instead of leaving them waiting."""
+        try:
+            await self._run(partition, lane)
+        except PlaneError as error:
+            self._fail(error)
+        except Exception as error:
+            logger.exception("appends stopped by a bug", extra={"partition": str(partition)})
+            self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
+
+    async def _run(self, partition: Partition, lane: _Lane) -> None:
+        while True:
+            await lane.work.wait()
+            producer = await self._connected()
+            batch = self._take(lane)
+            if batch:
+                await self._send(producer, partition, batch)
+            # Those whose append just ended run before the next batch is taken, and put their next one into it.
+            await asyncio.sleep(0)
+
+    async def _connected(self) -> AIOKafkaProducer:
+        while True:
+            try:
+                return await self._producer.get()
+            except LogUnavailable as error:
+                logger.debug("no producer: %s", error)
+                await self._clients.pause()
+
+    def _take(self, lane: _Lane) -> list[Pending]:
+        batch: list[Pending] = []
+        size = 0
+        while lane.queue and len(batch) < BATCH_RECORDS and size + lane.queue[0].cost <= BATCH_FILL_BYTES:
+            pending = lane.queue.popleft()
+            self._queued_bytes -= pending.cost
+            if not pending.acknowledged.done():
+                batch.append(pending)
+                size += pending.cost
+        if not lane.queue:
+            lane.work.clear()
+        if self._queued_bytes < QUEUED_BYTES:
+            self._room.set()
+        return batch
+
+    async def _send(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending]) -> None:
+        builder = producer.create_batch()
+        for pending in batch:
+            added = builder.append(timestamp=None, key=pending.key, value=pending.value, headers=list(pending.headers))
+            assert added is not None, "a batch was larger than we reckoned"
+        try:
+            async with asyncio.timeout(ACKNOWLEDGED_S):
+                topic = self._topics.name(partition.topic)
+                sent = await producer.send_batch(builder, topic, partition=partition.number)
+                sent.add_done_callback(_take_note)
+                await asyncio.wait({sent})  # not itself: its end has to find somebody, even when we gave up
+                sent.result()
+        except (KafkaError, TimeoutError, OSError) as error:
+            self._failed(producer, partition, batch, error)
+        except BaseException as error:
+            _answer(batch, _ending(self._ended or AppendUnknown(f"append to {partition}: {error!r}")))
+            raise
+        else:
+            self.batches += 1
+            _answer(batch, None)
+
+    def _failed(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending], error: Exception) -> None:
+        why = "not acknowledged in time" if isinstance(error, TimeoutError) else reason(error)
+        logger.warning("append failed", extra={"partition": str(partition), "records": len(batch), "error": why})
+        self.failed_batches += 1
+        self._producer.discard(producer)
+        _answer(batch, AppendUnknown(f"append to {partition}: {why}"))
+
+
+def _take_note(sent: asyncio.Future[object]) -> None:
+    if not sent.cancelled():
+        sent.exception()
+
+
+def _ending(why: PlaneError) -> PlaneError:
+    return LogMismatch(str(why)) if isinstance(why, LogMismatch) else AppendUnknown(str(why))
+
+
+def _answer(batch: Iterable[Pending], error: PlaneError | None) -> None:
+    for pending in batch:
+        if pending.acknowledged.done():
+            continue
+        if error is None:
+            pending.acknowledged.set_result(None)
+        else:
+            pending.acknowledged.set_exception(type(error)(str(error)))

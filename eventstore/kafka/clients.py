@@ -1,0 +1,277 @@
+"""Kafka clients as we use them: made with the settings that keep our promises, and thrown away after any error.
+
+aiokafka's defaults acknowledge before the followers have a record, jump silently when an offset is out of range, and
+commit progress by themselves; and a client that failed once may hang or misbehave for ever after. So every client is
+made here, what it really runs with is checked once it exists, and none is used again after it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from eventstore.errors import FatalError, LogUnavailable
+from eventstore.kafka.records import read_tolerantly
+from eventstore.log import MAX_RECORD_BYTES
+
+logger = logging.getLogger(__name__)
+
+REQUEST_MS = 5_000
+FETCH_REQUEST_MS = 3_000
+"""Reading repeats itself at no risk, so a broker that says nothing is given up sooner."""
+START_S_MIN = 1.0
+START_S_MAX = 8.0
+CLOSE_S = 10.0
+"""What a client that failed may take to close; another is in its place by then."""
+BATCH_BYTES = MAX_RECORD_BYTES + 4_096
+"""One produce batch, with the largest record there may be and everything that Kafka puts around it."""
+FETCH_PARTITION_BYTES = 1 << 20
+FETCH_BYTES = 8 << 20
+
+CLIENT: Mapping[str, Any] = {"request_timeout_ms": REQUEST_MS, "metadata_max_age_ms": 5_000, "retry_backoff_ms": 50}
+PRODUCER: Mapping[str, Any] = {
+    **CLIENT,
+    "acks": "all",
+    "enable_idempotence": False,
+    "compression_type": None,
+    "linger_ms": 0,
+    "max_batch_size": BATCH_BYTES,
+}
+CONSUMER: Mapping[str, Any] = {
+    **CLIENT,
+    "request_timeout_ms": FETCH_REQUEST_MS,
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "isolation_level": "read_uncommitted",
+    "check_crcs": True,
+    "fetch_max_wait_ms": 100,
+    "max_partition_fetch_bytes": FETCH_PARTITION_BYTES,
+    "fetch_max_bytes": FETCH_BYTES,
+}
+
+
+class Client(Protocol):
+    """What all clients of aiokafka have in common."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+C = TypeVar("C", bound=Client)
+Make = Callable[[list[str], Mapping[str, Any]], C]
+"""Makes a client of these servers, with this access."""
+
+
+Access = Callable[[], Mapping[str, Any]]
+"""How brokers are to be spoken to, in aiokafka's terms (security_protocol, ssl_context, sasl_...), asked for each new
+client: so certificates and passwords that were replaced are used from the next client on."""
+
+
+def in_plain() -> Mapping[str, Any]:
+    """The Access of brokers that ask nobody who they are."""
+    return {}
+
+
+def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProducer:
+    """A producer that acknowledges what is safe, and that promises nothing it cannot keep (no idempotence)."""
+    producer = AIOKafkaProducer(bootstrap_servers=servers, **PRODUCER, **access)
+    check_producer(producer)
+    check_security(producer.client, access)
+    return producer
+
+
+def make_consumer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaConsumer:
+    """A consumer that belongs to no group, commits nothing, never jumps, and reads what anybody can have written."""
+    read_tolerantly()
+    consumer = AIOKafkaConsumer(bootstrap_servers=servers, **CONSUMER, **access)
+    check_consumer(consumer)
+    check_security(consumer._client, access)
+    return consumer
+
+
+def check_producer(producer: AIOKafkaProducer) -> None:
+    """FatalError unless it runs with what we asked for, whatever the library made of it."""
+    _require("acks", producer._sender._acks, -1)
+    _require("enable_idempotence", producer._txn_manager is not None, False)
+    _require("compression_type", producer._message_accumulator._compression_type, 0)
+    _require("max_batch_size", producer._message_accumulator._batch_size, BATCH_BYTES)
+
+
+def check_consumer(consumer: AIOKafkaConsumer) -> None:
+    """FatalError unless it runs with what we asked for, whatever the library made of it."""
+    for setting in ("group_id", "enable_auto_commit", "auto_offset_reset", "isolation_level", "check_crcs"):
+        _require(setting, getattr(consumer, f"_{setting}"), CONSUMER[setting])
+
+
+def check_security(client: Any, access: Mapping[str, Any]) -> None:
+    """FatalError unless the connections of a client will be as protected as its Access wants them."""
+    _require("security_protocol", client._security_protocol, access.get("security_protocol", "PLAINTEXT"))
+    if "ssl_context" in access:
+        _require("ssl_context", client._ssl_context is access["ssl_context"], True)
+
+
+def _require(setting: str, value: object, wanted: object) -> None:
+    if value != wanted:
+        raise FatalError(f"Kafka client setting {setting} is in effect {value!r}, and has to be {wanted!r}")
+
+
+class Clients:
+    """Starts clients, and owns the tasks that close them."""
+
+    def __init__(self, bootstrap: str, rng: random.Random, access: Access = in_plain) -> None:
+        self._access = access
+        self._servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
+        rng.shuffle(self._servers)
+        self.rng = rng
+        self._patience_s = START_S_MIN
+        self._closing: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+
+    @property
+    def server_count(self) -> int:
+        """How many brokers are named to us."""
+        return len(set(self._servers))
+
+    async def started(self, make: Make[C]) -> C:
+        """A new client that has met the cluster. LogUnavailable if it has not in time.
+
+        Another server is asked first each time, and each time in vain doubles the patience: one that is there and says
+        nothing costs a second, and a cluster that is slow gets what it needs.
+        """
+        if self.is_closed:
+            raise LogUnavailable("the log is closed")
+        servers = list(self._servers)
+        access = self._access()
+        client = make(servers, access)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await client.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            self.discard(client)
+            self._patience_s = min(2 * self._patience_s, START_S_MAX)
+            if servers == self._servers:  # and nobody else has gone on to the next one meanwhile
+                self._servers = [*servers[1:], servers[0]]
+            why = await _refusal(servers[0], access) or _unmet(error, access)
+            raise LogUnavailable(f"Kafka at {','.join(sorted(servers))}: {why}") from error
+        except BaseException:
+            self.discard(client)
+            raise
+        self._patience_s = START_S_MIN
+        return client
+
+    def discard(self, client: Client) -> None:
+        """Close a client that is not used any more, in the background and within CLOSE_S."""
+        task = asyncio.create_task(_close(client))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self, within_s: float) -> None:
+        """Start nothing more, and wait for what is being closed; what takes longer is left behind."""
+        self.is_closed = True
+        if self._closing:
+            _, slow = await asyncio.wait(self._closing, timeout=within_s)
+            for task in slow:
+                task.cancel()
+            await asyncio.gather(*slow, return_exceptions=True)
+
+    async def pause(self) -> None:
+        """Wait a moment before the next attempt, each process another one."""
+        await asyncio.sleep(0.05 + 0.2 * self.rng.random())
+
+
+class Kept(Generic[C]):
+    """One client that several tasks share, made when it is needed and made anew after it was discarded."""
+
+    def __init__(self, clients: Clients, make: Make[C]) -> None:
+        self._clients = clients
+        self._make = make
+        self._client: C | None = None
+        self._starting = asyncio.Lock()
+
+    async def get(self) -> C:
+        async with self._starting:
+            if self._client is None:
+                self._client = await self._clients.started(self._make)
+            return self._client
+
+    def discard(self, client: C) -> None:
+        """Never hand out this client again. The first of those who find it broken closes it."""
+        if self._client is client:
+            self._client = None
+            self._clients.discard(client)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self.discard(self._client)
+
+
+def reason(error: BaseException) -> str:
+    """An error of the client library in words: some of its messages are empty."""
+    return str(error) or type(error).__name__
+
+
+def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
+    """Why no broker was met. The library has one error for nobody, and for somebody who speaks otherwise."""
+    if not isinstance(error, OSError | TimeoutError | KafkaConnectionError):
+        return reason(error)
+    protocol = access.get("security_protocol", "PLAINTEXT")
+    return f"no broker answers; see that they run, that these are their addresses, and that they speak {protocol} there"
+
+
+async def _refusal(server: str, access: Mapping[str, Any]) -> str:
+    """Why a broker and we do not come together, where certificates or passwords are asked for: clients only log it."""
+    if not access:
+        return ""
+    host, _, port = server.rpartition(":")
+    try:
+        async with asyncio.timeout(START_S_MIN):
+            connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=REQUEST_MS, **access)
+        connection.close()
+    except TimeoutError:
+        return ""
+    except (KafkaError, OSError) as error:
+        return f"{server}: {reason(error)}"
+    return ""
+
+
+async def _close(client: Client) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await client.stop()
+    except Exception as error:  # whatever it is, the client is not used any more; what it left is cut off below
+        logger.debug("a discarded client did not close: %s", reason(error))
+    finally:
+        await _cut_off(client)
+
+
+async def _cut_off(client: Client) -> None:
+    """End what `stop` leaves behind when it fails half way."""
+    if isinstance(client, AIOKafkaProducer):
+        await _cut_off_producer(client)
+    else:
+        await client._client.close()  # type: ignore[attr-defined]
+
+
+async def _cut_off_producer(producer: AIOKafkaProducer) -> None:
+    """End a producer that would try for ever, or wait for ever for an answer, for batches that nobody may ever take."""
+    if producer._sender.sender_task is not None:
+        producer._sender.sender_task.cancel()
+    await producer.client.close()
+    await asyncio.sleep(4 * CLIENT["retry_backoff_ms"] / 1_000)  # what was on its way goes back into its queue
+    update = producer.client._md_update_fut
+    if update is not None and not update.done():
+        update.set_result(False)
+    accumulator = producer._message_accumulator
+    for batch in [batch for queue in accumulator._batches.values() for batch in queue]:
+        accumulator._pending_batches.add(batch)  # its callback takes it out, whether it is there or not
+        batch.failure(KafkaError("the producer was given up"))
+        batch._drain_waiter.exception()  # nobody else asks for it, and then asyncio complains

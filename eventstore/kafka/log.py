@@ -1,0 +1,158 @@
+"""The log of many processes: Kafka topics, used so that none of Kafka's promises is needed but durability and order.
+
+What is acknowledged is on two brokers at least. Nothing else is trusted: not that a failed append did not land, not
+offsets that a producer is told, not a client that failed once, not that the topics stay what they were. A task of the
+log looks after the last: every few seconds it asks the cluster whether they are still the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from eventstore.errors import FatalError, LogUnavailable, PlaneError
+from eventstore.kafka.admin import Admin
+from eventstore.kafka.appender import Appender
+from eventstore.kafka.clients import Access, Clients, in_plain
+from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.reader import Reader
+from eventstore.kafka.topics import Topics
+from eventstore.log import Batch, Headers, Partition, check_append, partitions_of
+
+logger = logging.getLogger(__name__)
+
+WATCH_S = 4.0
+CLOSE_S = 1.0
+
+
+class KafkaLog:
+    """An EventLog over a cluster's topics."""
+
+    def __init__(self, clients: Clients, admin: Admin, topics: Topics, rng: random.Random) -> None:
+        self._clients = clients
+        self._admin = admin
+        self._topics = topics
+        self._rng = rng
+        self._offsets = Offsets(clients, topics)
+        self._readers: set[Reader] = set()
+        self._ended: PlaneError | None = None
+        self._closed = False
+        self.appender = Appender(clients, topics, self._end)
+        self._watching = asyncio.create_task(self._watch())
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bootstrap: str,
+        *,
+        topic_prefix: str = "dpuplane",
+        partition_count: int | None = None,
+        rng: random.Random,
+        create: bool = True,
+        access: Access = in_plain,
+    ) -> AsyncIterator[KafkaLog]:
+        """Open the log in these topics; missing ones are made if `create`.
+
+        A new log gets `partition_count` partitions (12 if none is given). An existing one must have as many; without a
+        count it keeps its own. Raises LogMismatch for topics with wrong settings, LogUnavailable without a cluster.
+        """
+        if sys.flags.optimize:
+            raise FatalError("python -O removes checks that the Kafka client relies on: start without it")
+        clients = Clients(bootstrap, rng, access)
+        admin = Admin(clients)
+        topics = Topics(admin, topic_prefix)
+        try:
+            await topics.prepare(partition_count, create=create)
+        except BaseException:
+            admin.close()
+            await clients.close(CLOSE_S)
+            raise
+        opened = cls(clients, admin, topics, rng)
+        try:
+            await opened.appender.connect()
+            yield opened
+        finally:
+            await opened.close()
+
+    @property
+    def partition_count(self) -> int:
+        return self._topics.partition_count
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        return partitions_of(topic, self.partition_count)
+
+    async def append(
+        self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
+    ) -> None:
+        check_append(partition, key, value, self.partition_count, headers)
+        self._raise_if_ended()
+        await self.appender.append(partition, key, value, timeout_s, headers)
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        self._raise_if_ended()
+        reader = Reader(self._clients, self._topics, self._offsets, positions)
+        self._readers.add(reader)
+        batches = reader.batches()
+        try:
+            async for batch in batches:
+                yield batch
+        finally:
+            self._readers.discard(reader)
+            await batches.aclose()
+
+    async def begin(self, partition: Partition) -> int:
+        self._raise_if_ended()
+        return (await self._offsets.begins([partition]))[partition]
+
+    async def end(self, partition: Partition) -> int:
+        self._raise_if_ended()
+        return await self._offsets.records_end(partition)
+
+    async def position_at(self, partition: Partition, time_ms: int) -> int:
+        self._raise_if_ended()
+        end = await self.end(partition)  # asked first: what is appended meanwhile is later than what was asked for
+        first = await self._offsets.first_at(partition, time_ms)
+        return end if first is None else min(first, end)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._end(LogUnavailable("the log is closed"))
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        await self.appender.close()
+        self._offsets.close()
+        self._admin.close()
+        await self._clients.close(CLOSE_S)
+
+    def _end(self, why: PlaneError) -> None:
+        self._ended = self._ended or why
+        self.appender.end(self._ended)
+        for reader in self._readers:
+            reader.end(self._ended)
+
+    def _raise_if_ended(self) -> None:
+        if self._ended is not None:
+            raise type(self._ended)(str(self._ended))
+
+    async def _watch(self) -> None:
+        """End the log when its topics are not what they were."""
+        try:
+            while True:
+                await asyncio.sleep(WATCH_S * (0.75 + 0.5 * self._rng.random()))
+                try:
+                    await self._topics.check()
+                except LogUnavailable as error:
+                    logger.debug("cannot look after the log: %s", error)
+        except PlaneError as error:
+            logger.critical("the log ended", extra={"error": str(error)})
+            self._end(error)
+        except Exception as error:
+            logger.exception("looking after the log stopped by a bug")
+            self._end(FatalError(f"looking after the log: {type(error).__name__}: {error}"))

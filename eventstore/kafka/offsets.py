@@ -1,0 +1,89 @@
+"""Where Kafka's partitions begin and end, and where a time lies in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from eventstore.errors import LogUnavailable
+from eventstore.kafka.clients import Clients, Kept, make_consumer, reason
+from eventstore.kafka.tail import records_end
+from eventstore.kafka.topics import Topics
+from eventstore.log import Partition
+
+ANSWER_S = 10.0
+"""Long enough for a cluster to replace a leader, and for a client that hangs on a dead one to notice."""
+
+Query = Callable[[AIOKafkaConsumer, Mapping[Partition, TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]]
+
+
+class Offsets:
+    """Asks the leaders of partitions. Everything raises LogUnavailable when there is no answer within ANSWER_S."""
+
+    def __init__(self, clients: Clients, topics: Topics) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._consumer: Kept[AIOKafkaConsumer] = Kept(clients, make_consumer)
+        self._looked_at: dict[TopicPartition, tuple[int, int]] = {}
+
+    async def begins(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Offset of the first record that is still there, of each."""
+        return await self._ask(partitions, lambda consumer, wanted: consumer.beginning_offsets(list(wanted.values())))
+
+    async def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """One past the last offset, of each, be there a record or not."""
+        return await self._ask(partitions, lambda consumer, wanted: consumer.end_offsets(list(wanted.values())))
+
+    async def records_end(self, partition: Partition) -> int:
+        """One past the last record."""
+        return (await self._ask([partition], self._records_ends))[partition]  # type: ignore[no-any-return]
+
+    async def first_at(self, partition: Partition, time_ms: int) -> int | None:
+        """Offset of the first record of this time or later, if there is one."""
+        since = max(0, time_ms)
+        found = await self._ask(
+            [partition], lambda consumer, wanted: consumer.offsets_for_times(dict.fromkeys(wanted.values(), since))
+        )
+        at = found[partition]
+        return None if at is None else int(at.offset)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    async def _records_ends(
+        self, consumer: AIOKafkaConsumer, wanted: Mapping[Partition, TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Looked at again only where something was appended since."""
+        ends = await consumer.end_offsets(list(wanted.values()))
+        for place, end in ends.items():
+            if self._looked_at.get(place, (0, 0))[0] != end:
+                self._looked_at[place] = (end, await records_end(consumer, place, end))
+        return {place: self._looked_at[place][1] if end else 0 for place, end in ends.items()}
+
+    async def _ask(self, partitions: Iterable[Partition], query: Query) -> dict[Partition, Any]:
+        wanted = {each: TopicPartition(self._topics.name(each.topic), each.number) for each in partitions}
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while True:
+                    try:
+                        found = await self._ask_once(query, wanted)
+                        return {partition: found[where] for partition, where in wanted.items()}
+                    except LogUnavailable:
+                        if self._clients.is_closed:
+                            raise
+                        await self._clients.pause()
+        except TimeoutError:
+            named = ", ".join(map(str, wanted))
+            raise LogUnavailable(f"Kafka did not say within {ANSWER_S} s where {named} begins or ends") from None
+
+    async def _ask_once(self, query: Query, wanted: Mapping[Partition, TopicPartition]) -> Mapping[TopicPartition, Any]:
+        consumer = await self._consumer.get()
+        try:
+            return await query(consumer, wanted)
+        except (KafkaError, OSError) as error:
+            self._consumer.discard(consumer)
+            raise LogUnavailable(reason(error)) from error

@@ -1,0 +1,180 @@
+"""Reads from Kafka, from positions on, for ever: a consumer of its own that is replaced when it breaks or falls silent.
+
+Where to go on is ours to know and not the consumer's: after an error it may have skipped what it had fetched. A new one
+starts at the last record that was handed out, and must find exactly that record there: so a log that lost its end, or
+was made again, is noticed before anything of it is taken for a continuation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from eventstore.errors import LogMismatch, LogUnavailable, PlaneError
+from eventstore.kafka.clients import Clients, make_consumer, reason
+from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.topics import Topics
+from eventstore.log import DECISIONS, Batch, Partition, Record
+
+logger = logging.getLogger(__name__)
+
+POLL_MS = 250
+SLICE_RECORDS = 1_000
+"""Records made in one go: what they cost keeps the loop for less than 5 ms."""
+SILENT_S_MIN = 3.0
+SILENT_S_MAX = 60.0
+"""A broker answers a fetch every 0.1 s. A consumer that hears nothing of a partition for so long is replaced: it may
+hang on a broker that froze. It becomes longer while that does not help: the partition may have no leader."""
+
+
+class _Silent(Exception):
+    """Nothing is heard of a partition."""
+
+
+class Reader:
+    """One reading of some partitions."""
+
+    def __init__(self, clients: Clients, topics: Topics, offsets: Offsets, positions: Mapping[Partition, int]) -> None:
+        self._clients = clients
+        self._offsets = offsets
+        self._places = {
+            TopicPartition(topics.name(partition.topic), partition.number): partition for partition in positions
+        }
+        self._positions = dict(positions)
+        self._last: dict[Partition, Record] = {}
+        self._unproven: dict[Partition, Record] = {}
+        self._is_in_range = False
+        self._silent_s = SILENT_S_MIN
+        self._ended: PlaneError | None = None
+        self._consumer: AIOKafkaConsumer | None = None
+
+    def end(self, why: PlaneError) -> None:
+        """Let the reading end with this error, at its next step. It holds no connection from now on."""
+        self._ended = why
+        self._let_go()
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Every record from the positions on; raises LogMismatch when they do not fit the log."""
+        while True:
+            try:
+                consumer = self._consumer = await self._open()
+                pulse = _Pulse(consumer, self._places)
+                while True:
+                    self._raise_if_ended()
+                    fetched = await consumer.getmany(timeout_ms=POLL_MS, max_records=SLICE_RECORDS)
+                    for place, found in fetched.items():
+                        partition = self._places[place]
+                        records = self._take(partition, found)
+                        if records:
+                            yield partition, records
+                    self._listen(pulse, fetched)
+                    await asyncio.sleep(0)  # what is already fetched comes without waiting: let others run
+            except (KafkaError, OSError, LogUnavailable, _Silent) as error:
+                self._raise_if_ended()
+                self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
+                logger.warning("reading starts again: %s", reason(error), extra={"partitions": len(self._places)})
+            finally:
+                self._let_go()
+            await self._clients.pause()
+
+    async def _open(self) -> AIOKafkaConsumer:
+        """A consumer at our positions, or at the record before, where there is one to prove itself by."""
+        self._unproven = dict(self._last)
+        if not self._is_in_range:
+            await self._check_range()
+        consumer = await self._clients.started(make_consumer)
+        consumer.assign(list(self._places))
+        for place, partition in self._places.items():
+            proof = self._unproven.get(partition)
+            consumer.seek(place, self._positions[partition] if proof is None else proof.offset)
+        return consumer
+
+    async def _check_range(self) -> None:
+        """LogMismatch unless our positions lie in the log. Of the records before them some may have expired."""
+        begins = await self._offsets.begins(self._positions)
+        ends = await self._offsets.ends(self._positions)
+        for partition, position in self._positions.items():
+            begin, end = begins[partition], ends[partition]
+            if not begin <= position <= end:
+                raise LogMismatch(f"{partition}: position {position} lies outside the log, which has {begin} to {end}")
+            if partition in self._unproven and self._unproven[partition].offset < begin:
+                del self._unproven[partition]
+        self._is_in_range = True
+
+    def _take(self, partition: Partition, found: Sequence[ConsumerRecord]) -> list[Record]:
+        records = [_record(each) for each in found]
+        proof = self._unproven.pop(partition, None)
+        if proof is not None and not _is_compacted(partition, records[0], proof):
+            if records[0] != proof:
+                raise LogMismatch(f"{partition}: the record at {proof.offset} is not the one that was read before")
+            del records[0]
+        if records:
+            if records[0].offset < self._positions[partition]:
+                raise LogMismatch(f"{partition}: offset {records[0].offset} came after {self._positions[partition]}")
+            self._last[partition] = records[-1]
+            self._positions[partition] = records[-1].offset + 1
+        return records
+
+    def _listen(self, pulse: _Pulse, fetched: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+        has_more = sum(map(len, fetched.values())) >= SLICE_RECORDS
+        silent_s = pulse.silence(fetched, has_more=has_more)
+        if silent_s > self._silent_s:
+            self._silent_s = min(2 * self._silent_s, SILENT_S_MAX)
+            raise _Silent(f"nothing was heard of a partition for {silent_s:.1f} s")
+        if pulse.is_whole:
+            self._silent_s = SILENT_S_MIN
+
+    def _let_go(self) -> None:
+        if self._consumer is not None:
+            self._clients.discard(self._consumer)
+            self._consumer = None
+
+    def _raise_if_ended(self) -> None:
+        if self._ended is not None:
+            raise type(self._ended)(str(self._ended))
+
+
+class _Pulse:
+    """When a consumer last heard of each partition, be it that there is nothing new."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, places: Collection[TopicPartition]) -> None:
+        self._consumer = consumer
+        self._now = asyncio.get_running_loop().time
+        self._polled: dict[TopicPartition, int | None] = dict.fromkeys(places)
+        self._heard_at = dict.fromkeys(places, self._now())
+        self._asked_at = self._now()
+
+    @property
+    def is_whole(self) -> bool:
+        """Something was heard of every partition."""
+        return None not in self._polled.values()
+
+    def silence(self, fetched: Collection[TopicPartition], *, has_more: bool) -> float:
+        """For how long the partition that is silent longest has been silent. To be asked after every poll.
+
+        While the consumer has more than it handed over, a partition may wait for its turn, and nothing is asked of it.
+        """
+        now = self._now()
+        was_away = now - self._asked_at > 4 * POLL_MS / 1_000  # the reader was busy elsewhere, and did not listen
+        self._asked_at = now
+        for place, polled in self._polled.items():
+            newly = self._consumer.last_poll_timestamp(place)
+            if was_away or has_more or newly != polled or place in fetched:
+                self._polled[place] = newly
+                self._heard_at[place] = now
+        return now - min(self._heard_at.values(), default=now)
+
+
+def _is_compacted(partition: Partition, found: Record, proof: Record) -> bool:
+    """Whether the record that should prove the log may be gone for a later one with its key, as copies of decisions are
+    written, and brokers keep one."""
+    return partition.topic == DECISIONS and found.offset > proof.offset
+
+
+def _record(found: ConsumerRecord) -> Record:
+    headers = tuple((name, value or b"") for name, value in found.headers) if found.headers else ()
+    return Record(found.offset, found.timestamp, found.key or b"", found.value or b"", headers)

@@ -1,0 +1,79 @@
+"""Where the last record of a Kafka partition is: what stands behind it may be markers, which are no records.
+
+Any Kafka client that may write to a topic can do so in a transaction, and the end of one takes an offset of its own
+that no reader is given. So where a partition ends says nothing of up to where it can be read: whoever reads until it
+has come there would wait for the next record, which may never be appended. To know it, the last batches are looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError, for_code
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.record.memory_records import MemoryRecords
+
+from eventstore.kafka.clients import FETCH_PARTITION_BYTES
+
+_READ_UNCOMMITTED = 0
+_LOOKED_BACK_MAX = 4_096
+"""Offsets that are looked at in one go, going back over markers."""
+
+
+class Span(NamedTuple):
+    """The offsets of a batch; of markers, if it has no records."""
+
+    first: int
+    end: int
+    is_marker: bool
+
+
+async def records_end(consumer: AIOKafkaConsumer, place: TopicPartition, end: int) -> int:
+    """One past the last record of a partition that ends here; its begin if it has none. Raises KafkaError."""
+    try:
+        [*_, last] = await _spans(consumer, place, end - 1, end)
+    except OffsetOutOfRangeError:  # all has expired
+        return end
+    if not last.is_marker:
+        return min(last.end, end)
+    begin: int = (await consumer.beginning_offsets([place]))[place]
+    found, back = end - 1, 1
+    while found > begin:
+        start = max(begin, found - back)
+        spans = await _spans(consumer, place, start, found)
+        if records := [span for span in spans if not span.is_marker]:
+            return min(records[-1].end, end)
+        found, back = start, min(2 * back, _LOOKED_BACK_MAX)
+    return begin
+
+
+async def _spans(consumer: AIOKafkaConsumer, place: TopicPartition, start: int, end: int) -> list[Span]:
+    """The batches from the one with this offset on, as far as they begin before `end`."""
+    spans: list[Span] = []
+    while start < end:
+        fetched = await _fetched(consumer, place, start)
+        if not fetched:  # a new leader, which does not know yet how far it may show the partition
+            raise LeaderNotAvailableError(place)
+        spans += [span for span in fetched if span.first < end]
+        start = fetched[-1].end
+    return spans
+
+
+async def _fetched(consumer: AIOKafkaConsumer, place: TopicPartition, offset: int) -> list[Span]:
+    """The next batches from the one with this offset on."""
+    client = consumer._client
+    leader = client.cluster.leader_for_partition(place)
+    if leader is None or leader == -1:
+        raise LeaderNotAvailableError(place)
+    wanted = [(place.topic, [(place.partition, offset, FETCH_PARTITION_BYTES)])]
+    request = FetchRequest(0, 0, FETCH_PARTITION_BYTES, _READ_UNCOMMITTED, wanted)
+    answer = await client.send(leader, request)
+    [(_, [(_, code, _, *_, packed)])] = answer.topics
+    if code:
+        raise for_code(code)(place)
+    batches, spans = MemoryRecords(packed), []
+    while batches.has_next():
+        batch = batches.next_batch()
+        spans.append(Span(batch.base_offset, batch.next_offset, bool(batch.is_control_batch)))
+    return spans

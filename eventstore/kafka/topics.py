@@ -1,0 +1,240 @@
+"""The topics that hold the log: their names, the settings that our promises rest on, and whether they are still these.
+
+Topics that are missing are made; one with a setting that would lose, drop or rewrite records is refused, with the
+setting's name and what it has to be. Once a log is open, a topic that is gone, was made again or has another number of
+partitions ends it: positions in it mean nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from eventstore.errors import LogMismatch, LogMissing, LogUnavailable
+from eventstore.kafka.admin import Admin, NewTopic, Topic
+from eventstore.kafka.clients import BATCH_BYTES, Access, Clients, in_plain
+from eventstore.log import (
+    DECISIONS,
+    DEFAULT_PARTITION_COUNT,
+    INSTALLS,
+    KEYED_TOPICS,
+    REPLICAS,
+    TOPICS,
+    ZONES,
+    partitions_of,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+COPIES = 3
+ENOUGH = 2
+"""Copies that have a record before it is acknowledged."""
+_PREPARE_S = 30.0
+_BROKERS_S = 15.0
+_SOON_S = 0.05
+_GONE_CHECKS = 3
+_GONE_CHECK_S = 0.5
+_MINUTE_MS = 60_000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+
+KEPT_MS: Mapping[str, int] = {REPLICAS: 60 * _MINUTE_MS, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
+"""How long records of these topics stay; all others stay for ever."""
+SEGMENT_MS: Mapping[str, int] = {REPLICAS: 10 * _MINUTE_MS, INSTALLS: _DAY_MS, DECISIONS: _DAY_MS}
+"""Only whole segments expire, so they have to be shorter than what is kept."""
+
+
+class Setting(NamedTuple):
+    """A topic setting as we make it, and what else would do: nothing, or (`is_least`) anything larger, or unlimited."""
+
+    name: str
+    value: str
+    is_least: bool = False
+
+    def allows(self, found: str) -> bool:
+        if self.is_least and found.lstrip("-").isdigit():
+            return int(found) >= int(self.value) or int(found) == -1
+        return found == self.value
+
+
+def settings_of(topic: str, replicas: int) -> tuple[Setting, ...]:
+    """What a topic with so many copies has to have. With compression off, brokers unpack what others compress, so no
+    reader ever meets a record that is small on the wire and huge in memory. Copies of a decision have one key, and
+    brokers drop all but one."""
+    kept_ms = KEPT_MS.get(topic)
+    return (
+        Setting("cleanup.policy", "compact,delete" if topic == DECISIONS else "delete"),
+        Setting("retention.ms", "-1") if kept_ms is None else Setting("retention.ms", str(kept_ms), is_least=True),
+        Setting("retention.bytes", "-1"),
+        Setting("min.insync.replicas", str(min(ENOUGH, replicas)), is_least=True),
+        Setting("unclean.leader.election.enable", "false"),
+        Setting("message.timestamp.type", "LogAppendTime"),
+        Setting("compression.type", "uncompressed"),
+        Setting("max.message.bytes", str(BATCH_BYTES), is_least=True),
+    )
+
+
+class Topics:
+    """The topics of one log. `partition_count` and ids are those found by `prepare`."""
+
+    def __init__(self, admin: Admin, prefix: str) -> None:
+        self._admin = admin
+        self._names = {topic: f"{prefix}.{topic}" for topic in TOPICS}
+        self._ids: dict[str, bytes] = {}
+        self.partition_count = 0
+
+    def name(self, topic: str) -> str:
+        """The name in the cluster of one of our topics."""
+        return self._names[topic]
+
+    async def prepare(self, partition_count: int | None, *, create: bool) -> None:
+        """Make what is missing, and check what is there. LogMismatch names what is wrong.
+
+        Without `create`, LogMissing names what is missing.
+        With a `partition_count` an existing log must have it, without one it keeps its own.
+        """
+        try:
+            async with asyncio.timeout(_PREPARE_S):
+                found = await self._admin.topics(self._wanted())
+                if create and len(found) < len(TOPICS):
+                    found = await self._create(found, partition_count)
+                self._take_up(found, partition_count)
+                copies = min(COPIES, await self._admin.count_brokers())
+                settings = await _patiently(lambda: self._admin.settings(self._wanted()))
+                self._check_settings(found, copies, settings)
+        except TimeoutError as error:
+            raise LogUnavailable(f"topics {', '.join(self._wanted())} were not ready in {_PREPARE_S:.0f} s") from error
+
+    async def check(self) -> None:
+        """LogMismatch unless the topics are those that were prepared."""
+        found = await self._admin.topics(self._wanted())
+        for _ in range(_GONE_CHECKS):
+            if len(found) == len(TOPICS):
+                break
+            await asyncio.sleep(_GONE_CHECK_S)  # a broker that has just come back may not know all of them yet
+            found = await self._admin.topics(self._wanted())
+        for name, known in self._ids.items():
+            if name not in found:
+                raise LogMismatch(f"topic {name} was deleted")
+            if found[name].id != known:
+                raise LogMismatch(f"topic {name} was deleted and made again: it is another log")
+        self._check_partitions(found)
+
+    def _take_up(self, found: Mapping[str, Topic], partition_count: int | None) -> None:
+        missing = [name for name in self._wanted() if name not in found]
+        if missing:
+            raise LogMissing(f"topic {', '.join(missing)} is missing: a process with role all or api makes it")
+        self.partition_count = len(found[self._names[ZONES]].leaders) if partition_count is None else partition_count
+        self._check_partitions(found)
+        self._ids = {name: topic.id for name, topic in found.items()}
+
+    def _wanted(self) -> list[str]:
+        return list(self._names.values())
+
+    async def _create(self, found: Mapping[str, Topic], partition_count: int | None) -> dict[str, Topic]:
+        copies = await copies_of_new(self._admin)
+        if partition_count is None:
+            known = found.get(self._names[ZONES])
+            partition_count = len(known.leaders) if known else DEFAULT_PARTITION_COUNT
+        missing = [
+            _new_topic(topic, name, partition_count, copies) for topic, name in self._names.items() if name not in found
+        ]
+        await create_topics(self._admin, missing)
+        return await until_led(self._admin, self._wanted())
+
+    def _check_partitions(self, found: Mapping[str, Topic]) -> None:
+        for topic, name in self._names.items():
+            wanted = len(partitions_of(topic, self.partition_count))
+            if len(found[name].leaders) != wanted:
+                raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions, and should have {wanted}")
+
+    def _check_settings(
+        self, found: Mapping[str, Topic], copies: int, effective: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        for topic, name in self._names.items():
+            replicas = found[name].replicas
+            if replicas < min(ENOUGH, copies):
+                raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {ENOUGH}")
+            if replicas < copies:
+                logger.warning(
+                    "topic %s has %d copies: with %d the loss of a broker stops nothing", name, replicas, copies
+                )
+            for setting in settings_of(topic, replicas):
+                value = effective[name].get(setting.name, "")
+                if not setting.allows(value):
+                    least = "at least " if setting.is_least else ""
+                    raise LogMismatch(
+                        f"topic {name}: {setting.name} is {value!r}, and has to be {least}{setting.value}"
+                    )
+
+
+def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
+    """Every topic of a log under this prefix, as it is made."""
+    return [_new_topic(topic, f"{prefix}.{topic}", partition_count, copies) for topic in TOPICS]
+
+
+async def copies_of_new(admin: Admin) -> int:
+    """How many copies topics get that are made now: one on every broker, up to COPIES.
+
+    Brokers that are named to us and have not started yet are waited for: in a cluster that is just coming up topics
+    would be made on the first broker alone, and stay there. Raises LogUnavailable if they do not come.
+    """
+    wanted = min(COPIES, admin.server_count)
+    there = 0
+    try:
+        async with asyncio.timeout(_BROKERS_S):
+            while True:
+                there = await _patiently(admin.count_brokers)
+                if there >= wanted:
+                    return min(COPIES, there)
+                await asyncio.sleep(_SOON_S)
+    except TimeoutError:
+        raise LogUnavailable(
+            f"Kafka: {there} of the {admin.server_count} brokers that are named are there, and topics are made"
+            f" when {wanted} are; start the others, or name only those there are"
+        ) from None
+
+
+async def create_topics(admin: Admin, topics: Sequence[NewTopic]) -> None:
+    """Make topics, however long the cluster takes for it."""
+    await _patiently(lambda: admin.create(topics))
+
+
+async def until_led(admin: Admin, names: Sequence[str]) -> dict[str, Topic]:
+    """All of these topics, once each partition has a leader."""
+    while True:
+        there = await admin.topics(names)
+        if len(there) == len(names) and all(topic.is_led for topic in there.values()):
+            return there
+        await asyncio.sleep(_SOON_S)
+
+
+def _new_topic(topic: str, name: str, partition_count: int, copies: int) -> NewTopic:
+    settings = {setting.name: setting.value for setting in settings_of(topic, copies)}
+    if topic in SEGMENT_MS:
+        settings["segment.ms"] = str(SEGMENT_MS[topic])
+    return NewTopic(name, partition_count if topic in KEYED_TOPICS else 1, copies, settings)
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, in the end: a broker that is asked about a new topic may not know it yet."""
+    while True:
+        try:
+            return await ask()
+        except LogUnavailable:
+            await asyncio.sleep(_SOON_S)
+
+
+async def count_brokers(bootstrap: str, rng: random.Random, access: Access = in_plain) -> int:
+    """How many brokers the cluster has at the moment. LogUnavailable if it does not say."""
+    clients = Clients(bootstrap, rng, access)
+    admin = Admin(clients)
+    try:
+        return await admin.count_brokers()
+    finally:
+        admin.close()
+        await clients.close(within_s=1.0)

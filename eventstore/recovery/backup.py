@@ -1,0 +1,207 @@
+"""A copy of a log in plain files, from which it can be made again on either engine.
+
+Partitions grow while they are copied, and cite each other: fleet says how far it has taken a partition of zones, and
+that partition says what fleet has taken. A copy in which one cites what the other lacks could never go on. So the cut
+is closed under causes: fleet ends after all that the zones cite, and the zones after all that fleet has taken.
+
+Each partition is a file of records one after the other, and its running hash is in the manifest, which is written last:
+a folder without one is no backup. The hash is the one that replicas state, so a copy can be held against a beacon.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from eventstore.avro.codec import decode
+from eventstore.errors import LogMismatch, PermanentError, Undecodable
+from eventstore.folding.hashes import chained, content_of
+from eventstore.log import (
+    CLIQUES,
+    DECIDING_TOPICS,
+    DECISIONS,
+    FLEET,
+    FLEET_0,
+    INSTALLS,
+    ZONES,
+    EventLog,
+    Headers,
+    Partition,
+    Record,
+)
+from eventstore.progress import Say
+from eventstore.recovery.evidence import records_before
+from schemas.events import MembershipChanged
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_HEAD = struct.Struct(">qqIII")
+_HEADERS = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...])
+_BUFFER_BYTES = 1 << 20
+_RECORD_BYTES_MAX = 64 << 20
+
+COPIED_TOPICS = (*DECIDING_TOPICS, INSTALLS, DECISIONS)
+"""All but the beacons, which are of processes."""
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What was copied of a partition: its offsets and append times, how many records and bytes, the running hash."""
+
+    begin: int
+    end: int
+    records: int
+    bytes: int
+    running: str
+    last_ms: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds."""
+
+    format: int
+    log_id: str
+    generation: int
+    parent: str
+    partition_count: int
+    made_at_ms: int
+    partitions: dict[str, Copied]
+
+
+class Marks:
+    """How far fleet, as copied, has taken each partition of zones."""
+
+    def __init__(self) -> None:
+        self.taken: dict[int, int] = {}
+
+    def see(self, record: Record) -> None:
+        """A record of fleet, in order. A forward counts as in its fold: only from where the last one ended."""
+        try:
+            event = decode(record.value)
+        except Undecodable:
+            return
+        if isinstance(event, MembershipChanged) and event.from_offset == self.taken.get(event.cause_partition, 0):
+            self.taken[event.cause_partition] = event.to_offset
+
+
+def file_of(folder: Path, partition: Partition) -> Path:
+    """Where the records of a partition are."""
+    return folder / f"{partition.topic}-{partition.number}.records"
+
+
+async def copy(log: EventLog, folder: Path, say: Say) -> dict[str, Copied]:
+    """Copy all partitions, cut so that none cites what another lacks."""
+    expiring = {p: await log.end(p) for topic in (DECISIONS, INSTALLS) for p in log.partitions(topic)}
+    deciding = {p: await log.end(p) for topic in (ZONES, CLIQUES) for p in log.partitions(topic)}
+    fleet = await log.end(FLEET_0)
+    total = sum((*expiring.values(), *deciding.values(), fleet)) or 1
+    marks, done = Marks(), 0
+    copied: dict[str, Copied] = {}
+    for partition, seen in ({FLEET_0: fleet} | deciding | expiring).items():
+        end = seen
+        if partition.topic == ZONES:
+            end = min(max(seen, marks.taken.get(partition.number, 0)), await log.end(partition))
+        say(str(partition), done / total)
+        see = marks.see if partition.topic == FLEET else None
+        copied[str(partition)] = await _copy(log, partition, end, file_of(folder, partition), see)
+        done += seen
+    return copied
+
+
+async def _copy(
+    log: EventLog, partition: Partition, end: int, path: Path, see: Callable[[Record], None] | None
+) -> Copied:
+    begin = min(await log.begin(partition), end)
+    running, count, next_offset, last_ms = bytes(16), 0, begin, 0
+    is_kept = partition.topic in DECIDING_TOPICS
+    if is_kept and begin:
+        raise LogMismatch(f"{partition} begins at {begin}: it has lost its head, and could not be made again from here")
+    with path.open("wb", _BUFFER_BYTES) as file:
+        async with aclosing(records_before(log, partition, end)) as records:
+            async for record in records:
+                if is_kept and record.offset != next_offset:
+                    raise LogMismatch(f"{partition}: record {next_offset} is missing: offsets could not be kept")
+                write_record(file, record)
+                running = chained(running, record, content_of(record.value))
+                count, next_offset, last_ms = count + 1, record.offset + 1, record.timestamp_ms
+                if see is not None:
+                    see(record)
+        size = file.tell()
+        file.flush()
+        os.fsync(file.fileno())
+    return Copied(begin, end, count, size, running.hex(), last_ms)
+
+
+def write_record(file: BinaryIO, record: Record) -> None:
+    """One record, with all that stands in the log of it."""
+    headers = msgspec.msgpack.encode(record.headers) if record.headers else b""
+    head = _HEAD.pack(record.offset, record.timestamp_ms, len(record.key), len(record.value), len(headers))
+    file.write(b"".join((head, record.key, record.value, headers)))
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a file. Raises PermanentError if it ends within one, or is none of ours."""
+    with path.open("rb", _BUFFER_BYTES) as file:
+        while head := file.read(_HEAD.size):
+            sizes = _HEAD.unpack(head)[2:] if len(head) == _HEAD.size else ()
+            body = file.read(sum(sizes)) if sum(sizes) <= _RECORD_BYTES_MAX else b""
+            if not sizes or len(body) != sum(sizes):
+                raise PermanentError(f"backup: {path} does not end with a whole record")
+            offset, timestamp_ms, key, value, _ = _HEAD.unpack(head)
+            headers = _headers(path, body[key + value :])
+            yield Record(offset, timestamp_ms, body[:key], body[key : key + value], headers)
+
+
+def _headers(path: Path, packed: bytes) -> Headers:
+    try:
+        return _HEADERS.decode(packed) if packed else ()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PermanentError(f"backup: {path} has a record whose headers are none: {error}") from error
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """What the backup in this folder says that it holds. Raises PermanentError."""
+    path = folder / MANIFEST
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise PermanentError(f"backup: {folder} holds none: {path} cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
+        raise PermanentError(f"backup: {path} is no manifest: {error}") from error
+    if found.format != FORMAT:
+        raise PermanentError(f"backup: {folder} has format {found.format}, this program reads {FORMAT}")
+    return found
+
+
+def partition_named(text: str) -> Partition:
+    """A partition as the manifest names it."""
+    topic, _, number = text.partition("/")
+    if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
+        raise PermanentError(f"backup: {MANIFEST} names a partition {text[:40]!r}, and there is none of that name")
+    return Partition(topic, int(number))
+
+
+def check(folder: Path, manifest: Manifest, say: Say) -> None:
+    """Raises PermanentError unless every record is there as it was copied."""
+    total, done = sum(each.bytes for each in manifest.partitions.values()) or 1, 0
+    for name, copied in manifest.partitions.items():
+        say(f"checking {name}", done / total)
+        running, count = bytes(16), 0
+        path = file_of(folder, partition_named(name))
+        try:
+            for record in read_records(path):
+                running = chained(running, record, content_of(record.value))
+                count += 1
+        except OSError as error:
+            raise PermanentError(f"backup: {path} cannot be read: {error.strerror}") from error
+        if (count, running.hex()) != (copied.records, copied.running):
+            raise PermanentError(
+                f"backup: {path} is damaged: its {count} records hash to {running.hex()}, "
+                f"and the manifest says {copied.records} and {copied.running}"
+            )
+        done += copied.bytes

@@ -1,0 +1,152 @@
+"""A moment of the past, folded: from the nearest saved states before it, and then record by record up to its cut.
+
+Each partition begins at the latest state that does not go beyond its cut; they need not be of one save, for a fold
+reads one partition only. A state that cannot be read or does not match its digest is passed over for an older one, and
+in the end for the beginning of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, closing
+from operator import attrgetter
+from typing import Any
+
+from eventstore.errors import FatalError, LogMismatch
+from eventstore.folding.fold import Fold
+from eventstore.folding.origin import await_origin
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import EventLog, Partition, Record
+from eventstore.recovery.moment import Cut
+from eventstore.replicas.folds import Folds
+from eventstore.saved.archive import Archived
+from eventstore.saved.rocks_store import open_checkpoint
+from eventstore.saved.saving import restored
+from eventstore.saved.snapshots import Saved
+
+_SLICE_RECORDS = 2_000
+
+Say = Callable[[int, int], None]
+"""Told how many records are folded, of how many."""
+
+logger = logging.getLogger(__name__)
+
+
+class PastFolds(Folds):
+    """The plane as it stood at a cut. It stays there."""
+
+    def __init__(
+        self, log_id: str, generation: int, cut: Cut, folded: Mapping[Partition, FoldedPartition], partition_count: int
+    ) -> None:
+        super().__init__("the past", partition_count)
+        self.log_id = log_id
+        self.generation = generation
+        self.ends_seen_ms = cut.time_ms
+        self._folded = dict(folded)
+        self._ends = dict(cut.offsets)
+
+
+async def fold_past(
+    log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, archive: Sequence[Archived], say: Say
+) -> PastFolds:
+    """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
+    origin = await await_origin(log)
+    rules: dict[str, dict[int, Fold[Any]]] = {}
+    for fold in folds:
+        rules.setdefault(fold.topic, {})[fold.version] = fold
+    partitions = [partition for topic in rules for partition in log.partitions(topic)]
+
+    def empty(partition: Partition) -> FoldedPartition:
+        return FoldedPartition(partition, rules[partition.topic], origin.log_id)
+
+    folded = await _nearest(cut, archive, partitions, empty)
+    for partition in partitions:
+        found = folded.setdefault(partition, empty(partition))
+        # What expired is not missed, but nobody goes beyond the cut.
+        found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
+    await _fold_on(log, folded, cut.offsets, say)
+    return PastFolds(origin.log_id, origin.generation, cut, folded, log.partition_count)
+
+
+async def _nearest(
+    cut: Cut,
+    archive: Sequence[Archived],
+    partitions: Sequence[Partition],
+    empty: Callable[[Partition], FoldedPartition],
+) -> dict[Partition, FoldedPartition]:
+    """Of each partition the latest state that can be gone on from, where there is one."""
+    found: dict[Partition, FoldedPartition] = {}
+    missing = [partition for partition in partitions if cut.offsets[partition]]
+    for state in reversed(archive):
+        if state.time_ms > cut.time_ms:
+            continue
+        if not missing:
+            break
+        try:
+            with closing(open_checkpoint(state.path)) as saved:
+                missing = await _restore(saved, cut, missing, empty, found)
+        except LogMismatch:
+            raise
+        except FatalError as error:  # it may have been dropped just now
+            logger.warning("saved state passed over: %s", error)
+    return found
+
+
+async def _restore(
+    saved: Saved,
+    cut: Cut,
+    missing: Sequence[Partition],
+    empty: Callable[[Partition], FoldedPartition],
+    found: dict[Partition, FoldedPartition],
+) -> list[Partition]:
+    """Take what these partitions can go on from; the partitions for which an older state has to be looked at."""
+    still = []
+    for partition in missing:
+        head = saved.head(partition)
+        if head is None:  # older states have nothing of it either
+            continue
+        folded = await restored(empty(partition), saved) if head.position <= cut.offsets[partition] else None
+        if folded is None:
+            still.append(partition)
+        else:
+            found[partition] = folded
+    return still
+
+
+async def _fold_on(
+    log: EventLog, folded: Mapping[Partition, FoldedPartition], ends: Mapping[Partition, int], say: Say
+) -> None:
+    """Fold every partition up to its end.
+
+    A reading goes on beyond the ends of partitions, so a new one begins whenever half of them are done.
+    """
+    pending = {p: each for p, each in folded.items() if each.position < ends[p]}
+    total = sum(ends[partition] - each.position for partition, each in pending.items())
+    done = 0
+    while pending:
+        enough = len(pending) // 2
+        async with aclosing(log.read({p: each.position for p, each in pending.items()})) as batches:
+            async for partition, records in batches:
+                if partition not in pending:
+                    continue
+                end = ends[partition]
+                before = bisect_left(records, end, key=attrgetter("offset"))
+                await _fold_batch(pending[partition], records, before)
+                done += before
+                say(done, total)
+                if before < len(records) or records[-1].offset + 1 >= end or pending[partition].halted:
+                    del pending[partition]
+                    if len(pending) <= enough:
+                        break
+
+
+async def _fold_batch(folded: FoldedPartition, records: Sequence[Record], end: int) -> None:
+    start = 0
+    while start < end and not folded.halted:
+        stop = min(end, start + _SLICE_RECORDS)
+        while start < stop and not folded.halted:
+            start, _ = folded.fold_some(records, start, stop)
+        await asyncio.sleep(0)

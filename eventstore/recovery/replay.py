@@ -1,0 +1,188 @@
+"""Folding a log afresh: to verify what replicas hold, to look back, to measure.
+
+A replay is the fold of a replica without its life: partition by partition, up to a cut, from the beginning or from a
+checkpoint. A cut is given by a position or a time; the partitions that a position does not name are cut at the time of
+the record before it, so the whole is as it stood then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from eventstore.errors import PermanentError
+from eventstore.folding.fold import Fold
+from eventstore.folding.ledger import Entry
+from eventstore.folding.origin import await_origin, read_first
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import EventLog, Partition, Record
+from eventstore.progress import Progress, Say
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import MemoryStore, Saved, reduced
+
+_SLICE_S = 0.003
+
+Observer = Callable[[FoldedPartition, Record, Entry | None], None]
+"""Called after each record, with the partition as it is after it."""
+
+
+class Replayed(NamedTuple):
+    """What was folded. `digests` are by position: of each that was asked for, and of the last."""
+
+    partitions: dict[Partition, FoldedPartition]
+    digests: dict[Partition, dict[int, str]]
+    records: int
+    bytes: int
+    seconds: float
+
+
+async def cut_at_time(log: EventLog, topics: Iterable[str], time_ms: int) -> dict[Partition, int]:
+    """The position of every partition after the records appended up to this time."""
+    partitions = [partition for topic in topics for partition in log.partitions(topic)]
+    return {partition: await log.position_at(partition, time_ms + 1) for partition in partitions}
+
+
+async def cut_at_position(
+    log: EventLog, topics: Collection[str], offsets: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """These positions, and for every other partition the one at the time of the latest record before them."""
+    there = {partition for topic in topics for partition in log.partitions(topic)}
+    for partition, offset in offsets.items():
+        if partition not in there:
+            raise PermanentError(f"position: {str(partition)!r} is not a partition of this log")
+        end = await log.end(partition)
+        if offset > end:
+            raise PermanentError(f"position: {partition} has not come to {offset} yet, it ends at {end}")
+    return {**await cut_at_time(log, topics, await time_before(log, offsets)), **offsets}
+
+
+async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
+    """The append time of the latest record before these positions; 0 if there is none.
+
+    Where it has expired, the other positions say when it was. Raises PermanentError if there are no others.
+    """
+    befores = {partition: offset - 1 for partition, offset in offsets.items() if offset > 0}
+    there = {partition: offset for partition, offset in befores.items() if offset >= await log.begin(partition)}
+    if befores and not there:
+        raise PermanentError(f"position: what is before it in {min(befores)} has expired")
+    lasts = await read_first(log, there)
+    return max((record.timestamp_ms for record in lasts.values()), default=0)
+
+
+async def replay(
+    log: EventLog,
+    folds: Sequence[Fold[Any]],
+    *,
+    until: Mapping[Partition, int] | None = None,
+    digests_at: Mapping[Partition, Iterable[int]] | None = None,
+    start: Saved | None = None,
+    observer: Observer | None = None,
+    say: Say | None = None,
+) -> Replayed:
+    """Fold the topics of these folds up to `until` (by default the ends they have now).
+
+    `start` is a checkpoint to go on from, where it lies before the cut and before every position in `digests_at`.
+    Raises LogUnavailable and LogMismatch.
+    """
+    origin = await await_origin(log)
+    rules: dict[str, dict[int, Fold[Any]]] = {}
+    for fold in folds:
+        rules.setdefault(fold.topic, {})[fold.version] = fold
+    partitions = [partition for topic in rules for partition in log.partitions(topic)]
+    ends = {p: await log.end(p) if until is None else until[p] for p in partitions}
+    run = _Run(log, ends, digests_at or {}, observer, say)
+    for partition in partitions:
+        first = min((ends[partition], *run.wanted(partition)))
+        folded = await started(FoldedPartition(partition, rules[partition.topic], origin.log_id), start, first)
+        folded.position = max(folded.position, await log.begin(partition))
+        run.partitions[partition] = folded
+    return await run.fold()
+
+
+async def started(empty: FoldedPartition, start: Saved | None, latest: int) -> FoldedPartition:
+    """A partition as it was saved, if that was at or before `latest`; else the empty one."""
+    head = start.head(empty.partition) if start else None
+    if start is None or head is None or head.position > latest:
+        return empty
+    folded = await restored(empty, start)
+    if folded is None:
+        return FoldedPartition(empty.partition, empty.rules, empty.log_id)
+    for table in folded.tables:  # so that the first digest counts all rows
+        table.touch([*table.rows])
+    folded.digest = 0
+    return folded
+
+
+class _Run:
+    """One replay under way."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        ends: Mapping[Partition, int],
+        digests_at: Mapping[Partition, Iterable[int]],
+        observer: Observer | None,
+        say: Say | None,
+    ) -> None:
+        self.partitions: dict[Partition, FoldedPartition] = {}
+        self._log = log
+        self._ends = ends
+        self._digests_at = digests_at
+        self._observer = observer
+        self._say = say
+        self._store = MemoryStore()
+        self._digests: dict[Partition, dict[int, str]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def wanted(self, partition: Partition) -> list[int]:
+        """The positions at which a digest is wanted, before the end."""
+        return sorted(at for at in self._digests_at.get(partition, ()) if at < self._ends[partition])
+
+    async def fold(self) -> Replayed:
+        self._progress = Progress(self._positions(), self._ends, self._loop.time(), self._say)
+        for partition, folded in self.partitions.items():
+            self._digests[partition] = {}
+            for stop in (*self.wanted(partition), self._ends[partition]):
+                if folded.position < stop:
+                    await self._fold_to(folded, stop)
+                if folded.halted:
+                    break
+                await save(folded, self._store)
+                self._digests[partition][stop] = reduced(folded.digest).hex()
+        progress = self._progress
+        return Replayed(
+            self.partitions, self._digests, progress.records, progress.bytes, progress.seconds(self._loop.time())
+        )
+
+    async def _fold_to(self, folded: FoldedPartition, stop: int) -> None:
+        """Fold the records below `stop`."""
+        async with aclosing(self._log.read({folded.partition: folded.position})) as batches:
+            async for _, records in batches:
+                until_s = self._loop.time() + _SLICE_S
+                start, end = 0, bisect_left(records, stop, key=attrgetter("offset"))
+                while start < end and not folded.halted:
+                    start = self._fold_some(folded, records, start, end)
+                    if self._loop.time() >= until_s:
+                        self._progress.say(self._positions(), self._loop.time())
+                        await asyncio.sleep(0)
+                        until_s = self._loop.time() + _SLICE_S
+                if folded.position >= stop or end < len(records) or folded.halted:
+                    return
+
+    def _fold_some(self, folded: FoldedPartition, records: Sequence[Record], start: int, end: int) -> int:
+        """Fold some of these records, one if there is an observer; where the next one is."""
+        if self._observer is None:
+            after, _ = folded.fold_some(records, start, end)
+        else:
+            after = start + 1
+            self._observer(folded, records[start], folded.fold(records[start]))
+        self._progress.records += after - start
+        self._progress.bytes += sum(len(record.key) + len(record.value) for record in records[start:after])
+        return after
+
+    def _positions(self) -> dict[Partition, int]:
+        return {partition: folded.position for partition, folded in self.partitions.items()}

@@ -1,0 +1,220 @@
+"""A log made again from a backup: a new generation of it, with every record where it was.
+
+The first record of each partition that decides is another one: it says that this log is new, a later generation, and up
+to where it holds its parent. So no state, position or table of the parent passes for one of this log, and a DPU that
+has seen more than was restored is told from one that lags (replicas/lineage). All other records keep their bytes,
+offsets and append times, which the folds decide by. Topics that expire are numbered anew: nothing cites their offsets.
+
+A restore that is cut off leaves nothing that could be taken for a log. In RocksDB the folder gets its name at the end;
+on Kafka the topics let us say when a record was appended, and a plane refuses such topics until that is switched off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from rocksdict import AccessType
+
+from eventstore.avro.codec import encode
+from eventstore.embedded.rocks import Rocks, RocksError, Row, open_rocks
+from eventstore.errors import FatalError, LogUnavailable, PermanentError
+from eventstore.ids import statement, uuid7
+from eventstore.kafka.admin import Admin
+from eventstore.kafka.appender import RECORD_BYTES
+from eventstore.kafka.clients import Clients, make_producer, reason
+from eventstore.kafka.topics import copies_of_new, create_topics, new_topics, until_led
+from eventstore.log import DECIDING_TOPICS, FLEET_0, TOPICS, Partition, Record, size_of
+from eventstore.position import Position
+from eventstore.progress import Say
+from eventstore.recovery.backup import Manifest, file_of, partition_named, read_records
+from eventstore.replicas.lineage import parent_text
+from schemas.events import Frozen, LogCreated
+
+_BATCH_RECORDS = 500
+_BATCH_BYTES = 512 << 10
+_ACKNOWLEDGED_S = 30.0
+_MADE_S = 60.0
+_AT_ONCE = 8
+"""Partitions that are written at the same time."""
+_STATED_TIME = {"message.timestamp.type": "CreateTime"}
+
+
+class Restored(NamedTuple):
+    """What was made."""
+
+    origin: LogCreated
+    records: int
+
+
+class Restoration(NamedTuple):
+    """What is to be made: from where, the log's first record, and what is appended to fleet at last."""
+
+    folder: Path
+    manifest: Manifest
+    origin: LogCreated
+    now_ms: int
+    frozen: bool
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return sorted(map(partition_named, self.manifest.partitions))
+
+    def records(self, partition: Partition) -> Iterator[Record]:
+        """The records of a partition as they go into the new log."""
+        records = read_records(file_of(self.folder, partition))
+        if partition.topic not in DECIDING_TOPICS:
+            return (record._replace(offset=place) for place, record in enumerate(records))
+        if partition == FLEET_0 and self.frozen:
+            records = chain(records, self._freeze())
+        return map(self._with_origin, records)
+
+    def _with_origin(self, record: Record) -> Record:
+        return record._replace(value=encode(self.origin)) if record.offset == 0 else record
+
+    def _freeze(self) -> Iterable[Record]:
+        last = self.manifest.partitions[str(FLEET_0)]
+        event = Frozen(statement("*", "restore", self.now_ms), "")
+        return [Record(last.end, max(last.last_ms, self.now_ms), b"", encode(event))]
+
+
+def restoration_of(
+    folder: Path, manifest: Manifest, *, generation: int | None, frozen: bool, now_ms: int, rng: random.Random
+) -> Restoration:
+    """What a restore of this backup makes. Raises PermanentError for a generation that devices would take for older.
+
+    Unless one is given, the generation is made of the time. Were it simply the next, two logs restored from one backup
+    would both be of it, and a DPU that has seen the first would take the second for the same, and be behind unnoticed.
+    """
+    least = manifest.generation + 1
+    if generation is not None and generation < least:
+        raise PermanentError(f"generation: {generation} must be {least} or more, as the backup is of {least - 1}")
+    ends = {
+        partition: copied.end
+        for name, copied in manifest.partitions.items()
+        if (partition := partition_named(name)).topic in DECIDING_TOPICS
+    }
+    said = statement("log", "restore", now_ms)
+    old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
+    parent = parent_text(old, Position(manifest.log_id, ends))
+    origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)
+    return Restoration(folder, manifest, origin, now_ms, frozen)
+
+
+def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
+    """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane."""
+    partial = path.with_name(f"{path.name}.restoring")
+    shutil.rmtree(partial, ignore_errors=True)
+    rocks = open_rocks(partial, AccessType.read_write())
+    count = 0
+    try:
+        try:
+            rocks.write_header(restoration.manifest.partition_count)
+            for done, partition in enumerate(restoration.partitions):
+                say(f"restoring {partition}", done / len(restoration.partitions))
+                count += _into_rocks(rocks, partition, restoration.records(partition))
+            rocks.sync()
+        finally:
+            rocks.close()
+        partial.rename(path)
+    except (RocksError, OSError) as error:
+        raise FatalError(f"log directory {path} cannot be made: {error}") from error
+    return Restored(restoration.origin, count)
+
+
+def _into_rocks(rocks: Rocks, partition: Partition, records: Iterable[Record]) -> int:
+    count = 0
+    for batch in _batches(records):
+        rocks.write([Row(partition, *each) for each in batch])
+        count += len(batch)
+    return count
+
+
+async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, say: Say) -> Restored:
+    """Make the log's topics, none of which may be there. Raises LogUnavailable, PermanentError, FatalError."""
+    admin = Admin(clients)
+    try:
+        names = [f"{prefix}.{topic}" for topic in TOPICS]
+        if found := await admin.topics(names):
+            raise PermanentError(f"topic prefix: {min(found)} is there; restore under another prefix")
+        copies = await copies_of_new(admin)
+        topics = new_topics(prefix, restoration.manifest.partition_count, copies)
+        async with asyncio.timeout(_MADE_S):
+            await create_topics(
+                admin, [topic._replace(settings={**topic.settings, **_STATED_TIME}) for topic in topics]
+            )
+            await until_led(admin, names)
+        producer = await clients.started(make_producer)
+        try:
+            count = await _into_topics(restoration, producer, prefix, say)
+        finally:
+            clients.discard(producer)
+        await admin.alter(topics)
+        return Restored(restoration.origin, count)
+    except TimeoutError as error:
+        raise LogUnavailable(f"topics {prefix}.* were not ready in {_MADE_S:.0f} s") from error
+    finally:
+        admin.close()
+
+
+async def _into_topics(restoration: Restoration, producer: AIOKafkaProducer, prefix: str, say: Say) -> int:
+    free, done, counts = asyncio.Semaphore(_AT_ONCE), 0, 0
+
+    async def write(partition: Partition) -> None:
+        nonlocal done, counts
+        async with free:
+            counts += await _into_topic(
+                producer, f"{prefix}.{partition.topic}", partition, restoration.records(partition)
+            )
+        done += 1
+        say(f"restored {partition}", done / len(restoration.partitions))
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for partition in restoration.partitions:
+                tasks.create_task(write(partition))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return counts
+
+
+async def _into_topic(producer: AIOKafkaProducer, topic: str, partition: Partition, records: Iterable[Record]) -> int:
+    count = 0
+    for batch in _batches(records):
+        builder = producer.create_batch()
+        for record in batch:
+            added = builder.append(
+                timestamp=record.timestamp_ms, key=record.key, value=record.value, headers=list(record.headers)
+            )
+            assert added is not None, "a batch was larger than we reckoned"
+        try:
+            async with asyncio.timeout(_ACKNOWLEDGED_S):
+                sent = await (await producer.send_batch(builder, topic, partition=partition.number))
+        except (KafkaError, OSError, TimeoutError) as error:
+            stopped = f"restore of {partition}: {reason(error)}"
+            raise LogUnavailable(f"{stopped}; what is there is no log, restore under another prefix") from error
+        if sent.offset != batch[0].offset:
+            raise FatalError(f"restore of {partition}: record {batch[0].offset} came to lie at {sent.offset}")
+        count += len(batch)
+    return count
+
+
+def _batches(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        cost = len(record.key) + len(record.value) + size_of(record.headers) + RECORD_BYTES * (1 + len(record.headers))
+        if batch and (len(batch) == _BATCH_RECORDS or size + cost > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += cost
+    if batch:
+        yield batch

@@ -1,0 +1,225 @@
+"""Who is alive, and who acts first: a beacon of every replica in the `replicas` topic, twice a second.
+
+A replica is alive if its beacon was received less than two seconds ago on our own clock; nobody's wall clock counts.
+We judge only while we hear ourselves, and have for two seconds: a replica that is deaf, or has just begun to listen,
+takes everyone for alive instead of taking over from those it cannot hear. Ranks spread the work by hash and need no
+agreement, since in our own log doing a thing twice is harmless.
+
+Beacons also carry hashes and digests, so that two replicas which read or made different things of one log find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from random import Random
+from typing import Protocol
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
+from eventstore.replicas.reading import Backoff
+from eventstore.replicas.replica import Replica
+from eventstore.replicas.status import PartitionStatus
+from eventstore.saved.snapshots import reduced
+
+EVERY_S = 0.5
+FRESH_S = 2.0
+
+_PARTITIONS_EVERY = 4
+"""Beacons per one that lists all partitions, which is twenty times as long as the others."""
+
+_APPEND_TIMEOUT_S = 2.0
+_TOPIC = Partition(REPLICAS, 0)
+
+logger = logging.getLogger(__name__)
+
+
+class Beacon(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `newer_dpus` is how
+    many DPUs of its relay hold more than the log knows."""
+
+    replica: str
+    roles: list[str]
+    addresses: dict[str, str]
+    version: str
+    supports: dict[str, list[int]]
+    partitions: list[PartitionStatus] = []
+    newer_dpus: int = 0
+
+
+class Ranks(Protocol):
+    """Whose turn it is. Rank k acts k x 300 ms later than rank 0, and only if the log still shows the need."""
+
+    def rank(self, subject: str, role: str) -> int:
+        """Our place among the living replicas of a role for this subject; 0 goes first."""
+        ...
+
+    def is_alive(self, replica: str) -> bool:
+        """Whether this replica may still be at work."""
+        ...
+
+
+class Solo:
+    """Ranks of a plane that is one process: nobody else is there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def rank(self, subject: str, role: str) -> int:
+        return 0
+
+    def is_alive(self, replica: str) -> bool:
+        return replica == self._name
+
+
+class Beacons:
+    """Sends our beacon and receives everyone's, as long as `run` runs. `divergences` counts disagreements found."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        replica: Replica,
+        *,
+        roles: Sequence[str],
+        addresses: Mapping[str, str],
+        version: str,
+        rng: Random,
+        newer_dpus: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.divergences = 0
+        self._newer_dpus = newer_dpus
+        self._log = log
+        self._replica = replica
+        self._roles = list(roles)
+        self._addresses = dict(addresses)
+        self._version = version
+        self._rng = rng
+        self._heard: dict[str, tuple[float, Beacon]] = {}
+        self._hearing_since_s = 0.0
+
+    def rank(self, subject: str, role: str) -> int:
+        others = {beacon.replica for beacon in self.alive() if role in beacon.roles} - {self._replica.name}
+        mine = _weight(self._replica.name, subject)
+        return sum(_weight(other, subject) < mine for other in others)
+
+    def is_alive(self, replica: str) -> bool:
+        return replica == self._replica.name or self._is_fresh(replica) or not self._can_judge()
+
+    def alive(self) -> list[Beacon]:
+        """The replicas heard of lately, by name, each with its last list of partitions."""
+        return [beacon for name, (_, beacon) in sorted(self._heard.items()) if self._is_fresh(name)]
+
+    def supports(self) -> dict[str, dict[str, list[int]]] | None:
+        """The fold versions of every living replica, by its name and topic; None while we cannot tell who lives."""
+        return {beacon.replica: beacon.supports for beacon in self.alive()} if self._can_judge() else None
+
+    async def run(self) -> None:
+        """Send and receive for ever, across outages."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send())
+            tasks.create_task(self._receive())
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        due_s, turn, failing = loop.time(), 0, False
+        while True:
+            value = msgspec.json.encode(self._own_beacon(with_partitions=turn % _PARTITIONS_EVERY == 0))
+            try:
+                await self._log.append(_TOPIC, self._replica.name.encode(), value, timeout_s=_APPEND_TIMEOUT_S)
+                turn, failing = turn + 1, False
+            except (TransientError, AppendRefused) as error:
+                if isinstance(error, AppendRefused):  # it says too much of its partitions: the next one names none
+                    turn += 1
+                if not failing:
+                    logger.warning("our beacon does not get out: %s", error)
+                failing = True
+            due_s = max(due_s + EVERY_S, loop.time())
+            await asyncio.sleep(due_s - loop.time())
+
+    def _own_beacon(self, *, with_partitions: bool) -> Beacon:
+        status = self._replica.partitions_status() if with_partitions else []
+        return Beacon(
+            replica=self._replica.name,
+            roles=self._roles,
+            addresses=self._addresses,
+            version=self._version,
+            supports=self._replica.supports(),
+            newer_dpus=self._newer_dpus(),
+            partitions=[partition._replace(marks=partition.marks[-1:]) for partition in status],
+        )
+
+    async def _receive(self) -> None:
+        """Always from the end on: what was said before is not fresh, whenever it is read.
+
+        So a position that expired in a long outage is no reason to stop. If this is another log by now, whoever sends
+        or folds is told.
+        """
+        backoff = Backoff(self._rng)
+        while True:
+            try:
+                position = await self._log.end(_TOPIC)
+                async with aclosing(self._log.read({_TOPIC: position})) as batches:
+                    async for _, records in batches:
+                        backoff.reset()
+                        for record in records:
+                            if record.timestamp_ms > records[-1].timestamp_ms - FRESH_S * 1_000:
+                                self._hear(record)
+            except (LogUnavailable, LogMismatch) as error:
+                logger.warning("beacons are not heard: %s", error)
+            await backoff.wait()
+
+    def _hear(self, record: Record) -> None:
+        try:
+            beacon = msgspec.json.decode(record.value, type=Beacon)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
+            logger.warning("not a beacon", extra={"offset": record.offset, "reason": str(error)})
+            return
+        now_s = asyncio.get_running_loop().time()
+        heard_s, before = self._heard.get(beacon.replica, (-FRESH_S, None))
+        if beacon.replica == self._replica.name and now_s - heard_s >= FRESH_S:
+            self._hearing_since_s = now_s
+        if beacon.partitions:
+            self._compare(beacon)
+        elif before is not None:
+            beacon = msgspec.structs.replace(beacon, partitions=before.partitions)
+        if before is None:  # restarted replicas come back under new names, and every rank looks at all there are
+            self._heard = {name: heard for name, heard in self._heard.items() if self._is_fresh(name)}
+        self._heard[beacon.replica] = (now_s, beacon)
+
+    def _is_fresh(self, replica: str) -> bool:
+        heard = self._heard.get(replica)
+        return heard is not None and asyncio.get_running_loop().time() - heard[0] < FRESH_S
+
+    def _can_judge(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        return self._is_fresh(self._replica.name) and now_s - self._hearing_since_s >= FRESH_S
+
+    def _compare(self, beacon: Beacon) -> None:
+        for theirs in beacon.partitions:
+            if theirs.partition.topic not in DECIDING_TOPICS or not self._replica.folds(theirs.partition):
+                continue
+            if difference := _difference(self._replica.folded(theirs.partition), theirs):
+                self.divergences += 1
+                about = {"replica": beacon.replica, "partition": theirs.partition, "reason": difference}
+                logger.error("diverged", extra=about)
+
+
+def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
+    """Where two replicas disagree about a partition; empty if they agree, or are at no common position."""
+    read = {**dict(mine.marks), mine.position: mine.running}
+    for position, running in (*theirs.marks, (theirs.position, theirs.running)):
+        if position in read and read[position].hex() != running:
+            return f"the records before {position} were {read[position].hex()} here, and {running} there"
+    if theirs.saved_position == mine.saved_position and theirs.digest != (digest := reduced(mine.digest).hex()):
+        return f"the state at {mine.saved_position} is {digest} here, and {theirs.digest} there"
+    return ""
+
+
+def _weight(replica: str, subject: str) -> tuple[int, str]:
+    return xxh3_64_intdigest(f"{replica}\0{subject}".encode()), replica

@@ -1,0 +1,81 @@
+"""What a query reads: folded partitions, whoever folded them.
+
+A replica folds on while it is asked; a moment of the past (recovery/past) was folded up to a cut and stays there.
+Queries read either through this class and cannot tell them apart, so the past is answered by the code of the present.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from eventstore.errors import PermanentError
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import Partition, partition_for, partitions_of
+from eventstore.replicas.lineage import Lineage
+from eventstore.replicas.status import PartitionStatus, status_of
+from eventstore.replicas.waiting import Answer
+
+_KEYS_REMEMBERED = 100_000
+
+
+class Folds:
+    """Partitions of one log, as folded so far. Read them between awaits, and never change them from outside."""
+
+    def __init__(self, name: str, partition_count: int) -> None:
+        self.name = name
+        self.log_id = ""
+        self.generation = 0
+        self.lineage = Lineage(0, ())
+        self.ends_seen_ms = 0
+        """When it was last asked, by our clock, where the partitions end: what their lags are of."""
+        self._partition_count = partition_count
+        self._partition_for = lru_cache(_KEYS_REMEMBERED)(partition_for)
+        self._folded: dict[Partition, FoldedPartition] = {}
+        self._ends: dict[Partition, int] = {}
+
+    def state(self, partition: Partition) -> Any:
+        """The state of a partition, up to `position(partition)`. Ask again after an await."""
+        return self.folded(partition).state
+
+    def position(self, partition: Partition) -> int:
+        """The next offset to fold."""
+        return self.folded(partition).position
+
+    def end(self, partition: Partition) -> int:
+        """Where the partition ended when that was last asked, at `ends_seen_ms`."""
+        return self._ends[partition]
+
+    def folded(self, partition: Partition) -> FoldedPartition:
+        """All that is known of a partition. Raises PermanentError if it is not folded here."""
+        found = self._folded.get(partition)
+        if found is None:
+            raise PermanentError(f"partition: {partition} is not folded here")
+        return found
+
+    def folds(self, partition: Partition) -> bool:
+        """Whether a partition is folded here."""
+        return partition in self._folded
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        """The partitions of a topic."""
+        return partitions_of(topic, self._partition_count)
+
+    def partition_for(self, topic: str, key: str) -> Partition:
+        """The partition that records with this key belong in. Every command asks, so the hash is computed once."""
+        return self._partition_for(topic, key, self._partition_count)
+
+    def partitions_status(self) -> list[PartitionStatus]:
+        """How it stands with each partition."""
+        return [status_of(folded, self._ends[partition]) for partition, folded in self._folded.items()]
+
+    def supports(self) -> dict[str, list[int]]:
+        """The fold versions that this binary has rules for, by topic."""
+        return {partition.topic: sorted(folded.rules) for partition, folded in self._folded.items()}
+
+    def outcome(self, command_id: str) -> Answer | None:
+        """What is remembered of a command, or None."""
+        for partition, folded in self._folded.items():
+            if entry := folded.ledger.entries.get(command_id):
+                return Answer(entry.outcome, partition, entry.offset)
+        return None

@@ -1,0 +1,296 @@
+"""A replica: it reads the log, folds what it needs of it, and answers from what it has folded.
+
+Nobody owns a partition. Any number of replicas fold the same records into the same states; whoever appends a command
+learns its outcome by folding up to it. One task folds and saves, so a save sees its partition at rest, and nothing
+changes between two awaits of anyone else. State is read freely between awaits, and never changed from outside.
+
+    reader -> mailbox (bounded) -> fold, in slices under 5 ms -> answers, positions, watches; a save every second
+
+When `ready` returns, the long-lived state is in memory: the place for the process to call gc.freeze().
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+from eventstore.avro.codec import encode
+from eventstore.errors import LogUnavailable, TransientError
+from eventstore.folding.fold import Decision, Fold
+from eventstore.folding.listening import Listener
+from eventstore.folding.origin import await_origin, establish
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.pace import Pace, Turn
+from eventstore.progress import Progress
+from eventstore.replicas.folds import Folds
+from eventstore.replicas.lineage import lineage_of
+from eventstore.replicas.reading import Backoff, follow, recheck
+from eventstore.replicas.status import PartitionStatus
+from eventstore.replicas.submitting import submit
+from eventstore.replicas.tracing import Tracing
+from eventstore.replicas.waiting import Answer, Answers, Positions, Watch
+from eventstore.saved.saving import Saver, restored
+from eventstore.saved.snapshots import Store
+from schemas.events import Event, LogCreated
+
+__all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
+
+logger = logging.getLogger(__name__)
+
+_PACE = Pace()
+
+
+class Replica(Folds):
+    """Folds the topics of its folds; several versions of one topic's rules are several folds.
+
+    `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
+    a partition, which hears what is decided there. `folded_records` counts those folded since the start.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        folds: Sequence[Fold[Any]],
+        *,
+        store: Store,
+        name: str,
+        now_ms: Callable[[], int],
+        rng: Random,
+        creates: bool = True,
+        pace: Pace = _PACE,
+        listening: Callable[[Partition], Listener | None] = lambda partition: None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        super().__init__(name, log.partition_count)
+        self.folded_records = 0
+        self._log = log
+        self._store = store
+        self._now_ms = now_ms
+        self._rng = rng
+        self._creates = creates
+        self._pace = pace
+        self._tracing = tracing
+        self._rules: dict[str, dict[int, Fold[Any]]] = {}
+        for fold in folds:
+            self._rules.setdefault(fold.topic, {})[fold.version] = fold
+        self.listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
+        self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
+        self._ends = dict.fromkeys(self._folded, 0)
+        self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
+        self._ready = asyncio.Event()
+        self._answers = Answers()
+        self._positions = Positions()
+        self._watches: list[Watch] = []
+        self._saver = Saver(store, pace, now_s=0.0)
+
+    # -- what others ask
+
+    async def ready(self) -> None:
+        """Return when everything is folded that was in the log at the start."""
+        await self._ready.wait()
+
+    @property
+    def log(self) -> EventLog:
+        """The log that it reads."""
+        return self._log
+
+    @property
+    def save_failures(self) -> int:
+        """Saves that failed since the start."""
+        return self._saver.failures
+
+    @property
+    def saved_s(self) -> float:
+        """When all that was folded was saved last, by the loop's clock."""
+        return self._saver.saved_s
+
+    def dry_run(self, partition: Partition, event: Event) -> Decision:
+        """What would be decided of this event now. Changes nothing, and appends nothing."""
+        return self.folded(partition).dry_run(event, self._now_ms())
+
+    def watch(self, *topics: str) -> Watch:
+        """Follow what is folded of these topics. Close it when done."""
+        watch = Watch(frozenset(topics), self._watches.remove)
+        self._watches.append(watch)
+        return watch
+
+    async def reached(self, partition: Partition, position: int, *, timeout_s: float) -> None:
+        """Return when everything below `position` is folded. Raises LogUnavailable if that takes too long."""
+        if self.folded(partition).position >= position:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._positions.reached(partition, position)
+        except TimeoutError:
+            late = f"position: {partition} was not folded up to {position} in {timeout_s:.3g} s"
+            raise LogUnavailable(late) from None
+
+    async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
+        """Append a command, fold up to it, and give its outcome.
+
+        Raises AppendUnknown if that is not known in time, AppendRefused and LogUnavailable if nothing was appended.
+        """
+        folded, answers, tracing = self.folded(partition), self._answers, self._tracing
+        return await submit(self._log, folded, answers, key=key, event=event, timeout_s=timeout_s, tracing=tracing)
+
+    async def state_fact(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
+        """Append a statement of the plane, without waiting for what becomes of it. Raises as `submit` does."""
+        followed = self._tracing.appending(partition, event) if self._tracing is not None else None
+        if followed is None:
+            await self._log.append(partition, key, encode(event), timeout_s=timeout_s)
+            return
+        try:
+            await self._log.append(partition, key, encode(event), timeout_s=timeout_s, headers=followed.headers)
+        except BaseException as error:
+            followed.ended(error)
+            raise
+        followed.ended(None)
+
+    # -- its own life
+
+    async def run(self) -> None:
+        """Fold for ever. Raises LogMismatch or another FatalError; outages are waited out."""
+        await self._open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read())
+                tasks.create_task(self._fold())
+                tasks.create_task(self._look_after_log())
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def save(self) -> None:
+        """Save what is folded, once `run` has ended: a restart then folds none of it again."""
+        if self._ready.is_set():
+            await self._saver.save_all(self._folded.values(), asyncio.get_running_loop().time())
+
+    async def _open(self) -> None:
+        """Find or make the log, and be where the saved state was."""
+        backoff = Backoff(self._rng)
+        while True:
+            try:
+                origin = await self._find_origin()
+                begins = {partition: await self._log.begin(partition) for partition in self._folded}
+                await self._see_ends()
+                break
+            except TransientError as error:
+                logger.warning("opening the log again after an outage: %s", error)
+                await backoff.wait()
+        self.log_id, self.generation, self.lineage = origin.log_id, origin.generation, lineage_of(origin)
+        stale = []
+        for partition in self._folded:
+            folded = await restored(self._empty(partition), self._store)
+            if folded is None:
+                stale.append(partition)
+                folded = self._empty(partition)
+            if partition.topic not in DECIDING_TOPICS:  # what expired meanwhile is not missed
+                folded.position = max(folded.position, begins[partition])
+            self._folded[partition] = folded
+        now_s = asyncio.get_running_loop().time()
+        self._saver = Saver(self._store, self._pace, now_s, stale)
+        self._progress = Progress(self._all_positions(), self._ends, now_s)
+        self._see_progress()
+
+    async def _find_origin(self) -> LogCreated:
+        if self._creates:
+            return await establish(self._log, self.name, self._now_ms(), self._rng)
+        return await await_origin(self._log)
+
+    async def _read(self) -> None:
+        async def check() -> None:
+            await recheck(self._log, self._folded.values())
+
+        async with aclosing(follow(self._log, self._all_positions(), self._rng, check)) as batches:
+            async for batch in batches:
+                await self._mailbox.put(batch)
+
+    async def _fold(self) -> None:
+        """Fold what comes. What came of several partitions at once is one turn: who waits for any wakes up once."""
+        clock = asyncio.get_running_loop().time
+        turn = Turn(self._pace, clock)
+        while True:
+            if self._mailbox.empty():
+                batch = await self._next()
+                turn.begin()
+            else:
+                batch = self._mailbox.get_nowait()
+            if batch is not None:
+                await self._fold_batch(self._folded[batch[0]], batch[1], turn)
+            if clock() >= self._saver.next_s:
+                await self._saver.save_all(self._folded.values(), clock(), turn.give_way)
+
+    async def _next(self) -> Batch | None:
+        """Wait for a batch; None when it is time to save."""
+        try:
+            async with asyncio.timeout_at(self._saver.next_s):
+                return await self._mailbox.get()
+        except TimeoutError:
+            return None
+
+    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record], turn: Turn) -> None:
+        start = 0
+        while start < len(records):
+            before, start = start, self._fold_slice(folded, records, start, turn)
+            self.folded_records += start - before
+            if self._tracing is not None and self._ready.is_set():
+                self._tracing.folded(folded.partition, records[before:start])
+            self._positions.advance(folded.partition, folded.position)
+            for watch in self._watches:
+                watch.notify(folded.partition)
+            if not self._ready.is_set():
+                self._progress.records += start - before
+                self._see_progress()
+            await self._saver.save_early(folded, not self._ready.is_set(), turn.give_way)
+            await turn.give_way()
+
+    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, turn: Turn) -> int:
+        """Fold these records from `start` on, until the turn is over; where the next slice starts."""
+        end = min(len(records), start + turn.records)
+        while start < end:
+            stop, entries = folded.fold_some(records, start, end)
+            self._answers.resolve(folded.partition, entries)
+            turn.records -= stop - start
+            start = stop
+            if turn.is_over():
+                break
+        return start
+
+    def _see_progress(self) -> None:
+        """Say how far catching up has come, until it is done."""
+        live = {partition: folded.position for partition, folded in self._folded.items() if not folded.halted}
+        if self._progress.behind(live):
+            self._progress.say(live, asyncio.get_running_loop().time())
+            return
+        self._ready.set()
+        about = {"log": self.log_id, "partitions": len(live), "halted": len(self._folded) - len(live)}
+        logger.info("ready", extra=about)
+
+    async def _look_after_log(self) -> None:
+        """See how long the log is, for the lag, and every minute that it is still the same."""
+        loop = asyncio.get_running_loop()
+        recheck_at_s = loop.time() + self._pace.recheck_s
+        while True:
+            await asyncio.sleep(self._pace.ends_s)
+            try:
+                await self._see_ends()
+                if loop.time() >= recheck_at_s:
+                    await recheck(self._log, self._folded.values())
+                    recheck_at_s = loop.time() + self._pace.recheck_s
+            except LogUnavailable as error:
+                logger.info("the log cannot be looked after: %s", error)
+
+    async def _see_ends(self) -> None:
+        asked_ms = self._now_ms()
+        self._ends = {partition: await self._log.end(partition) for partition in self._folded}
+        self.ends_seen_ms = asked_ms
+
+    def _empty(self, partition: Partition) -> FoldedPartition:
+        return FoldedPartition(partition, self._rules[partition.topic], self.log_id, self.listeners[partition])
+
+    def _all_positions(self) -> dict[Partition, int]:
+        return {partition: folded.position for partition, folded in self._folded.items()}

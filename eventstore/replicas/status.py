@@ -1,0 +1,43 @@
+"""How a replica stands with each of its partitions, for status pages, beacons and verification."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import Partition
+from eventstore.saved.snapshots import reduced
+
+
+class PartitionStatus(NamedTuple):
+    """`position` is the next offset to fold. `digest` is that of the rows at `saved_position`, the others are at
+    `position`; `marks` are earlier positions with their running hashes. `lag` counts records not folded yet."""
+
+    partition: Partition
+    position: int
+    saved_position: int
+    digest: str
+    running: str
+    marks: tuple[tuple[int, str], ...]
+    fold_version: int
+    halted: str
+    quarantined: int
+    time_ms: int
+    lag: int
+
+
+def status_of(folded: FoldedPartition, end: int) -> PartitionStatus:
+    """The status of one partition of a log that was seen to end at `end`."""
+    return PartitionStatus(
+        partition=folded.partition,
+        position=folded.position,
+        saved_position=folded.saved_position,
+        digest=reduced(folded.digest).hex(),
+        running=folded.running.hex(),
+        marks=tuple((position, running.hex()) for position, running in folded.marks),
+        fold_version=folded.version,
+        halted=folded.halted,
+        quarantined=folded.quarantined,
+        time_ms=folded.time_ms,
+        lag=max(0, end - folded.position),
+    )

@@ -1,0 +1,70 @@
+"""A command's way into the log and back: append, fold up to it, answer.
+
+The answer comes from the fold, never from the append: an append may fail after the record landed, or land twice. So an
+unknown append is waited for as any other, and only the deadline ends the wait. The caller then knows that it does not
+know, and the same command, sent again, has the outcome of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from eventstore.avro.codec import encode
+from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.folding.hashes import content_of
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import EventLog
+from eventstore.replicas.tracing import Appending, Tracing
+from eventstore.replicas.waiting import Answer, Answers
+from schemas.events import Event
+
+
+async def submit(
+    log: EventLog,
+    folded: FoldedPartition,
+    answers: Answers,
+    *,
+    key: bytes,
+    event: Event,
+    timeout_s: float,
+    tracing: Tracing | None = None,
+) -> Answer:
+    """See Replica.submit."""
+    value = encode(event)
+    content = content_of(value)
+    command_id = event.envelope.command_id
+    assert command_id, "a statement has no answer"
+    if known := folded.ledger.known(command_id, content):
+        return Answer(known.outcome, folded.partition, known.offset)
+    if folded.halted:
+        raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
+    answer = answers.expect(content, timeout_s, partial(_late, command_id, timeout_s))
+    followed = tracing.appending(folded.partition, event) if tracing is not None else None
+    headers = followed.headers if followed is not None else ()
+    append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s, headers=headers))
+    append.add_done_callback(partial(_end_if_not_appended, answer))
+    if followed is not None:
+        append.add_done_callback(partial(_end_followed, followed))
+    try:
+        return await answer
+    finally:
+        append.cancel()
+        answers.forget(content, answer)
+
+
+def _late(command_id: str, timeout_s: float) -> AppendUnknown:
+    reason = f"unknown after {timeout_s:.3g} s; the same command under this id can be repeated"
+    return AppendUnknown(f"command {command_id}: {reason}")
+
+
+def _end_followed(followed: Appending, append: asyncio.Future[None]) -> None:
+    """A cancelled append is one whose record was folded before the brokers acknowledged it, or a caller who is gone."""
+    followed.ended(None if append.cancelled() else append.exception())
+
+
+def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:
+    """Nothing will be folded of a record that is certainly not in the log; any other append may have landed."""
+    error = None if append.cancelled() else append.exception()
+    if error is not None and not isinstance(error, AppendUnknown) and not answer.done():
+        answer.set_exception(error)

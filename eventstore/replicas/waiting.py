@@ -1,0 +1,135 @@
+"""Who waits for what is folded: callers for their answers, queries for positions, drivers for any change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple, Self
+
+from eventstore.deadlines import Deadlines, Late
+from eventstore.folding.fold import Outcome
+from eventstore.folding.ledger import Entry
+from eventstore.log import Partition
+
+_GONE_MAX = 100
+"""How many more may be in a heap who gave up than who wait."""
+
+
+class Answer(NamedTuple):
+    """What was decided of a command, and by which record: the first that took effect, or was refused."""
+
+    outcome: Outcome
+    partition: Partition
+    offset: int
+
+
+class Answers:
+    """Waiters by the content of the record they appended: an id misused for another command answers nobody else."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
+        self._deadlines = Deadlines()
+
+    def expect(self, content: bytes, timeout_s: float, late: Late) -> asyncio.Future[Answer]:
+        """A future of the answer to the record with this content, which fails after that time. Give it to `forget`
+        when done."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._deadlines.put(future, timeout_s, late)
+        self._waiting.setdefault(content, []).append(future)
+        return future
+
+    def forget(self, content: bytes, future: asyncio.Future[Answer]) -> None:
+        """Nobody waits for this any more."""
+        self._deadlines.drop(future)
+        waiting = self._waiting[content]
+        waiting.remove(future)
+        if not waiting:
+            del self._waiting[content]
+
+    def resolve(self, partition: Partition, entries: Iterable[Entry]) -> None:
+        """The first answer holds; a later copy of the record has the same one."""
+        if not self._waiting:
+            return
+        for entry in entries:
+            for future in self._waiting.get(entry.content, ()):
+                if not future.done():
+                    future.set_result(Answer(entry.outcome, partition, entry.offset))
+
+
+class Positions:
+    """Waiters for partitions to be folded up to a position, the nearest first."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Partition, _Line] = {}
+        self._ticket = count()
+
+    async def reached(self, partition: Partition, position: int) -> None:
+        """Wait until `advance` has come this far."""
+        line = self._lines.setdefault(partition, _Line())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(line.heap, (position, next(self._ticket), future))
+        line.waiting += 1
+        try:
+            await future
+        finally:
+            line.waiting -= 1
+            line.let_go_of_gone()
+
+    def advance(self, partition: Partition, position: int) -> None:
+        """The partition is folded up to this position."""
+        heap = line.heap if (line := self._lines.get(partition)) else ()
+        while heap and heap[0][0] <= position:
+            _, _, future = heappop(heap)
+            if not future.done():
+                future.set_result(None)
+
+
+class _Line:
+    """Those who wait for one partition. Who gave up stays in the heap until such are more than those who wait: taken
+    out one by one, thousands whose deadlines pass at once would keep the loop for most of a second."""
+
+    __slots__ = ("heap", "waiting")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.waiting = 0
+
+    def let_go_of_gone(self) -> None:
+        if len(self.heap) > 2 * self.waiting + _GONE_MAX:
+            self.heap[:] = [entry for entry in self.heap if not entry[2].done()]
+            heapify(self.heap)
+
+
+class Watch:
+    """The partitions that were folded further, coalesced for whoever comes back for them. Close it when done."""
+
+    def __init__(self, topics: frozenset[str], on_close: Callable[[Watch], None]) -> None:
+        self._topics = topics
+        self._on_close = on_close
+        self._changed: set[Partition] = set()
+        self._any = asyncio.Event()
+
+    async def changed(self) -> set[Partition]:
+        """The partitions folded further since the last call; waits until there is one."""
+        await self._any.wait()
+        self._any.clear()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def notify(self, partition: Partition) -> None:
+        """This partition was folded further."""
+        if partition.topic in self._topics:
+            self._changed.add(partition)
+            self._any.set()
+
+    def close(self) -> None:
+        """Be told nothing more."""
+        self._on_close(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The saved state of folds, and its checkpoints."""

@@ -1,0 +1,262 @@
+"""Saving a folded partition and loading it again, in slices that leave the loop to others.
+
+Rows are encoded and compared with the saved ones some hundred at a time; only the last step, the write, is whole. The
+loop is left when a turn is over, not after every slice: most partitions have a few changed rows in each of their
+tables, nothing is folded meanwhile, and in a busy process every wait for others takes longer than such a slice. A save
+that fails or is cancelled leaves every row marked as changed, for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from struct import Struct
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventstore.backoff import ceiling
+from eventstore.errors import LogMismatch
+from eventstore.folding.hashes import MODULUS, row_hash
+from eventstore.folding.ledger import Entry
+from eventstore.folding.partition import FoldedPartition
+from eventstore.folding.table import Table
+from eventstore.log import Partition
+from eventstore.pace import Pace
+from eventstore.saved.snapshots import Head, SaveBatch, Saved, SaveFailed, StateDamaged, Store, reduced
+
+GiveWay: TypeAlias = Callable[[int], Awaitable[None]]
+"""Lets others have the loop if they are due, now that so many rows have been saved."""
+
+_SLICE_ROWS = 200
+"""About 1 ms of encoding, looking up and hashing."""
+
+_LOAD_ROWS = 2_000
+
+_RETRY_MAX_S = 30.0
+"""Seconds between attempts to save when they have failed for long: to encode all rows again takes the fold seconds."""
+
+_LIST = Struct(">BI")
+_LIST_OF = 0xDD
+"""How msgpack begins a list, before the number of its items."""
+
+_ROWS = msgspec.msgpack.Encoder(order="deterministic")
+_IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
+
+logger = logging.getLogger(__name__)
+
+
+async def _give_way(rows: int) -> None:
+    await asyncio.sleep(0)
+
+
+class Saver:
+    """Saves the partitions of one replica when it is time. A store that fails delays saves and stops nothing else.
+
+    `failures` counts what failed; `saved_s` is when all that was folded was saved last.
+
+    What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
+    """
+
+    def __init__(self, store: Store, pace: Pace, now_s: float, stale: Iterable[Partition] = ()) -> None:
+        self.failures = 0
+        self.saved_s = now_s
+        self.next_s = now_s + pace.save_every_s
+        self._checkpoint_s = now_s + pace.checkpoint_s
+        self._checkpoint_records = 0
+        self._is_flushed = False
+        self._failing = False
+        self._failed_rounds = 0
+        self._stale = set(stale)
+        self._store = store
+        self._pace = pace
+
+    async def save_all(
+        self, partitions: Collection[FoldedPartition], now_s: float, give_way: GiveWay = _give_way
+    ) -> None:
+        """Save whatever was folded, or dealt with by who listens, since its last save, up to the first failure.
+
+        Nothing is folded meanwhile, and in an outage each attempt is for more rows. So they become rare, and begin with
+        what has the fewest.
+        """
+        self.next_s = now_s + self._pace.save_every_s
+        further = [folded for folded in partitions if not folded.is_saved()]
+        if self._failing:
+            further.sort(key=FoldedPartition.changed_rows)
+        for folded in further:
+            if not await self._save(folded, give_way):
+                self._failed_rounds += 1
+                self.next_s = now_s + ceiling(self._failed_rounds, self._pace.save_every_s, _RETRY_MAX_S)
+                return
+        self._failed_rounds = 0
+        self.saved_s = now_s
+        await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
+
+    async def save_early(self, folded: FoldedPartition, is_behind: bool, give_way: GiveWay) -> None:
+        """Save a partition before its time if many of its rows have changed, and the store takes any."""
+        enough = self._pace.save_rows_behind if is_behind else self._pace.save_rows
+        if not self._failing and folded.changed_rows() >= enough:
+            await self._save(folded, give_way)
+
+    async def _checkpoint(self, records: int, now_s: float) -> None:
+        """Keep what is saved if it is time; a save earlier, it is written out, which takes a while."""
+        if not self._checkpoint_records:
+            self._checkpoint_records = records + self._pace.checkpoint_records
+        if now_s < self._checkpoint_s and records < self._checkpoint_records:
+            return
+        with self._failures():
+            if not self._is_flushed:
+                self._is_flushed = True
+                self._store.flush()
+                return
+            self._is_flushed = False
+            self._checkpoint_s = now_s + self._pace.checkpoint_s
+            self._checkpoint_records = records + self._pace.checkpoint_records
+            await self._store.checkpoint()
+
+    async def _save(self, folded: FoldedPartition, give_way: GiveWay) -> bool:
+        """False if it failed."""
+        failures = self.failures
+        if not folded.halted:
+            with self._failures():
+                if folded.partition in self._stale:
+                    self._store.forget(folded.partition)
+                    self._stale.discard(folded.partition)
+                await save(folded, self._store, give_way)
+        return self.failures == failures
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except SaveFailed as error:
+            self.failures += 1
+            if not self._failing:
+                logger.error("saving fails; what is folded stays in memory: %s", error)
+            self._failing = True
+        else:
+            if self._failing:
+                logger.info("saving works again")
+            self._failing = False
+
+
+async def save(folded: FoldedPartition, store: Store, give_way: GiveWay = _give_way) -> None:
+    """Make everything up to the folded position durable. Nothing may be folded meanwhile. Raises SaveFailed."""
+    batch = store.batch(folded.partition)
+    drained = [(table, table.drain()) for table in folded.tables]
+    try:
+        digest = folded.digest
+        for table, changes in drained:
+            for keys in _slices(changes.fresh):
+                digest += batch.add(table.name, keys, list(map(_ROWS.encode, table.some(keys))))
+                await give_way(len(keys))
+            for keys in _slices(changes.changed):
+                digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.some(keys)), strict=True)))
+                await give_way(len(keys))
+        await _add_ids(folded, batch, give_way)
+        digest %= MODULUS
+        head = head_of(folded, digest)
+        batch.commit(head)
+    except BaseException:
+        for table, changes in drained:
+            table.touch([*changes.fresh, *changes.changed])
+        raise
+    folded.ledger.mark_saved()
+    folded.digest = digest
+    folded.saved_position, folded.saved_owed_from = head.position, head.owed_from
+
+
+def head_of(folded: FoldedPartition, digest: int) -> Head:
+    """What is saved of a partition besides its rows and ids."""
+    last_offset, last = folded.last()
+    return Head(
+        log_id=folded.log_id,
+        position=folded.position,
+        time_ms=folded.time_ms,
+        version=folded.version,
+        digest=reduced(digest),
+        running=folded.running,
+        first=folded.first,
+        last_offset=last_offset,
+        last=last,
+        quarantined=folded.quarantined,
+        floor=folded.ledger.floor,
+        owed_from=folded.owed_from,
+    )
+
+
+async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | None:
+    """Fill an empty partition with what was saved of it; None if nothing was, or nothing that can be trusted.
+
+    Damaged or foreign rows, and those of a later fold version, are left behind, visibly, to be folded afresh and
+    overwritten. Raises LogMismatch.
+    """
+    try:
+        head = saved.head(folded.partition)
+        if head is None:
+            return None
+        if head.log_id != folded.log_id:
+            raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
+        if head.version not in folded.rules:
+            logger.error("saved state left", extra={"partition": folded.partition, "fold_version": head.version})
+            return None
+        folded.begin(head.version)
+        digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
+        folded.ledger.load(head.floor, ((bucket, _IDS.decode(chunk)) for bucket, chunk in saved.ids(folded.partition)))
+        if reduced(digest) == head.digest:
+            _take_over(folded, head)
+            return folded
+        reason = "its rows do not match their digest"
+    except (StateDamaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # two are no DecodeErrors
+        reason = str(error)
+    logger.error("saved state dropped", extra={"partition": folded.partition, "reason": reason})
+    return None
+
+
+async def _load_rows(folded: FoldedPartition, saved: Saved, table: Table[Any]) -> int:
+    decode = msgspec.msgpack.Decoder(table.row_type).decode
+    rows = saved.rows(folded.partition, table.name)
+    digest = 0
+    while part := list(islice(rows, _LOAD_ROWS)):
+        digest += sum(row_hash(table.name, key, row) for key, row in part)
+        table.load((key, decode(row)) for key, row in part)
+        await asyncio.sleep(0)
+    return digest
+
+
+def _take_over(folded: FoldedPartition, head: Head) -> None:
+    folded.position = folded.saved_position = head.position
+    folded.saved_owed_from = head.owed_from
+    folded.time_ms = head.time_ms
+    folded.digest = int.from_bytes(head.digest, "big")
+    folded.running = head.running
+    folded.first = head.first
+    folded.restore_last(head.last_offset, head.last)
+    folded.quarantined = head.quarantined
+    if folded.listener is not None and head.owed_from >= 0:
+        folded.listener.restored(head.owed_from, head.position)
+    folded.state.rederive()
+
+
+def _slices(keys: list[str]) -> Iterator[list[str]]:
+    return (keys[start : start + _SLICE_ROWS] for start in range(0, len(keys), _SLICE_ROWS))
+
+
+def _encoded(row: Any) -> bytes | None:
+    return None if row is None else _ROWS.encode(row)
+
+
+async def _add_ids(folded: FoldedPartition, batch: SaveBatch, give_way: GiveWay) -> None:
+    """A chunk for each bucket, which is read back as a list: encoded as one, those of a minute would hold the loop."""
+    entries, unsaved = folded.ledger.entries, folded.ledger.unsaved()
+    for bucket in sorted(unsaved.forgotten):
+        batch.forget_ids(bucket)
+    for bucket, ids in unsaved.added.items():
+        chunk = [_LIST.pack(_LIST_OF, len(ids))]
+        for some in _slices(ids):
+            chunk += [_ROWS.encode((command_id, entries[command_id])) for command_id in some]
+            await give_way(len(some))
+        batch.add_ids(bucket, b"".join(chunk))

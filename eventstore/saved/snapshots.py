@@ -1,0 +1,180 @@
+"""Saved state: what a store must keep of each partition, so that a restart folds a second of log and not all of it.
+
+A save is one atomic write per partition: the rows that changed, the ids, and a head that says up to which record they
+hold. Written apart, state and position were torn in half of all kills. The digest of a partition is the sum of its
+rows' hashes, so it depends on what the rows are and not on when they were saved, and two replicas can compare it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from eventstore.errors import PermanentError, TransientError
+from eventstore.folding.hashes import MODULUS, row_hash
+from eventstore.log import Partition
+
+EncodedRow = tuple[str, bytes | None]
+"""A row by its key; None for one that is gone."""
+
+
+class SaveFailed(TransientError):
+    """The store could not write. What is saved is as it was; the fold goes on and tries again."""
+
+
+class StateDamaged(PermanentError):
+    """Of what is saved some cannot be read. It is derived, so it is folded afresh."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """All of a partition but its rows and ids. Digests are 16 bytes, `digest` being that of the rows.
+
+    `owed_from` is where a listener has to be told again what was decided; -1 is as the position, for nothing is owed.
+    """
+
+    log_id: str
+    position: int
+    time_ms: int
+    version: int
+    digest: bytes
+    running: bytes
+    first: bytes
+    last_offset: int
+    last: bytes
+    quarantined: int
+    floor: str
+    owed_from: int = -1
+
+
+class SaveBatch(Protocol):
+    """The changes of one partition, nothing of which is there before `commit`."""
+
+    def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
+        """Put or remove rows; what that adds to the digest (before reducing it modulo 2^128)."""
+        ...
+
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        """Put rows under keys that have none; what that adds to the digest."""
+        ...
+
+    def add_ids(self, bucket: int, chunk: bytes) -> None:
+        """Add command ids to a bucket of the ledger."""
+        ...
+
+    def forget_ids(self, bucket: int) -> None:
+        """Remove a bucket of the ledger."""
+        ...
+
+    def commit(self, head: Head) -> None:
+        """Write it all at once. Raises SaveFailed."""
+        ...
+
+
+class Saved(Protocol):
+    """Partitions as they were saved. Iterators are to be run to their ends."""
+
+    def head(self, partition: Partition) -> Head | None:
+        """What was last committed, or None."""
+        ...
+
+    def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
+        """The saved rows of a table, by key."""
+        ...
+
+    def ids(self, partition: Partition) -> Iterator[tuple[int, bytes]]:
+        """The saved ids by bucket, in the order in which they were added."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class Store(Saved, Protocol):
+    """Where one replica saves its partitions."""
+
+    def batch(self, partition: Partition) -> SaveBatch:
+        """Begin a save. One at a time."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """Drop all that is saved of a partition. Raises SaveFailed."""
+        ...
+
+    def flush(self) -> None:
+        """Have what is saved written out, so that a checkpoint some moments later need not wait for it."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Keep what is saved now as it is, for looking back. Raises SaveFailed."""
+        ...
+
+
+class MemoryStore:
+    """Keeps digests and nothing else: for replicas without a disk, and for replays."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[Partition, str, str], int] = {}
+
+    def head(self, partition: Partition) -> Head | None:
+        return None
+
+    def rows(self, partition: Partition, table: str) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
+    def ids(self, partition: Partition) -> Iterator[tuple[int, bytes]]:
+        return iter(())
+
+    def batch(self, partition: Partition) -> SaveBatch:
+        return _MemoryBatch(partition, self._hashes)
+
+    def forget(self, partition: Partition) -> None:
+        for key in [key for key in self._hashes if key[0] == partition]:
+            del self._hashes[key]
+
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+    async def checkpoint(self) -> None:
+        """There is nothing to keep."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class _MemoryBatch:
+    def __init__(self, partition: Partition, hashes: dict[tuple[Partition, str, str], int]) -> None:
+        self._partition = partition
+        self._hashes = hashes
+        self._changed: dict[tuple[Partition, str, str], int] = {}
+
+    def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
+        added = 0
+        for key, row in rows:
+            new = 0 if row is None else row_hash(table, key, row)
+            added += new - self._hashes.get((self._partition, table, key), 0)
+            self._changed[(self._partition, table, key)] = new
+        return added
+
+    def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
+        return self.replace(table, list(zip(keys, rows, strict=True)))
+
+    def add_ids(self, bucket: int, chunk: bytes) -> None:
+        """Ids have no digest."""
+
+    def forget_ids(self, bucket: int) -> None:
+        """Ids have no digest."""
+
+    def commit(self, head: Head) -> None:
+        for key, row in self._changed.items():
+            if row:
+                self._hashes[key] = row
+            else:  # gone, or it would be kept for every row that ever was
+                self._hashes.pop(key, None)
+
+
+def reduced(digest: int) -> bytes:
+    """A digest as it is saved and shown."""
+    return (digest % MODULUS).to_bytes(16, "big")

@@ -1,0 +1,91 @@
+"""What a clique's daemons read: the peers file, the hosts mapping, and when they are told to read again.
+
+The peers file names every slot of the clique, taken or not, and never changes while daemons run: they find their own
+index in it at start. What changes is which address a name has, in the hosts file: one line per slot, a free slot at
+127.0.0.2, so that no lookup leaves the machine. Names carry a hash of the domain, as upstream's do since #1448: daemons
+of two domains that meet on a reused address then refuse each other.
+
+The daemon (IMEX) reads names again on a signal, and ignores one that comes within 5 s of the last. So signals are
+coalesced: the first change is signalled at once, what follows in the window together at its end, and the last state
+always. Slots that only became free need no signal.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from projections.cliques.state import CliqueState, clique_key
+
+FREE = "127.0.0.2"
+"""Where a slot without a daemon points; upstream's choice (#1465)."""
+
+WINDOW_MS = 5_250
+"""Least time between two signals: the daemon's 5 s, and enough that a timer that is early is not ignored."""
+
+_PREFIX = "compute-domain-daemon-"
+_HEADER = "# Compute Domain Daemon mappings"
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def dns_name(domain: str, index: int) -> str:
+    return f"{_PREFIX}{_domain_hash(domain)}-{index:04d}"
+
+
+def slots(state: CliqueState, domain: str, clique: str) -> tuple[str, ...]:
+    """The address of each index, FREE where there is none. Empty for a clique that nobody knows."""
+    key = clique_key(domain, clique)
+    found = state.cliques.get(key)
+    if found is None:
+        return ()
+    addresses = [FREE] * found.capacity
+    for index, node in found.holders.items():
+        addresses[index] = state.members.rows[f"{key}/{node}"].address or FREE
+    return tuple(addresses)
+
+
+def peers_file(domain: str, capacity: int) -> str:
+    """The daemon's nodes config: one DNS name per slot."""
+    return "".join(f"{dns_name(domain, index)}\n" for index in range(capacity))
+
+
+def hosts_mapping(domain: str, addresses: tuple[str, ...]) -> str:
+    """One line per slot: its address and its DNS name."""
+    return "".join(f"{address}\t{dns_name(domain, index)}\n" for index, address in enumerate(addresses))
+
+
+def merge_hosts(existing: str, mapping: str) -> str:
+    """A hosts file with this mapping in place of the one in it, and every other line as it was."""
+    foreign = [line for line in existing.splitlines() if _PREFIX not in line and line != _HEADER]
+    kept = "".join(f"{line}\n" for line in foreign)
+    return f"{kept}{_HEADER}\n{mapping}"
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """What a clique's daemons were last told to read, when, and when to ask again (None: at the next change)."""
+
+    resolved: tuple[str, ...] = ()
+    signalled_ms: int | None = None
+    wake_ms: int | None = None
+
+
+def reload(state: Reload, addresses: tuple[str, ...], now_ms: int) -> tuple[Reload, bool]:
+    """What to remember of the slots as they are now, and whether to signal. Call at each change, and at `wake_ms`."""
+    if not _needs_signal(state.resolved, addresses):
+        return msgspec.structs.replace(state, wake_ms=None), False
+    if state.signalled_ms is not None and now_ms < state.signalled_ms + WINDOW_MS:
+        return msgspec.structs.replace(state, wake_ms=state.signalled_ms + WINDOW_MS), False
+    return Reload(addresses, now_ms, None), True
+
+
+def _needs_signal(resolved: tuple[str, ...], addresses: tuple[str, ...]) -> bool:
+    """Whether a daemon that resolved names at the last signal would miss or mistake a peer."""
+    known = resolved + (FREE,) * (len(addresses) - len(resolved))
+    return any(now not in (FREE, then) for now, then in zip(addresses, known, strict=False))
+
+
+def _domain_hash(domain: str) -> str:
+    """FNV-1a of the uid, in decimal, spelled without vowels: how Kubernetes hashes for names (pod-template-hash)."""
+    value = 0x811C9DC5
+    for byte in domain.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))

@@ -1,0 +1,153 @@
+"""The clique fold: which node has which index, who waits, whose daemon is ready.
+
+A clique is (domain uid, clique id); the whole of a domain lives in one partition, and its claims are decided one after
+the other in log order. So no two writers ever contend for an index, which is what upstream's daemons spend their start
+on. Claims are in `claims`, rows and invariants in `state`; here is the rest of what may happen.
+
+A daemon's liveness is a session, stated once, and ended by a statement that it is not heard any more: then it is not
+ready, and keeps its index, since only a release (a pod that is gone) gives an index away.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.log import CLIQUES, Partition
+from projections.cliques.claims import claim, depart, is_late_copy, said_ms, serve
+from projections.cliques.state import (
+    MAX_CAPACITY,
+    MAX_UNUSED,
+    Capacity,
+    Change,
+    Clique,
+    CliqueState,
+    Member,
+    clique_key,
+)
+from projections.names import check_clique, check_text, shown
+from schemas.events import CapacitySet, DaemonReady, Event, IndexClaimed, IndexReleased, NotHeard, SessionOpened
+
+__all__ = ["Capacity", "Clique", "CliqueFold", "CliqueState", "Member"]
+
+
+_AboutMember = IndexReleased | DaemonReady | SessionOpened | NotHeard
+
+
+class CliqueFold:
+    """Rules of the cliques topic, fold version 1."""
+
+    topic = CLIQUES
+    version = 1
+    accepts = frozenset(
+        event.__name__ for event in (IndexClaimed, IndexReleased, CapacitySet, DaemonReady, SessionOpened, NotHeard)
+    )
+
+    def empty(self, partition: Partition) -> CliqueState:
+        return CliqueState()
+
+    def decide(self, state: CliqueState, event: Event, at: At) -> Decision:
+        match event:
+            case IndexClaimed():
+                return claim(state, event, at)
+            case IndexReleased():
+                return _release(state, event, at)
+            case CapacitySet():
+                return _resize(state, event, at)
+            case DaemonReady():
+                return _ready(state, event, at)
+            case SessionOpened():
+                return _open_session(state, event, at)
+            case NotHeard():
+                return _not_heard(state, event)
+            case _:
+                return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
+
+    def evolve(self, state: CliqueState, change: Change, at: At) -> None:
+        state.apply(change)
+
+
+def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
+    """Afterwards the named incarnation holds nothing, which is so already if another one holds it."""
+    key, member, absence = _find(state, event, event.uid)
+    if member is None:
+        return Decision(None, Outcome("done", absence))
+    if is_late_copy(event.envelope, member.said_ms):
+        return Decision(None, Outcome("done", f"uid: {shown(member.uid)} claimed after this was said, and stays"))
+    rows = depart(state, key, member, said_ms(event.envelope, at), at)
+    return Decision(Change(tuple(rows.items())), DONE)
+
+
+def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
+    fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
+    if fault is not None:
+        return refusal(fault)
+    if not 1 <= event.capacity <= MAX_CAPACITY:
+        return refusal(f"capacity: {event.capacity} must be from 1 to {MAX_CAPACITY}")
+    key = clique_key(event.domain, event.clique)
+    clique = state.cliques.get(key) or Clique()
+    highest = clique.used.bit_length() - 1
+    if highest >= event.capacity:
+        reason = (
+            f"capacity: {event.capacity} is too small for index {highest}, held by node {clique.holders[highest]!r}"
+        )
+        return refusal(reason)
+    if clique.capacity == event.capacity:
+        return Decision(None, DONE)
+    if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
+        return refusal(
+            f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
+        )
+    rows = serve(state, key, clique.used, event.capacity, at)
+    return Decision(Change(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
+
+
+def _ready(state: CliqueState, event: DaemonReady, at: At) -> Decision:
+    key, member, fault = _find(state, event, event.uid)
+    if member is None:
+        return refusal(fault)
+    if member.standing != "holds":
+        return refusal(f"node: {event.node!r} waits for an index, so its daemon cannot be ready or not")
+    if event.envelope.issued_at_ms < member.ready_ms:
+        return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
+    if event.ready and member.session and not member.heard:
+        return refusal(f"session: {shown(member.session)} is not heard, so its daemon cannot be ready")
+    row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
+    return Decision(Change(((key, row),)) if row != member else None, DONE)
+
+
+def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
+    key, member, fault = _find(state, event, event.uid)
+    if member is None:
+        return refusal(fault)
+    fault = check_text("session", event.session) or check_text("edge", event.edge) or ""
+    if fault or not event.session:
+        return refusal(fault or "session: '' must not be empty")
+    if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
+        return Decision(None, Outcome("done", f"session: {shown(member.session)} is newer, or this one"))
+    said = said_ms(event.envelope, at)
+    row = replace(member, session=event.session, session_ms=said, edge=event.edge, heard=True)
+    return Decision(Change(((key, row),)), DONE)
+
+
+def _not_heard(state: CliqueState, event: NotHeard) -> Decision:
+    key, member, fault = _find(state, event, "")
+    if member is None:
+        return refusal(fault)
+    if member.session != event.session or not member.heard:
+        return Decision(None, Outcome("done", f"session: {shown(event.session)} is not the one that is heard"))
+    return Decision(Change(((key, replace(member, heard=False, ready=False)),)), DONE)
+
+
+def _find(state: CliqueState, event: _AboutMember, uid: str) -> tuple[str, Member | None, str]:
+    """(key, row, "") of the incarnation that an event is about, or no row and why not. An empty uid means any."""
+    key = f"{clique_key(event.domain, event.clique)}/{event.node}"
+    fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
+    if fault is not None:
+        return key, None, fault
+    member = state.members.rows.get(key)
+    if member is None or member.standing == "left":
+        return key, None, f"node: {shown(event.node)} has no index and no place in line of clique {event.clique!r}"
+    if uid not in ("", member.uid):
+        return key, None, f"uid: {shown(uid)} is not {shown(member.uid)}, which node {event.node!r} runs now"
+    return key, member, ""

@@ -1,0 +1,263 @@
+"""Who has which index: the rows of a cliques partition, and what is derived from them.
+
+One row per node that a clique knows, in one of three standings: it holds an index, it waits in line, or it left and its
+last index is remembered. So a claim or a release changes one or two small rows, whatever the size of the clique, and
+everything that decisions look up (the index map, free indices, the line, addresses) is derived.
+
+What left is forgotten oldest first beyond a bound per clique and one per partition: domains come and go for ever, and a
+clique of which no node is known any more costs nothing: its capacity is forgotten with the last of them. `apply`
+asserts the invariants: a row that breaks one is our own bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from eventstore.folding.table import Table
+
+DEFAULT_CAPACITY = 18
+"""GB200 and GB300: an NVL72 rack has 18 compute trays."""
+
+MAX_CAPACITY = 4_096
+"""Far above any fabric there is; bounds a clique's index map and its files."""
+
+MAX_LINE = MAX_CAPACITY
+"""Nodes waiting for one clique at most."""
+
+MAX_LEFT_PER_CLIQUE = MAX_CAPACITY
+"""So that a whole clique may leave and come back to the same indices."""
+
+MAX_LEFT = 32_768
+"""Nodes that left, remembered per partition: about 10 MB."""
+
+MAX_UNUSED = 65_536
+"""Cliques with a capacity of their own and no node yet, per partition: about 20 MB. A domain is in one partition."""
+
+MemberStanding = Literal["holds", "waits", "left"]
+
+
+class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a clique knows of one node.
+
+    `last` is the index it holds or last held, or -1. `since` is the offset that gave it its standing: the place in line
+    of who waits, the order of forgetting of who left. `created_ms` and `uid` are its pod's incarnation. The three
+    `*_ms` are when the claim (or release), the readiness and the session were said: a statement from before is a late
+    copy. `heard` is whether the session is still heard from. An address is empty if none was given, or if a newer pod
+    of the domain has it now.
+    """
+
+    standing: MemberStanding
+    last: int
+    since: int
+    address: str
+    created_ms: int
+    uid: str
+    said_ms: int
+    ready: bool = False
+    ready_ms: int = 0
+    session: str = ""
+    session_ms: int = 0
+    edge: str = ""
+    heard: bool = False
+
+
+class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How many indices a clique has, if that is not the default."""
+
+    capacity: int
+
+
+class Change(NamedTuple):
+    """What a decision changes: a clique's capacity first, then rows in this order (None forgets one)."""
+
+    rows: Sequence[tuple[str, Member | None]]
+    capacity: tuple[str, int] | None = None
+
+
+class Clique:
+    """One clique, derived. Dicts of nodes keep the order in which these began to wait, or left."""
+
+    __slots__ = ("capacity", "holders", "left", "line", "ready", "used")
+
+    def __init__(self) -> None:
+        self.capacity = DEFAULT_CAPACITY
+        self.holders: dict[int, str] = {}
+        self.used = 0
+        self.ready = 0
+        self.line: dict[str, None] = {}
+        self.left: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node of it is known, not even one that left."""
+        return not (self.holders or self.line or self.left)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.holders) == self.capacity
+
+    def is_free(self, index: int) -> bool:
+        return 0 <= index < self.capacity and index not in self.holders
+
+
+def lowest_free(used: int) -> int:
+    """The lowest bit that is 0 in a bitmap of used indices."""
+    return (~used & (used + 1)).bit_length() - 1
+
+
+def clique_key(domain: str, clique: str) -> str:
+    """Neither part may contain a slash (projections/names.py)."""
+    return f"{domain}/{clique}"
+
+
+def split_key(member_key: str) -> tuple[str, str]:
+    """The clique's key and the node of a member's key; a node may be `source/name`."""
+    domain, clique, node = member_key.split("/", 2)
+    return f"{domain}/{clique}", node
+
+
+class CliqueState:
+    """The cliques of one partition. `cliques` is keyed `domain/clique`, `members` `domain/clique/node`.
+
+    `unused` are the cliques that are known for their capacity alone.
+    """
+
+    def __init__(self) -> None:
+        self.capacities: Table[Capacity] = Table("capacities", Capacity)
+        self.members: Table[Member] = Table("members", Member)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.cliques: dict[str, Clique] = {}
+        self.domains: dict[str, dict[str, None]] = {}
+        self.homes: dict[str, str] = {}
+        self.addresses: dict[str, str] = {}
+        self.left: dict[str, None] = {}
+        self.unused: set[str] = set()
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        return (self.capacities, self.members)
+
+    def rederive(self) -> None:
+        self._clear()
+        for key, row in self.capacities.rows.items():
+            self._clique(key).capacity = row.capacity
+            self.unused.add(key)
+        for key, member in sorted(self.members.rows.items(), key=lambda item: (item[1].since, item[0])):
+            self._seat(key, member)
+            self._list(key, member)
+
+    def member(self, clique: str, node: str) -> Member | None:
+        return self.members.rows.get(f"{clique}/{node}")
+
+    def home(self, domain: str, node: str) -> str | None:
+        """The clique of this domain in which a node holds an index or waits: one at most."""
+        return self.homes.get(f"{domain}/{node}")
+
+    def apply(self, change: Change) -> None:
+        if change.capacity is not None:
+            key, capacity = change.capacity
+            clique = self._clique(key)
+            assert not clique.used >> capacity, f"{key}: an index at or above {capacity} is in use"
+            self._set_capacity(key, clique, capacity)
+            assert not clique.line or clique.is_full or change.rows, f"{key}: a larger capacity serves nobody in line"
+        for key, row in change.rows:
+            self._replace(key, self.members.rows.get(key), row)
+        for key, row in change.rows:
+            clique_id, _ = split_key(key)
+            touched = self.cliques.get(clique_id)
+            assert touched is None or not touched.line or touched.is_full, f"{key}: somebody waits for a free index"
+            if row is None and touched is not None and touched.is_empty:
+                self._forget(clique_id)
+
+    def _set_capacity(self, key: str, clique: Clique, capacity: int) -> None:
+        clique.capacity = capacity
+        if capacity != DEFAULT_CAPACITY:
+            self.capacities.put(key, Capacity(capacity))
+            if clique.is_empty:
+                self.unused.add(key)
+        elif clique.is_empty:
+            self._forget(key)
+        else:
+            self.capacities.remove(key)
+
+    def _replace(self, key: str, old: Member | None, row: Member | None) -> None:
+        """One row, keeping its place in line if neither its standing nor its `since` changes."""
+        stays = old is not None and row is not None and (old.standing, old.since) == (row.standing, row.since)
+        if old is not None:
+            self._unlist(key, old)
+            if not stays:
+                self._unseat(key, old)
+        if row is None:
+            self.members.remove(key)
+            return
+        if not stays:
+            self._seat(key, row)
+        self._list(key, row)
+        self.members.put(key, row)
+
+    def _clique(self, key: str) -> Clique:
+        clique = self.cliques.get(key)
+        if clique is None:
+            clique = self.cliques[key] = Clique()
+            self.domains.setdefault(_domain(key), {})[key] = None
+        return clique
+
+    def _forget(self, key: str) -> None:
+        """Forget a clique of which no node is known."""
+        domain = _domain(key)
+        self.capacities.remove(key)
+        self.unused.discard(key)
+        del self.cliques[key]
+        del self.domains[domain][key]
+        if not self.domains[domain]:
+            del self.domains[domain]
+
+    def _seat(self, key: str, row: Member) -> None:
+        clique_id, node = split_key(key)
+        clique = self._clique(clique_id)
+        self.unused.discard(clique_id)
+        if row.standing == "left":
+            clique.left[node] = self.left[key] = None
+            return
+        home = self.homes.setdefault(f"{_domain(key)}/{node}", clique_id)
+        assert home == clique_id, f"{key} has another home, {home}"
+        if row.standing == "waits":
+            clique.line[node] = None
+            return
+        assert clique.is_free(row.last), f"{key}: index {row.last} is not free"
+        clique.holders[row.last] = node
+        clique.used |= 1 << row.last
+
+    def _unseat(self, key: str, row: Member) -> None:
+        clique_id, node = split_key(key)
+        clique = self.cliques[clique_id]
+        if row.standing == "left":
+            del clique.left[node], self.left[key]
+            return
+        del self.homes[f"{_domain(key)}/{node}"]
+        if row.standing == "waits":
+            del clique.line[node]
+            return
+        del clique.holders[row.last]
+        clique.used &= ~(1 << row.last)
+
+    def _list(self, key: str, row: Member) -> None:
+        """What changes more often than a seat: the address and readiness. Who left has neither."""
+        if row.address:
+            taken = self.addresses.setdefault(f"{_domain(key)}/{row.address}", key)
+            assert taken == key, f"{key}: address {row.address} is that of {taken}"
+        self.cliques[split_key(key)[0]].ready += row.ready
+
+    def _unlist(self, key: str, row: Member) -> None:
+        if row.address:
+            del self.addresses[f"{_domain(key)}/{row.address}"]
+        self.cliques[split_key(key)[0]].ready -= row.ready
+
+
+def _domain(key: str) -> str:
+    return key.split("/", 1)[0]

@@ -1,0 +1,83 @@
+"""Cliques as they are shown: members by index, the line by place, and a domain's readiness."""
+
+from __future__ import annotations
+
+import msgspec
+
+from projections.cliques.state import CliqueState, clique_key
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    index: int
+    node: str
+    address: str
+    uid: str
+    created_ms: int
+    ready: bool
+    heard: bool
+
+
+class WaiterView(msgspec.Struct, frozen=True):
+    place: int
+    node: str
+    uid: str
+    created_ms: int
+
+
+class CliqueView(msgspec.Struct, frozen=True):
+    domain: str
+    clique: str
+    capacity: int
+    members: tuple[MemberView, ...]
+    waiting: tuple[WaiterView, ...]
+
+
+class CliqueSummary(msgspec.Struct, frozen=True):
+    domain: str
+    clique: str
+    capacity: int
+    members: int
+    ready: int
+    waiting: int
+
+
+def show(state: CliqueState, domain: str, clique: str) -> CliqueView | None:
+    """One clique, or None if nobody ever claimed in it or set its capacity."""
+    key = clique_key(domain, clique)
+    found = state.cliques.get(key)
+    if found is None:
+        return None
+    members = []
+    for index, node in sorted(found.holders.items()):
+        row = state.members.rows[f"{key}/{node}"]
+        members.append(MemberView(index, node, row.address, row.uid, row.created_ms, row.ready, row.heard))
+    waiting = []
+    for place, node in enumerate(found.line, start=1):
+        row = state.members.rows[f"{key}/{node}"]
+        waiting.append(WaiterView(place, node, row.uid, row.created_ms))
+    return CliqueView(domain, clique, found.capacity, tuple(members), tuple(waiting))
+
+
+def nodes_in(state: CliqueState, key: str) -> int:
+    """How many nodes a clique is shown with: those with an index, and those in line."""
+    found = state.cliques[key]
+    return len(found.holders) + len(found.line)
+
+
+def summaries(state: CliqueState, domain: str = "") -> list[CliqueSummary]:
+    """Every clique of a domain, or of the partition, by name."""
+    keys = state.domains.get(domain, ()) if domain else state.cliques
+    return [_summary(state, key) for key in sorted(keys)]
+
+
+def is_domain_ready(state: CliqueState, domain: str, expected: int) -> bool:
+    """Whether at least `expected` nodes hold an index in the domain's cliques, and every one that does is ready."""
+    found = summaries(state, domain)
+    members = sum(summary.members for summary in found)
+    return members >= expected and all(summary.ready == summary.members for summary in found)
+
+
+def _summary(state: CliqueState, key: str) -> CliqueSummary:
+    domain, clique = key.split("/", 1)
+    found = state.cliques[key]
+    return CliqueSummary(domain, clique, found.capacity, len(found.holders), found.ready, len(found.line))

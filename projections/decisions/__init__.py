@@ -1,0 +1,1 @@
+"""Decisions spelled out, for those who read the log without folding it."""

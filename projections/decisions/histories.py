@@ -1,0 +1,74 @@
+"""What of a decision is about one subject: a node, a DPU, a clique (`DOMAIN/CLIQUE`) or a zone.
+
+Asked of every record of a log, so it looks before anything is spelled out. A zone's history is that of all that is in
+it; a clique's that of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from eventstore.folding.fold import At, Outcome
+from projections.cliques import state as clique_state
+from projections.decisions.decided import spell
+from projections.decisions.items import Item
+from projections.fleet import fold as fleet
+from projections.fleet import holds, joins
+from projections.zones import state as zone_state
+from schemas.events import Event
+
+_FIELDS = ("names", "zones", "zone", "dpu", "node", "name")
+
+
+def about(subject: str, event: Event, change: Any, outcome: Outcome, at: At) -> list[Item]:
+    """The items of a decision that are about a subject; all of them if the record itself is, and none of its own."""
+    is_named = _is_named(subject, event)
+    if not is_named and not _is_in(subject, change):
+        return []
+    items = spell(event, change, outcome, at)
+    own = [item for item in items if _is_about(subject, item)]
+    return own or (items if is_named else [])
+
+
+def _is_named(subject: str, event: Event) -> bool:
+    """Whether the record itself speaks of it."""
+    if event.envelope.subject == subject:
+        return True
+    for field in _FIELDS:
+        value = getattr(event, field, None)
+        if value == subject or (isinstance(value, list) and subject in value):
+            return True
+    domain = getattr(event, "domain", None)
+    return domain is not None and f"{domain}/{getattr(event, 'clique', '')}" == subject
+
+
+def _is_in(subject: str, change: Any) -> bool:
+    """Whether what changed may concern it."""
+    match change:
+        case zone_state.Change():
+            in_line = any(dpu is not None and dpu.zone == subject for dpu in change.dpus.values())
+            return in_line or any(subject in rows for rows in (change.nodes, change.gone, change.dpus, change.zones))
+        case clique_state.Change():
+            return any(subject in clique_state.split_key(key) for key, _ in change.rows)
+        case joins.Joined():
+            return False  # its names and zones are in the record
+        case joins.Moved():
+            lost = ((name, zone) for zone, name, *_ in change.superseded)
+            return any(subject in pair for pair in lost) or any(_moves(subject, change.weighed.moves))
+        case holds.Released():
+            return any(_moves(subject, change.weighed.moves))
+        case holds.Edited() | fleet.Described():
+            edit = change.edit if isinstance(change, fleet.Described) else change
+            return isinstance(edit, holds.Edited) and subject in (edit.proposal.edit.policy, edit.proposal.edit.zone)
+    return False
+
+
+def _moves(subject: str, moves: Iterable[Any]) -> Iterable[bool]:
+    for move in moves:
+        yield move.name == subject
+        yield any(row is not None and row.zone == subject for row in (move.before, move.after))
+
+
+def _is_about(subject: str, item: Item) -> bool:
+    return item.subject == subject or subject in (item.detail.get("zone"), item.detail.get("clique"))

@@ -1,0 +1,129 @@
+"""What moves leave behind: rows, slots, holds, and the sets whose addresses came or went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from projections.fleet.holders import Address
+from projections.fleet.membership import Kept, Member, Part, held_items
+from projections.fleet.moves import Move, Weighed
+from projections.fleet.state import FleetState, SetRow, window_key
+from projections.fleet.withdrawals import EMPTY, Kind, add_hashes
+
+
+def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, earliest_ms: int) -> None:
+    """Make moves that were weighed; what of them is held goes under `hold`."""
+    gained: dict[int, list[Address]] = {}
+    lost: dict[int, list[Address]] = {}
+    for address, before, after in weighed.shifts:
+        if after & ~before:
+            gained.setdefault(after & ~before, []).append(address)
+        if before & ~after:
+            lost.setdefault(before & ~after, []).append(address)
+        state.reach_by(before, -1)
+        state.reach_by(after, 1)
+    kept = [_leave(state, move, weighed.retained, hold) for move in weighed.moves]
+    for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
+        was_held = held_items(move.name, move.before, state.parts(move.name))
+        member = _arrive(state, move, parts, hold if index in weighed.withheld else -1)
+        _put_rows(state, move.name, member, parts)
+        _account(state, move.name, was_held, held_items(move.name, member, parts))
+    state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
+    note(state, gained, lost, version, earliest_ms)
+
+
+def _leave(state: FleetState, move: Move, retained: frozenset[int], hold: int) -> tuple[Part, ...]:
+    """Let go of the parts that go; the parts of the node that stay."""
+    parts = list(move.stays)
+    for part in move.outs:
+        if part.slot in retained:
+            parts.append(part if part.hold >= 0 else replace(part, hold=hold))
+        else:
+            state.roster.drop(part.slot, part.address4, part.address6)
+    return tuple(parts)
+
+
+def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: int) -> Member | None:
+    """The node's row after the move, with its slot."""
+    after = move.after
+    if after is None:
+        assert move.before is not None, "only what was there can leave"
+        return replace(move.before, slot=-1, held=True, withheld=-1) if parts else None
+    if not move.arrives:
+        return after
+    if withheld >= 0:
+        return replace(after, slot=-1, withheld=withheld)
+    number = state.labels.intern(after.labels, state.plan)
+    slot = state.roster.put(move.name, after.address4, after.address6, number)
+    return replace(after, slot=slot, withheld=-1, labels=state.labels.sets[number])
+
+
+def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[Part, ...]) -> None:
+    if member is None:
+        state.members.remove(name)
+    else:
+        state.members.put(name, member)
+    if parts:
+        state.kept.put(name, Kept(parts))
+    else:
+        state.kept.remove(name)
+
+
+def _account(state: FleetState, name: str, before: Mapping[int, bytes], after: Mapping[int, bytes]) -> None:
+    """Holds follow what they keep of a node; a hold that keeps nothing any more ends."""
+    for hold in sorted(before.keys() | after.keys()):
+        was, becomes = before.get(hold), after.get(hold)
+        if was == becomes:
+            continue
+        names = state.held_names.setdefault(hold, {})
+        if becomes is None:
+            del names[name]
+        else:
+            names[name] = becomes
+        row = state.holds.rows[hold_key(hold)]
+        summed = add_hashes(row.hash, added=becomes, removed=was)
+        if names:
+            state.holds.put(hold_key(hold), replace(row, nodes=len(names), hash=summed))
+        else:
+            state.holds.remove(hold_key(hold))
+            del state.held_names[hold]
+
+
+def hold_key(hold: int) -> str:
+    """The key of a hold's row."""
+    return str(hold)
+
+
+def note(
+    state: FleetState,
+    gained: Mapping[int, Sequence[Address]],
+    lost: Mapping[int, Sequence[Address]],
+    version: int,
+    earliest_ms: int,
+) -> None:
+    """Addresses, by the bits of sets, came into these sets and went from those."""
+    added, removed = _by_set(gained), _by_set(lost)
+    for bit in sorted(added.keys() | removed.keys()):
+        found = state.sets[bit]
+        found.note(version, earliest_ms, added.get(bit, ()), removed.get(bit, ()))
+        state.set_rows.put(found.text, SetRow(version, earliest_ms))
+
+
+def _by_set(by_bits: Mapping[int, Sequence[Address]]) -> dict[int, Sequence[Address]]:
+    sets: dict[int, Sequence[Address]] = {}
+    for bits, addresses in by_bits.items():
+        left = bits if addresses else 0
+        while left:
+            bit = (left & -left).bit_length() - 1
+            left &= left - 1
+            sets[bit] = [*sets[bit], *addresses] if bit in sets else addresses
+    return sets
+
+
+def charge(state: FleetState, charges: Iterable[tuple[Kind, str, int]], now_ms: int) -> None:
+    """Count withdrawals of addresses: kind, list id, how many."""
+    for kind, list_id, count in charges:
+        key = window_key(kind, list_id)
+        state.windows.put(key, state.windows.rows.get(key, EMPTY).charged(now_ms, count))

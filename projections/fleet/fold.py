@@ -1,0 +1,263 @@
+"""The fleet fold: what all zones must agree on in one order. Members, policies, withdrawals, freezes, limits.
+
+Each event is decided by the module that knows about it and comes back here as one change; `evolve` hands each change to
+what makes it. Covers are not computed here at all, but when a table is read (projections/fleet/tables).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import DONE, At, Decision, refusal
+from eventstore.log import FLEET, Partition
+from projections import names
+from projections.fleet.effects import charge, hold_key, make_moves
+from projections.fleet.handed_down import caused, hand_limits, hand_superseded
+from projections.fleet.holds import (
+    Edited,
+    EditHeld,
+    HoldChanged,
+    HoldDropped,
+    Released,
+    decide_approval,
+    decide_edit,
+    decide_rejection,
+    waiting_for,
+)
+from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
+from projections.fleet.replanning import Edit, switch
+from projections.fleet.state import ANY_ZONE, FleetState, Freeze
+from projections.fleet.withdrawals import Budget, Hold, fault_of_budget
+from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
+from schemas.events import (
+    BudgetSet,
+    Event,
+    Frozen,
+    HoldApproved,
+    HoldRejected,
+    MembershipChanged,
+    PolicyDeleted,
+    PolicySet,
+    Thawed,
+    ZoneDescribed,
+)
+
+__all__ = ["FleetFold", "FleetState", "caused"]
+
+MAX_LIMIT = 1_000_000
+"""Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""
+
+
+class Withdrawn(NamedTuple):
+    """Edits that waited are given up, because what stands was stated again."""
+
+    ends: tuple[int, ...]
+
+
+class Described(NamedTuple):
+    """A zone's limits, and what becomes of the edit of its labels, if there is one."""
+
+    zone: str
+    limits: tuple[int, int]
+    edit: Edited | EditHeld | Withdrawn
+
+
+class Froze(NamedTuple):
+    """A zone (or all) is frozen, or thawed."""
+
+    zone: str
+    freeze: Freeze | None
+
+
+class FleetFold:
+    """The rules of the fleet topic. `partition_count` is that of the log: it says whom to tell about a zone."""
+
+    topic = FLEET
+    version = 1
+    accepts = frozenset(
+        event.__name__
+        for event in (
+            MembershipChanged,
+            PolicySet,
+            PolicyDeleted,
+            BudgetSet,
+            HoldApproved,
+            HoldRejected,
+            ZoneDescribed,
+            Frozen,
+            Thawed,
+        )
+    )
+
+    def __init__(self, partition_count: int = 12) -> None:
+        self._partition_count = partition_count
+
+    def empty(self, partition: Partition) -> FleetState:
+        return FleetState(self._partition_count)
+
+    def decide(self, state: FleetState, event: Event, at: At) -> Decision:
+        match event:
+            case MembershipChanged():
+                return decide_membership(state, event, at)
+            case PolicySet():
+                return _decide_policy_set(state, event, at)
+            case PolicyDeleted():
+                return _decide_policy_deleted(state, event, at)
+            case BudgetSet():
+                return _decide_budget(event)
+            case HoldApproved():
+                return decide_approval(state, event, at)
+            case HoldRejected():
+                return decide_rejection(state, event)
+            case ZoneDescribed():
+                return _decide_description(state, event, at)
+            case Frozen(envelope, zone):
+                return _decide_freeze(zone, Freeze(at.append_ms, envelope.actor))
+            case Thawed(_, zone):
+                return _decide_thaw(state, zone)
+            case _:
+                return refusal(f"event: {type(event).__name__} is not of the fleet topic")
+
+    def evolve(self, state: FleetState, change: Any, at: At) -> None:
+        match change:
+            case Joined():
+                join(state, change, at)
+                _advance(state, change.source)
+            case Moved():
+                _move(state, change, at)
+                _advance(state, change.source)
+            case Edited() | EditHeld() | Withdrawn():
+                _edit(state, change, at)
+            case Budget():
+                state.budgets.put(change.kind, change)
+            case HoldChanged(hold):
+                state.holds.put(hold_key(hold.id), hold)
+            case HoldDropped(hold):
+                _end_holds(state, (hold,))
+            case Released(hold, weighed):
+                make_moves(state, weighed, hold, at.offset + 1, at.append_ms)
+            case Described():
+                _describe(state, change, at)
+            case Froze(zone, freeze) if freeze is not None:
+                state.freezes.put(zone, freeze)
+            case Froze(zone):
+                state.freezes.remove(zone)
+            case _:
+                raise AssertionError(f"{type(change).__name__} is not a change of fleet")
+
+
+def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
+    fault = fault_of_policy(event)
+    if fault is not None:
+        return refusal(fault)
+    policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
+    if policy.name not in policies and _policies_but(state, policy.name) >= MAX_POLICIES:
+        return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
+    standing = policies.get(policy.name)
+    if standing is not None and standing.says() == policy.says():
+        return Decision(Withdrawn(waiting_for(state, policy=policy.name)), DONE)
+    return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope.actor, at))
+
+
+def _policies_but(state: FleetState, name: str) -> int:
+    """How many policies there would be without this one, if all that wait were approved."""
+    waiting = {hold.policy for hold in state.holds.rows.values() if hold.policy_after is not None}
+    return len(state.policies.rows.keys() | waiting - {name})
+
+
+def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> Decision:
+    name, waiting = event.name, waiting_for(state, policy=event.name)
+    standing = state.policies.rows.get(name)
+    if standing is None and not waiting:
+        return refusal(f"name: {names.shown(name)} must be the name of a policy")
+    if standing is None or (name == DEFAULT and standing.says() == BUILT_IN.says()):
+        return Decision(Withdrawn(waiting), DONE)
+    return Decision(*decide_edit(state, Edit(policy=name), event.envelope.actor, at))
+
+
+def _decide_budget(event: BudgetSet) -> Decision:
+    fault = fault_of_budget(event)
+    if fault is not None:
+        return refusal(fault)
+    return Decision(Budget(event.kind, event.permille, event.at_least), DONE)
+
+
+def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Decision:
+    wanted = (event.parallel_installs, event.unavailable_nodes)
+    fault = names.check_zone("zone", event.zone) or (names.check_labels("labels", event.labels))
+    if fault is not None:
+        return refusal(fault)
+    for field, limit in zip(("parallel_installs", "unavailable_nodes"), wanted, strict=True):
+        if not -1 <= limit <= MAX_LIMIT:
+            return refusal(f"{field}: {limit} must be from -1 to {MAX_LIMIT}")
+    info = state.zone(event.zone)
+    limits = (
+        info.parallel_installs if wanted[0] < 0 else wanted[0],
+        info.unavailable_nodes if wanted[1] < 0 else wanted[1],
+    )
+    labels = dict(sorted(event.labels.items()))
+    if not event.set_labels:
+        return Decision(Described(event.zone, limits, Withdrawn(())), DONE)
+    if labels == info.labels:
+        return Decision(Described(event.zone, limits, Withdrawn(waiting_for(state, zone=event.zone))), DONE)
+    edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope.actor, at)
+    return Decision(Described(event.zone, limits, edited), outcome)
+
+
+def _decide_freeze(zone: str, freeze: Freeze) -> Decision:
+    fault = names.check_zone("zone", zone) if zone else None
+    return refusal(fault) if fault is not None else Decision(Froze(zone, freeze), DONE)
+
+
+def _decide_thaw(state: FleetState, zone: str) -> Decision:
+    if zone in state.freezes.rows:
+        return Decision(Froze(zone, None), DONE)
+    if zone != ANY_ZONE and ANY_ZONE in state.freezes.rows:
+        return refusal(f"zone: {names.shown(zone)} is frozen with all zones, and thaws with them")
+    return refusal(f"zone: {names.shown(zone) if zone else 'all zones together'} must be frozen to be thawed")
+
+
+def _advance(state: FleetState, source: Source) -> None:
+    state.marks[source.partition] = source.to_offset
+    state.mark_rows.put(str(source.partition), source.to_offset)
+
+
+def _move(state: FleetState, change: Moved, at: At) -> None:
+    hold_id = at.offset
+    if change.hold is not None:
+        _open_hold(state, change.hold)
+    charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.weighed.charges.items())
+    charge(state, charges, at.time_ms)
+    make_moves(state, change.weighed, hold_id, at.offset + 1, change.source.earliest_ms)
+    hand_superseded(state, change.superseded, at)
+
+
+def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:
+    _end_holds(state, change.ends)
+    if isinstance(change, Edited):
+        switch(state, change.proposal, change.lost, at)
+    elif isinstance(change, EditHeld):
+        _open_hold(state, change.hold)
+
+
+def _open_hold(state: FleetState, hold: Hold) -> None:
+    state.holds.put(hold_key(hold.id), hold)
+    state.held_names[hold.id] = {}
+
+
+def _end_holds(state: FleetState, holds: tuple[int, ...]) -> None:
+    for hold in holds:
+        state.holds.remove(hold_key(hold))
+        state.held_names.pop(hold, None)
+
+
+def _describe(state: FleetState, change: Described, at: At) -> None:
+    state.hear_of((change.zone,), at.offset + 1)
+    info = state.zones.rows[change.zone]
+    if change.limits != (info.parallel_installs, info.unavailable_nodes):
+        installs, nodes = change.limits
+        state.zones.put(change.zone, replace(info, parallel_installs=installs, unavailable_nodes=nodes))
+        hand_limits(state, change.zone, change.limits, at)
+    _edit(state, change.edit, at)

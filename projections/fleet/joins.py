@@ -1,0 +1,235 @@
+"""MembershipChanged, decided and applied: the hot path of the fleet.
+
+A record counts only if it begins at fleet's mark for its zones partition, so whatever a forwarder says twice, or a
+zombie says late, drops out. Nearly all records of a burst hold only new names with new addresses: nothing can be lost
+by those, and they are taken in a few passes over whole columns. Any other record goes node by node (moves).
+
+A partition's own word about a node is taken as it comes. One that shows up in zones of two partitions belongs to its
+newest incarnation, or to the one heard of last if they are equal; the other zone is told by what is handed down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.log import partition_of
+from projections.fleet.effects import note
+from projections.fleet.holders import Address
+from projections.fleet.holds import member_hold
+from projections.fleet.membership import Items, Member, Part, read_items
+from projections.fleet.moves import Move, Weighed, weigh
+from projections.fleet.roster import Labelled
+from projections.fleet.state import FleetState
+from projections.fleet.withdrawals import Hold, Kind
+from projections.names import check_zone
+from schemas.events import LEFT, PRESENT, MembershipChanged
+
+_FEW = 32
+"""Nodes up to which columns cost more than rows."""
+
+
+class Source(NamedTuple):
+    """Where a record's changes come from: a zones partition, up to an offset, the earliest appended at a time."""
+
+    partition: int
+    to_offset: int
+    earliest_ms: int
+
+
+class Superseded(NamedTuple):
+    """An incarnation of a node that has a newer one elsewhere."""
+
+    zone: str
+    name: str
+    created_ms: int
+    uid: str
+
+
+class Joined(NamedTuple):
+    """Only new nodes, with addresses that nobody holds."""
+
+    source: Source
+    items: Items
+
+
+class Moved(NamedTuple):
+    """Anything else, weighed."""
+
+    source: Source
+    weighed: Weighed
+    superseded: Sequence[Superseded]
+    hold: Hold | None
+
+
+def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> Decision:
+    partition = event.cause_partition
+    mark = state.marks.get(partition, 0)
+    if not 0 <= partition < state.partition_count:
+        return refusal(f"cause_partition: {partition} must be one of the {state.partition_count} partitions")
+    if event.from_offset != mark:
+        return refusal(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
+    if event.to_offset <= event.from_offset:
+        return refusal(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
+    items = read_items(event)
+    if isinstance(items, str):
+        return refusal(items)
+    for zone in sorted(set(items.zones) - state.zones.rows.keys()):
+        fault = check_zone("zones", zone)
+        if fault is not None:
+            return refusal(fault)
+    source = Source(partition, event.to_offset, event.earliest_ms)
+    if _all_new(state, items):
+        return Decision(Joined(source, items), DONE)
+    moves, superseded = _moves(state, items, partition)
+    weighed = weigh(state, moves, at.time_ms)
+    hold = member_hold(state, weighed, event.envelope.actor, at)
+    outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
+    return Decision(Moved(source, weighed, superseded, hold), outcome)
+
+
+def _all_new(state: FleetState, items: Items) -> bool:
+    """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
+    if any(items.states) or not state.members.rows.keys().isdisjoint(items.names):
+        return False
+    fours, sixes = items.addresses4, items.addresses6.given()
+    if fours.repeats or len(set(sixes)) != len(sixes):
+        return False
+    return not state.roster.holders.any_of(fours.given, sixes)
+
+
+def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move], list[Superseded]]:
+    moves: list[Move] = []
+    superseded: list[Superseded] = []
+    labels = [dict(sorted(found.items())) for found in items.label_sets]
+    for i, name in enumerate(items.names):
+        before = state.members.rows.get(name)
+        incarnation = (items.created_ms[i], items.uids[i])
+        if items.states[i] != PRESENT:
+            kind: Kind = "stated" if items.states[i] == LEFT else "inferred"
+            if before is not None and not before.held and _is_own(state, before, items.zones[i], partition):
+                moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
+            continue
+        after = Member(
+            items.zones[i],
+            *incarnation,
+            items.addresses4.values[i],
+            items.addresses6.values[i],  # type: ignore[arg-type]
+            labels[items.label_index[i]],
+            -1,
+            held=False,
+            withheld=-1,
+        )
+        if before is not None and not before.held and not _is_own(state, before, after.zone, partition):
+            newer = incarnation >= (before.created_ms, before.uid)
+            loser = before if newer else after
+            superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
+            if not newer:
+                continue
+        moves += _arrival(state, name, before, after)
+    return moves, superseded
+
+
+def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> bool:
+    """Whether a member is where this partition put it: then its word is the last, whatever the incarnation.
+
+    A partition says what became of a node, not how: that it moved to another of its zones and left from there, or left
+    and came back as something older, is one item.
+    """
+    return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
+
+
+def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]:
+    """All that makes a node reachable now."""
+    parts = state.parts(name)
+    if member.slot < 0:
+        return parts
+    return (Part(-1, member.slot, member.address4, member.address6, member.labels), *parts)
+
+
+def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[Move]:
+    if before is None or before.held:
+        yield Move(name, "inferred", before, after, state.parts(name), (), arrives=True)
+        return
+    if (before.address4, before.address6, before.labels) != (after.address4, after.address6, after.labels):
+        yield Move(name, "inferred", before, after, _effective(state, name, before), (), arrives=True)
+        return
+    same = Member(
+        after.zone,
+        after.created_ms,
+        after.uid,
+        before.address4,
+        before.address6,
+        before.labels,
+        before.slot,
+        held=False,
+        withheld=before.withheld,
+    )
+    if same != before:
+        yield Move(name, "inferred", before, same, (), state.parts(name), arrives=False)
+
+
+def join(state: FleetState, change: Joined, at: At) -> None:
+    """Take new nodes, all at once."""
+    items = change.items
+    names, labels = items.names, state.labels
+    if not names:
+        return
+    numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
+    if len(names) > _FEW and state.roster.is_dense():
+        _seat(state, items, numbers)
+    else:
+        _fill(state, items, numbers)
+    state.hear_of(items.zones, at.offset + 1)
+    _note_joined(state, change, numbers, at.offset + 1)
+
+
+def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Take new nodes as columns."""
+    index = np.array(items.label_index, np.int32)
+    members = np.bincount(index).tolist()
+    addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))
+    if items.addresses6.packed:
+        high, low = np.frombuffer(items.addresses6.packed, np.uint64).reshape(-1, 2).T
+        addresses += np.bincount(index[(high | low) > 0], minlength=len(members))
+    number_of = np.zeros(len(members), np.int32)
+    uses: Counter[int] = Counter()
+    held: Counter[int] = Counter()
+    for i, number in numbers.items():
+        number_of[i] = number
+        uses[number] += members[i]
+        held[number] += int(addresses[i])
+    labels = Labelled(number_of[index], uses, held)
+    slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
+    state.members.seat(items.names, slots, items.zones, items.created_ms, items.uids)
+
+
+def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Take new nodes one by one: few, or while slots are free, as the lowest goes first."""
+    label = [numbers[i] for i in items.label_index]
+    fours, sixes = items.addresses4.values, items.addresses6.values
+    slots = map(state.roster.put, items.names, fours, sixes, label)
+    sets = map(state.labels.sets.__getitem__, label)
+    columns = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots, repeat(False), repeat(-1))
+    state.members.add_all(dict(zip(items.names, map(Member, *columns), strict=False)))
+
+
+def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:
+    fours, sixes, bits = change.items.addresses4, change.items.addresses6, state.labels.bits
+    by_bits: dict[int, list[Address]] = {}
+    distinct = {bits[number] for number in numbers.values()}
+    if len(distinct) == 1:
+        by_bits[min(distinct)] = [*fours.given, *sixes.given()]
+    else:
+        columns: tuple[Sequence[Address], ...] = (fours.values, sixes.values)
+        for address, i in chain.from_iterable(zip(values, change.items.label_index, strict=True) for values in columns):
+            if address:
+                by_bits.setdefault(bits[numbers[i]], []).append(address)
+    for found, addresses in by_bits.items():
+        state.reach_by(found, len(addresses))
+    note(state, by_bits, {}, version, change.source.earliest_ms)

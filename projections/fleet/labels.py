@@ -1,0 +1,112 @@
+"""Label sets, each kept once: a join names its labels by number, and policies are matched with a set, not with a node.
+
+Nodes come in thousands with the same few label sets. What a set of labels is in (the plan's bits) is computed once for
+it, so a join costs one lookup whatever the number of policies, and a policy change costs one match per label set. Sets
+with equal bits form a group, which is how numpy counts and picks members by what they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from projections.rules.lists import Plan
+from projections.rules.policies import Selector, selector
+
+
+class Labels:
+    """Label sets in use, by number; numbers are reused and never leave the fold."""
+
+    def __init__(self) -> None:
+        self.sets: list[dict[str, str]] = []
+        self.bits: list[int] = []
+        self.group_bits: list[int] = []
+        self._numbers: dict[Selector, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+        self._groups: dict[int, int] = {}
+        self._group_sizes: list[int] = []
+        self._free_groups: list[int] = []
+        self._group_of = np.zeros(64, np.int32)
+
+    def known(self, labels: Mapping[str, str], plan: Plan) -> int:
+        """What labels are in, whether or not anybody has them now."""
+        number = self._numbers.get(selector(labels))
+        return plan.bits_of(labels) if number is None else self.bits[number]
+
+    def intern(self, labels: Mapping[str, str], plan: Plan) -> int:
+        """The number of a label set. It stays while it is used."""
+        key = selector(labels)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._free.pop() if self._free else self._grow()
+            self._numbers[key] = number
+            self.sets[number] = dict(key)
+            self._classify(number, plan)
+        return number
+
+    def use(self, number: int, count: int) -> None:
+        """`count` more members (or fewer, if negative) have this label set; the last one takes it along.
+
+        Its group may not be one any more after the next plan, and slots that are free read the last number there is.
+        """
+        self._uses[number] += count
+        if not self._uses[number]:
+            del self._numbers[selector(self.sets[number])]
+            self._free.append(number)
+            self._ungroup(number)
+
+    def replan(self, plan: Plan) -> None:
+        """Match every label set anew."""
+        self._groups.clear()
+        self.group_bits.clear()
+        self._group_sizes.clear()
+        self._free_groups.clear()
+        for number in self._numbers.values():
+            self._classify(number, plan)
+
+    def groups_in(self, bit: int) -> npt.NDArray[np.bool_]:
+        """Per group, whether it is in this set."""
+        return np.array([bits >> bit & 1 for bits in self.group_bits], np.bool_)
+
+    def groups_of(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """The groups of label sets, by their numbers."""
+        return self._group_of[numbers]
+
+    def uses(self) -> dict[int, int]:
+        """How many members have each label set."""
+        return {number: self._uses[number] for number in self._numbers.values()}
+
+    def _grow(self) -> int:
+        self.sets.append({})
+        self.bits.append(0)
+        self._uses.append(0)
+        if len(self.sets) > len(self._group_of):
+            self._group_of = np.concatenate((self._group_of, np.zeros_like(self._group_of)))
+        return len(self.sets) - 1
+
+    def _classify(self, number: int, plan: Plan) -> None:
+        bits = self.bits[number] = plan.bits_of(self.sets[number])
+        group = self._groups.get(bits)
+        if group is None:
+            group = self._groups[bits] = self._free_groups.pop() if self._free_groups else self._grow_groups()
+            self.group_bits[group] = bits
+        self._group_sizes[group] += 1
+        self._group_of[number] = group
+
+    def _grow_groups(self) -> int:
+        self.group_bits.append(0)
+        self._group_sizes.append(0)
+        return len(self.group_bits) - 1
+
+    def _ungroup(self, number: int) -> None:
+        """A group lasts as long as a label set is in it: nodes can think of any combination of sets."""
+        bits, group = self.bits[number], int(self._group_of[number])
+        self._group_sizes[group] -= 1
+        if not self._group_sizes[group]:
+            del self._groups[bits]
+            self.group_bits[group] = 0
+            self._free_groups.append(group)
+        self.bits[number] = self._group_of[number] = 0

@@ -1,0 +1,147 @@
+"""Members of the fleet, as rows, and MembershipChanged read into columns.
+
+A member's row is what its zone last said of it. What it makes reachable is kept apart, by slot (roster):
+a member has a slot, unless a hold withholds its newest state; and former states that a hold keeps reachable, `Part`s,
+have slots of their own. A node that left but is kept stays a row, marked `held`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from projections.columns import fault_of_label_numbers, fault_of_widths
+from projections.fleet.holders import Address, Column4, column4
+from projections.fleet.roster import Column6
+from projections.fleet.withdrawals import hash_of
+from schemas.events import MAX_FORWARD_ITEMS, SUPERSEDED, MembershipChanged
+
+_ZERO6 = bytes(16)
+
+
+class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A node as its zone last described it.
+
+    `slot` is -1 if this state is not effective: because it left (`held`), or because taking it would withdraw more than
+    the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none.
+    """
+
+    zone: str
+    created_ms: int
+    uid: str
+    address4: int
+    address6: bytes
+    labels: dict[str, str]
+    slot: int
+    held: bool
+    withheld: int
+
+
+class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A former state of a node that stays reachable because of a hold (-1: the node's own present state)."""
+
+    hold: int
+    slot: int
+    address4: int
+    address6: bytes
+    labels: dict[str, str]
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """All former states of one node that are kept."""
+
+    parts: tuple[Part, ...]
+
+
+def held_items(name: str, member: Member | None, parts: Iterable[Part]) -> dict[int, bytes]:
+    """The holds that a node is in, each with a hash of what approving it would do to the node."""
+    items: dict[int, list[object]] = {}
+    for part in parts:
+        items.setdefault(part.hold, []).append((part.address4, part.address6, sorted(part.labels.items())))
+    if member is not None and member.withheld >= 0:
+        newest = ("becomes", member.address4, member.address6, sorted(member.labels.items()))
+        items.setdefault(member.withheld, []).append(newest)
+    return {hold: hash_of(name, item) for hold, item in items.items()}
+
+
+class Items(NamedTuple):
+    """A MembershipChanged, every column at full length."""
+
+    zones: Sequence[str]
+    names: list[str]
+    states: Sequence[int]
+    created_ms: Sequence[int]
+    uids: Sequence[str]
+    addresses4: Column4
+    addresses6: Column6
+    label_sets: list[dict[str, str]]
+    label_index: Sequence[int]
+
+
+T = TypeVar("T")
+
+
+def read_items(event: MembershipChanged) -> Items | str:
+    """The items of a record, or what is wrong with it, in one sentence."""
+    count = len(event.names)
+    fault = _fault(event, count)
+    if fault is not None:
+        return fault
+    return Items(
+        _full(event.zones, count),
+        event.names,
+        _full(event.states, count),
+        _full(event.created_ms or [0], count),
+        _full(event.uids or [""], count),
+        _column4(event.addresses4, count),
+        _column6(event.addresses6, count),
+        event.label_sets or [{}],
+        _full(event.label_index or [0], count),
+    )
+
+
+def _fault(event: MembershipChanged, count: int) -> str | None:
+    if count > MAX_FORWARD_ITEMS:
+        return f"names: {count} items are more than the {MAX_FORWARD_ITEMS} allowed"
+    if len(set(event.names)) != count:
+        return f"names: {count} items name {len(set(event.names))} nodes; a record names a node once"
+    for field in ("zones", "states", "created_ms", "uids", "label_index"):
+        length = len(getattr(event, field))
+        if length not in (1, count) and (length or field in ("zones", "states")):
+            return f"{field}: {length} entries for {count} names must be one for all or one each"
+    fault = fault_of_widths(event)
+    if fault is not None:
+        return fault
+    if count and not 0 <= min(event.states) <= max(event.states) <= SUPERSEDED:
+        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {SUPERSEDED}"
+    return _label_fault(event)
+
+
+def _label_fault(event: MembershipChanged) -> str | None:
+    sets = len(event.label_sets)
+    if event.label_index:
+        return fault_of_label_numbers(event.label_index, max(sets, 1))
+    if sets > 1:
+        return f"label_index: 0 entries for {sets} label sets; give each name its set"
+    return None
+
+
+def _full(column: Sequence[T], count: int) -> Sequence[T]:
+    return column if len(column) == count else list(repeat(column[0], count))
+
+
+def _column4(packed: bytes, count: int) -> Column4:
+    return column4(np.frombuffer(packed or bytes(4 * count), ">u4").astype(np.uint32).tobytes())
+
+
+def _column6(packed: bytes, count: int) -> Column6:
+    if not packed:
+        return Column6(list(repeat(b"", count)), b"")
+    values: list[Address] = [packed[i : i + 16] for i in range(0, 16 * count, 16)]
+    if _ZERO6 in values:
+        values = [b"" if value == _ZERO6 else value for value in values]
+    return Column6(values, packed)

@@ -1,0 +1,232 @@
+"""Who holds which address: dense numbers for members, columns over them, and the holders of each address.
+
+Whoever makes an address reachable has a slot: a member, or the former state of one that a hold keeps. Slots are dense,
+the lowest free one goes first, and they never leave the fold. Columns over slots (addresses, label set) are plain
+arrays, which numpy reads in place, so a set's addresses are picked whole in milliseconds.
+
+An address is counted per holder and leaves with its last one (holders). What the members of each label set
+hold is counted along, so that an edit of a policy looks at label sets and not at a million members.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from projections.fleet.holders import Address, Column4, Holders
+from projections.fleet.labels import Labels
+
+NO_ADDRESS6 = bytes(16)
+
+
+def as_int(address: Address) -> int:
+    """An address as a number; 0 for none."""
+    return address if isinstance(address, int) else int.from_bytes(address, "big")
+
+
+class Seated(Protocol):
+    """A row that names a slot."""
+
+    @property
+    def slot(self) -> int: ...
+
+    @property
+    def address4(self) -> int: ...
+
+    @property
+    def address6(self) -> bytes: ...
+
+
+class Column6(NamedTuple):
+    """IPv6 addresses, one per item (b"" for none), and packed as they stand in a record (b"" if nobody has one)."""
+
+    values: Sequence[Address]
+    packed: bytes
+
+    def given(self) -> list[Address]:
+        """Those that are one."""
+        return list(filter(None, self.values)) if self.packed else []
+
+
+class Labelled(NamedTuple):
+    """The label sets of new members: each one's number, and per label set its members and their addresses."""
+
+    numbers: npt.NDArray[np.int32]
+    uses: Mapping[int, int]
+    held: Mapping[int, int]
+
+
+class Roster:
+    """Slots, columns and holders."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.names: list[str] = []
+        self.holders = Holders()
+        self.label = array("i")
+        self._four = array("I")
+        self._six = array("Q")
+        self._free = BitMap()
+        self._held: Counter[int] = Counter()
+
+    def bits(self, address: Address) -> int:
+        """The sets that an address is in."""
+        bits = 0
+        for slot in self.holders.of(address):
+            bits |= self.labels.bits[self.label[slot]]
+        return bits
+
+    def is_dense(self) -> bool:
+        """Whether no slot is free between those that are taken."""
+        return not self._free
+
+    def extend(
+        self,
+        names: Sequence[str],
+        fours: Column4,
+        sixes: Column6,
+        labels: Labelled,
+    ) -> Sequence[int]:
+        """Neighbouring slots for new members, none of whose addresses anybody holds."""
+        assert self.is_dense(), "the lowest free slot goes first"
+        slots = list(range(len(self.names), len(self.names) + len(names)))
+        self.names += names
+        self.label.frombytes(labels.numbers.tobytes())
+        self._four += fours.values
+        self.holders.hold_batch(fours, slots[0])
+        if sixes.packed:
+            self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
+            self.holders.hold_sixes(sixes.values, slots)
+        else:
+            self._six.frombytes(bytes(16 * len(names)))
+        for label, count in labels.uses.items():
+            self.labels.use(label, count)
+        self._held.update(labels.held)
+        return slots
+
+    def at(self, slot: int) -> tuple[int, bytes, dict[str, str]]:
+        """The addresses and labels of a slot."""
+        high, low = self._six[2 * slot], self._six[2 * slot + 1]
+        address6 = (high << 64 | low).to_bytes(16, "big") if high or low else b""
+        return self._four[slot], address6, self.labels.sets[self.label[slot]]
+
+    def some(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[bytes], list[dict[str, str]]]:
+        """As `at` for each slot, side by side."""
+        fours = np.asarray(self._four, np.uint32)[slots].tolist()
+        sixes = np.asarray(self._six, np.uint64).reshape(-1, 2)[slots]
+        if sixes.any():
+            packed = sixes.astype(">u8").tobytes()
+            addresses6 = [packed[i : i + 16] for i in range(0, len(packed), 16)]
+            addresses6 = [b"" if address == NO_ADDRESS6 else address for address in addresses6]
+        else:
+            addresses6 = [b""] * len(slots)
+        labels = np.asarray(self.label, np.int32)[slots].tolist()
+        return fours, addresses6, [self.labels.sets[number] for number in labels]
+
+    def put(self, name: str, address4: Address, address6: Address, label: int) -> int:
+        """The lowest free slot, taken by somebody with these addresses and labels."""
+        if self._free:
+            slot = self._free.min()
+            self._free.remove(slot)
+        else:
+            slot = self._grow()
+        self.names[slot] = name
+        self.label[slot] = label
+        self._four[slot] = as_int(address4)
+        self._six[2 * slot], self._six[2 * slot + 1] = divmod(as_int(address6), 1 << 64)
+        self.labels.use(label, 1)
+        for address in (address4, address6):
+            if address:
+                self.holders.hold(address, slot)
+                self._held[label] += 1
+        return slot
+
+    def drop(self, slot: int, address4: int, address6: bytes) -> None:
+        """Empty a slot, whose addresses these are."""
+        for address in (address4, address6):
+            if address:
+                self.holders.release(address, slot)
+                self._held[self.label[slot]] -= 1
+        self.labels.use(self.label[slot], -1)
+        self.label[slot], self._four[slot] = -1, 0
+        self._six[2 * slot] = self._six[2 * slot + 1] = 0
+        self.names[slot] = ""
+        self._free.add(slot)
+
+    def seat(self, names: list[str], rows: Sequence[Seated], labels: list[int]) -> None:
+        """Fill an empty roster with rows that were saved; the slots between them are free."""
+        slots = [row.slot for row in rows]
+        fours, sixes = [row.address4 for row in rows], [row.address6 for row in rows]
+        count = max(slots, default=-1) + 1
+        label, four, six = np.full(count, -1, np.int32), np.zeros(count, np.uint32), np.zeros((count, 2), np.uint64)
+        label[slots], four[slots] = labels, fours
+        six[slots] = np.frombuffer(b"".join([value or NO_ADDRESS6 for value in sixes]), ">u8").reshape(-1, 2)
+        self.label, self._four = array("i", label.tobytes()), array("I", four.tobytes())
+        self._six = array("Q", six.tobytes())
+        self._free = BitMap(np.flatnonzero(label < 0).astype(np.uint32))
+        self.names = [""] * count
+        for slot, name in zip(slots, names, strict=True):
+            self.names[slot] = name
+        for number, uses in Counter(labels).items():
+            self.labels.use(number, uses)
+        taken = label >= 0
+        each = (four[taken] != 0).astype(np.int64) + six[taken].any(axis=1)
+        self._held = Counter(dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist())))
+        self.holders.seat4(self._four)
+        self.holders.seat6([(address, slot) for address, slot in zip(sixes, slots, strict=True) if address])
+
+    def addresses4(self, picked: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+        """IPv4 addresses of the picked slots; they may repeat."""
+        found: npt.NDArray[np.uint32] = np.asarray(self._four, np.uint32)[picked]
+        return found[found > 0]
+
+    def addresses6(self, picked: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Upper and lower halves of the IPv6 addresses of the picked slots; they may repeat."""
+        six = np.asarray(self._six, np.uint64)
+        high, low = six[::2], six[1::2]
+        wanted = np.flatnonzero(picked & ((high | low) != 0))
+        return high[wanted], low[wanted]
+
+    def in_set(self, bit: int) -> npt.NDArray[np.bool_]:
+        """Which slots are in a set."""
+        label = np.asarray(self.label, np.int32)
+        picked = self.labels.groups_in(bit)
+        if not len(picked):
+            return np.zeros(len(label), np.bool_)
+        found: npt.NDArray[np.bool_] = picked[self.labels.groups_of(label)] & (label >= 0)
+        return found
+
+    def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
+        """How many addresses the holders of each combination of label sets hold; mostly one set, alone."""
+        counts: Counter[tuple[int, ...]] = Counter(
+            {(number,): held for number, held in sorted(self._held.items()) if held}
+        )
+        for slots in self.holders.shared.values():
+            numbers = tuple(sorted(self.label[slot] for slot in slots))
+            for number in numbers:
+                counts[number,] -= 1
+            counts[numbers] += 1
+        return counts
+
+    def count_by_bits(self) -> Mapping[int, int]:
+        """How many addresses are in each combination of sets."""
+        counts: Counter[int] = Counter()
+        for numbers, held in self.count_by_labels().items():
+            bits = 0
+            for number in numbers:
+                bits |= self.labels.bits[number]
+            counts[bits] += held
+        return counts
+
+    def _grow(self) -> int:
+        self.names.append("")
+        self.label.append(-1)
+        self._four.append(0)
+        self._six.extend((0, 0))
+        return len(self.names) - 1

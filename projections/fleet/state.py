@@ -1,0 +1,237 @@
+"""The state of the fleet fold: rows that are saved, and what follows from them.
+
+Saved: members and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what is handed
+down to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`: the plan,
+label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History starts anew
+after a restart; content, versions and digests do not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from eventstore.folding.table import Table
+from projections.fleet.holders import Address
+from projections.fleet.labels import Labels
+from projections.fleet.members import Members
+from projections.fleet.membership import Kept, Part, held_items
+from projections.fleet.roster import Roster
+from projections.fleet.rulesets import RuleSet
+from projections.fleet.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
+from projections.rules.lists import Plan, SetKey, text_of
+from projections.rules.policies import BUILT_IN, Policy, selector
+
+
+class ZoneInfo(msgspec.Struct, frozen=True):
+    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has,
+    `heard` the one that it exists from, and `labelled` that of the last edit of its labels, 0 if there was none."""
+
+    labels: dict[str, str]
+    parallel_installs: int
+    unavailable_nodes: int
+    moved: int
+    moved_ms: int
+    heard: int = 0
+    labelled: int = 0
+
+
+class SetRow(msgspec.Struct, frozen=True, array_like=True):
+    """When a set last changed: version, and the append time of the earliest change in it."""
+
+    version: int
+    earliest_ms: int
+
+
+class Freeze(msgspec.Struct, frozen=True):
+    """No device of the zone (all zones, if the key is empty) is written."""
+
+    since_ms: int
+    actor: str
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """What the record at `offset` has to tell one zones partition: superseded nodes, or a zone's limits.
+
+    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is not.
+    """
+
+    partition: int
+    offset: int
+    time_ms: int
+    zones: list[str]
+    names: list[str]
+    created_ms: list[int]
+    uids: list[str]
+    limits: tuple[int, ...] = ()
+
+
+class Former(NamedTuple):
+    """The list that a zone had up to (excluding) version `until`, from `since` on."""
+
+    since: int
+    until: int
+    list_id: str
+    sets: tuple[RuleSet, ...]
+
+
+ANY_ZONE = ""
+"""Stands for every zone that fleet has heard nothing of: it has no labels, but may have devices."""
+
+MAX_FORMER = 8
+MAX_HANDED = 10_000
+MAX_HANDED_NODES = 100_000
+"""What is handed down to a partition and kept at most: records, and nodes in them, which take 15 MB."""
+
+
+class FleetState:
+    """Members, policies, tables, withdrawals. Read it between awaits only."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        self.members = Members()
+        self.kept: Table[Kept] = Table("kept", Kept)
+        self.policies: Table[Policy] = Table("policies", Policy)
+        self.zones: Table[ZoneInfo] = Table("zones", ZoneInfo)
+        self.unheard: Table[ZoneInfo] = Table("unheard", ZoneInfo)
+        self.holds: Table[Hold] = Table("holds", Hold)
+        self.budgets: Table[Budget] = Table("budgets", Budget)
+        self.windows: Table[Window] = Table("windows", Window)
+        self.set_rows: Table[SetRow] = Table("sets", SetRow)
+        self.freezes: Table[Freeze] = Table("freezes", Freeze)
+        self.mark_rows: Table[int] = Table("marks", int)
+        self.handed: Table[Handed] = Table("handed", Handed)
+        self.policies.put(BUILT_IN.name, BUILT_IN)
+        self.unheard.put(ANY_ZONE, ZoneInfo({}, 0, 0, 0, 0))
+        for kind, budget in DEFAULTS.items():
+            self.budgets.put(kind, budget)
+        self.rederive()
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        return (
+            self.members,
+            self.kept,
+            self.policies,
+            self.zones,
+            self.unheard,
+            self.holds,
+            self.budgets,
+            self.windows,
+            self.set_rows,
+            self.freezes,
+            self.mark_rows,
+            self.handed,
+        )
+
+    def rederive(self) -> None:
+        """Everything that is not in a row."""
+        self.marks = {int(key): mark for key, mark in sorted(self.mark_rows.rows.items())}
+        self.plan = Plan(self.policies.rows.values(), (selector(zone.labels) for zone in self.zones.rows.values()))
+        self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
+        self.trails: dict[str, tuple[Former, ...]] = {}
+        self.retired: deque[RuleSet] = deque()
+        self.labels = Labels()
+        self.roster = Roster(self.labels)
+        self.held_names: dict[int, dict[str, bytes]] = {hold.id: {} for hold in self.holds.rows.values()}
+        self.queues: dict[int, list[Handed]] = {}
+        self.handed_nodes: Counter[int] = Counter()
+        for _, handed in sorted(self.handed.rows.items()):
+            self.queues.setdefault(handed.partition, []).append(handed)
+            self.handed_nodes[handed.partition] += len(handed.names)
+        self._seat()
+        self.recount()
+        withheld = (name for name, member in self.members.rows.whole().items() if member.withheld >= 0)
+        for name in sorted({*self.kept.rows, *withheld}):
+            for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
+                self.held_names[hold][name] = item
+
+    def _seat(self) -> None:
+        """Give every row its slot."""
+        members = self.members.rows.rows()
+        seated = [(name, row) for name, row in members.items() if row.slot >= 0]
+        names, rows = [name for name, _ in seated], [row for _, row in seated]
+        labels = [self._number_of(row.labels) for row in rows]
+        kept = [(name, part) for name, row in self.kept.rows.items() for part in row.parts]
+        names += (name for name, _ in kept)
+        labels += (self._number_of(part.labels) for _, part in kept)
+        self.roster.seat(names, [*rows, *(part for _, part in kept)], labels)
+        self.members.reseat(members, self.roster)
+
+    def _number_of(self, labels: dict[str, str]) -> int:
+        return self.labels.intern(labels, self.plan)
+
+    def new_set(self, key: SetKey, otherwise: SetRow) -> RuleSet:
+        """A set of the plan, with the version of its row if it has one."""
+        text = text_of(key)
+        row = self.set_rows.rows.get(text, otherwise)
+        return RuleSet(key, text, row.version, row.earliest_ms)
+
+    def zone(self, name: str) -> ZoneInfo:
+        """What is known of a zone, or of any zone that fleet has heard nothing of."""
+        return self.zones.rows.get(name) or self.unheard.rows[ANY_ZONE]
+
+    def hear_of(self, zones: Iterable[str], version: int) -> None:
+        """Zones exist from the first that is heard of them."""
+        for name in sorted(set(zones) - self.zones.rows.keys()):
+            self.zones.put(name, replace(self.unheard.rows[ANY_ZONE], heard=version))
+            if ANY_ZONE in self.trails:
+                self.trails[name] = self.trails[ANY_ZONE]
+
+    def list_number(self, zone: str) -> int:
+        """The number in the plan of a zone's list."""
+        return self.plan.number_of(self.zone(zone).labels)
+
+    def parts(self, name: str) -> tuple[Part, ...]:
+        """Former states of a node that are kept."""
+        kept = self.kept.rows.get(name)
+        return kept.parts if kept is not None else ()
+
+    def is_frozen(self, zone: str) -> bool:
+        """Whether devices of a zone may not be written."""
+        return ANY_ZONE in self.freezes.rows or zone in self.freezes.rows
+
+    def conflicts(self) -> list[tuple[Address, tuple[str, ...]]]:
+        """Addresses that several nodes hold, with those nodes, in order of the first of them."""
+        found = []
+        for address, slots in self.roster.holders.shared.items():
+            names = sorted({self.roster.names[slot] for slot in slots})
+            if len(names) > 1:
+                found.append((tuple(names), address))
+        return [(address, names) for names, address in sorted(found, key=repr)]
+
+    def window(self, kind: Kind, number: int) -> Window:
+        """What was withdrawn of a list of late."""
+        return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY)
+
+    def exceeds(self, kind: Kind, number: int, count: int, now_ms: int) -> bool:
+        """Whether withdrawing `count` more addresses from a list would go over a budget."""
+        if count <= self.budgets.rows[kind].at_least - self.window(kind, number).spent(now_ms):
+            return False
+        return count > self.room(kind, number, now_ms)
+
+    def room(self, kind: Kind, number: int, now_ms: int) -> int:
+        """How many more addresses may be withdrawn from a list; below 0 if more were than may be by now."""
+        budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
+        allowed = sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
+        return budget.limit(allowed + spent) - spent
+
+    def recount(self) -> None:
+        """Count anew what is in which sets, after the sets became others."""
+        self.reach = Counter({bits: count for bits, count in self.roster.count_by_bits().items() if bits and count})
+
+    def reach_by(self, bits: int, count: int) -> None:
+        """So many more addresses (or fewer, if negative) are in these sets. What is in none is not counted."""
+        if bits:
+            self.reach[bits] += count
+            if not self.reach[bits]:
+                del self.reach[bits]
+
+
+def window_key(kind: Kind, list_id: str) -> str:
+    """The key of a window's row."""
+    return f"{kind}/{list_id}"

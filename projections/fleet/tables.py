@@ -1,0 +1,130 @@
+"""The rule table of a zone, and the way there from any older version of it.
+
+A table's version is the fleet position (next offset) of the record that last changed it: one of its sets, or which sets
+it has. It only grows, 0 is the empty table before any change, and it means the same on every replica.
+
+A delta adds first and removes last: adds from the first rule in order of precedence to the last, then removes from the
+last to the first. At every step a source's first matching rule is then its first one in the old table or its first one
+in the new: what both allow stays allowed, what both deny stays denied. (While adding, all old prefixes are there, so
+the first match is no later than the old one; if it is earlier it is a new prefix, every earlier new one is there
+already, and it is the new first match. While removing, the same with old and new exchanged.)
+
+A set's prefixes change place only within their rule, so a zone whose list became another keeps what both lists share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from projections.fleet.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
+from projections.fleet.state import ANY_ZONE, FleetState, Former
+from projections.rules.digests import to_bytes
+from projections.rules.rule import Delta, Rule, SetStep, precedence, size
+
+__all__ = ["Delta", "Rule", "RuleTable", "SetStep", "TableSet", "delta", "earliest_since", "snapshot", "table"]
+
+
+class TableSet(NamedTuple):
+    """One set of a table: the policies that say it, its rule, and its prefixes (packed by `prefixes.content()`)."""
+
+    policy: str
+    rule: Rule
+    prefixes: RuleSet
+
+
+class RuleTable(NamedTuple):
+    """A zone's table now. Zones with equal keys have the same table, versions and deltas."""
+
+    version: int
+    digest: bytes
+    key: object
+    earliest_ms: int
+    sets: tuple[TableSet, ...]
+
+
+def table(state: FleetState, zone: str) -> RuleTable:
+    """The table of a zone, all that was noted taken in."""
+    info, sets = state.zone(zone), _sets(state, zone)
+    changes = [(info.moved, info.moved_ms), *((found.version, found.earliest_ms) for found in sets)]
+    version = max(version for version, _ in changes)
+    earliest_ms = min(earliest for changed, earliest in changes if changed == version)
+    digest = to_bytes(sum(found.digest for found in sets))
+    trail = tuple((former.since, former.until, former.list_id) for former in _trail(state, zone))
+    key = (state.plan.ids[state.list_number(zone)], info.moved, trail)
+    names = state.plan.names_of(info.labels)
+    named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
+    return RuleTable(version, digest, key, earliest_ms, named)
+
+
+def earliest_since(state: FleetState, zone: str, since: int) -> int:
+    """Append time of the earliest change that a zone's table has and version `since` had not: what a reader who skips
+    versions makes its DPUs wait for. Without a version to compare with, that of the last change."""
+    now, info = table(state, zone), state.zone(zone)
+    if not since:
+        return now.earliest_ms
+    changes = [found.prefixes.earliest_since(since) for found in now.sets]
+    moved = info.moved_ms if info.moved > since else None
+    return min((earliest for earliest in (moved, *changes) if earliest is not None), default=now.earliest_ms)
+
+
+def snapshot(state: FleetState, zone: str) -> Delta:
+    """The whole table, as adds."""
+    now = table(state, zone)
+    steps = (SetStep(found.rule, *found.prefixes.content()) for found in now.sets)
+    return Delta(0, now.version, now.digest, tuple(step for step in steps if step.add4 or step.add6))
+
+
+def delta(state: FleetState, zone: str, since: int) -> Delta | None:
+    """The way from version `since`; None if history does not reach back to it, or a snapshot is smaller."""
+    now = table(state, zone)
+    had = _sets_at(state, zone, since)
+    if not 0 < since <= now.version or had is None:
+        return None
+    old, new = {found.key.rule: found for found in had}, {found.rule: found.prefixes for found in now.sets}
+    changes: dict[Rule, PrefixChange] = {}
+    for rule in {**new, **old}:
+        change = _change(old.get(rule), new.get(rule), since)
+        if change is None:
+            return None
+        changes[rule] = change
+    found = Delta(since, now.version, now.digest, _ordered(changes))
+    whole = sum(found.prefixes.bytes() for found in now.sets)
+    return found if size(found) <= max(whole, LEAST_HISTORY_BYTES) else None
+
+
+def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
+    """The sets of a zone's list, in order of precedence, brought up to now."""
+    bits = state.plan.set_bits(state.list_number(zone))
+    for bit in bits:
+        state.sets[bit].bring_up(state.roster, bit)
+    return tuple(state.sets[bit] for bit in bits)
+
+
+def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] | None:
+    """The sets of the list that a zone had at a version; None if that is forgotten."""
+    if version >= state.zone(zone).moved:
+        return _sets(state, zone)
+    return next((former.sets for former in _trail(state, zone) if former.since <= version < former.until), None)
+
+
+def _trail(state: FleetState, zone: str) -> tuple[Former, ...]:
+    return state.trails.get(zone if zone in state.zones.rows else ANY_ZONE, ())
+
+
+def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:
+    """What happens to the prefixes of one rule; None if the set it had is forgotten."""
+    if new is not None and (old is None or old is new):
+        return new.content() if old is None else new.since(since)
+    gone = old.content_at(since) if old is not None else NO_CHANGE
+    if gone is None:
+        return None
+    removed = PrefixChange(b"", b"", gone.add4, gone.add6)
+    return removed if new is None else netted((removed, new.content()))
+
+
+def _ordered(changes: dict[Rule, PrefixChange]) -> tuple[SetStep, ...]:
+    """Adds from the first rule to the last, then removes from the last to the first."""
+    rules = sorted(changes, key=precedence)
+    adds = (SetStep(rule, changes[rule].add4, changes[rule].add6, b"", b"") for rule in rules)
+    removes = (SetStep(rule, b"", b"", changes[rule].remove4, changes[rule].remove6) for rule in reversed(rules))
+    return tuple(step for step in (*adds, *removes) if any(step[1:]))

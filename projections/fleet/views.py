@@ -1,0 +1,85 @@
+"""What the fleet has agreed on, as it is shown: policies, holds, budgets, freezes."""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+from typing import NamedTuple
+
+from projections.fleet.state import ANY_ZONE, FleetState
+from projections.fleet.withdrawals import KINDS, Hold
+from projections.rules.policies import Policy
+from projections.rules.rule import precedence
+
+_MAX_SHOWN_NODES = 100
+
+EVERY_ZONE = "*"
+"""Stands for the freeze of all zones; no zone can be called so."""
+
+
+class HoldView(NamedTuple):
+    hold: int
+    kind: str
+    subject: str
+    reason: str
+    nodes: tuple[str, ...]
+    node_count: int
+    addresses: int
+    zones: tuple[str, ...]
+    policy: str
+    requested_by: str
+    approved_by: tuple[str, ...]
+    rejected_by: str
+    hash: str
+    since_ms: int
+
+
+class BudgetView(NamedTuple):
+    kind: str
+    permille: int
+    at_least: int
+
+
+def policies(state: FleetState) -> list[Policy]:
+    """Every policy, the first to apply first."""
+    return sorted(state.policies.rows.values(), key=lambda policy: (precedence(policy.rule), policy.name))
+
+
+def holds(state: FleetState) -> list[HoldView]:
+    """What waits for two principals, oldest first."""
+    return [_hold(state, hold) for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id)]
+
+
+def _hold(state: FleetState, hold: Hold) -> HoldView:
+    names = state.held_names.get(hold.id, {})
+    return HoldView(
+        hold=hold.id,
+        kind=hold.kind,
+        subject=hold.subject,
+        reason=hold.reason,
+        nodes=tuple(nsmallest(_MAX_SHOWN_NODES, names)),
+        node_count=hold.nodes,
+        addresses=hold.addresses,
+        zones=hold.zones,
+        policy=hold.policy,
+        requested_by=hold.requested_by,
+        approved_by=hold.approvals,
+        rejected_by=hold.rejected_by,
+        hash=hold.hash.hex(),
+        since_ms=hold.since_ms,
+    )
+
+
+def hold_of(state: FleetState, name: str) -> int:
+    """The hold that keeps a node which left; -1 if none does. Older ones may keep what it was before."""
+    return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
+
+
+def budgets(state: FleetState) -> list[BudgetView]:
+    """Both budgets."""
+    rows = (state.budgets.rows[kind] for kind in KINDS)
+    return [BudgetView(row.kind, row.permille, row.at_least) for row in rows]
+
+
+def frozen(state: FleetState) -> list[str]:
+    """Frozen zones; EVERY_ZONE stands for all."""
+    return sorted(EVERY_ZONE if zone == ANY_ZONE else zone for zone in state.freezes.rows)

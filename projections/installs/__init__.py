@@ -1,0 +1,1 @@
+"""The installs fold: what relays report of the DPUs that they reach."""

@@ -1,0 +1,198 @@
+"""The installs fold: how far each zone's DPUs are with each version of its rules.
+
+Relays report on change, per version and level the ordinals of the DPUs that reached it. The fold only merges (see
+`rows`), and is for display: nothing else is decided by it, and its topic keeps 30 days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from eventstore.folding.fold import DONE, At, Decision, refusal
+from eventstore.log import INSTALLS, Partition
+from projections.installs.rows import (
+    MAX_VERSIONS,
+    UNKNOWN_MS,
+    Exceptional,
+    InstallsState,
+    VersionInstalls,
+    ZoneInstalls,
+    merged,
+    newest_exceptions,
+    rounded,
+    version_key,
+)
+from projections.names import check_name, check_text, check_zone
+from schemas.events import MAX_ITEMS, Event, RulesInstalled
+
+__all__ = ["InstallsFold", "InstallsState"]
+
+MAX_ORDINAL = 1 << 20
+"""Above any ordinal; a bitmap of everything is small, and what is computed from it is not."""
+
+MAX_REASON = 253
+_MAX_TIME_MS = 1 << 52
+
+
+class Reach(NamedTuple):
+    """One entry of a report."""
+
+    version: int
+    level: int
+    ordinals: BitMap
+    appended_ms: int
+    reached_ms: int
+
+
+class Change(NamedTuple):
+    """New rows of one zone, and the versions to forget."""
+
+    zone: str
+    row: ZoneInstalls | None
+    versions: dict[int, VersionInstalls]
+    forgotten: tuple[int, ...]
+
+
+class InstallsFold:
+    """Rules of the installs topic, fold version 1."""
+
+    topic = INSTALLS
+    version = 1
+    accepts = frozenset({RulesInstalled.__name__})
+
+    def empty(self, partition: Partition) -> InstallsState:
+        return InstallsState()
+
+    def decide(self, state: InstallsState, event: Event, at: At) -> Decision:
+        if not isinstance(event, RulesInstalled):
+            return refusal(f"event: {type(event).__name__} is not one that reports installs")
+        entries = _entries(event)
+        if isinstance(entries, str):
+            return refusal(entries)
+        zone = state.zones.rows.get(event.zone)
+        if zone is not None and event.epoch < zone.epoch:
+            return refusal(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}")
+        return Decision(_change(state, zone, event, entries), DONE)
+
+    def evolve(self, state: InstallsState, change: Change, at: At) -> None:
+        numbers = set(state.numbers.get(change.zone, ()))
+        for number, row in change.versions.items():
+            state.versions.put(version_key(change.zone, number), row)
+        for number in change.forgotten:
+            state.versions.remove(version_key(change.zone, number))
+        state.numbers[change.zone] = sorted((numbers | change.versions.keys()) - set(change.forgotten))
+        assert len(state.numbers[change.zone]) <= MAX_VERSIONS, f"{change.zone} has too many versions"
+        if change.row is not None:
+            state.zones.put(change.zone, change.row)
+
+
+def _change(
+    state: InstallsState, zone: ZoneInstalls | None, event: RulesInstalled, entries: list[Reach]
+) -> Change | None:
+    is_new_epoch = zone is None or event.epoch > zone.epoch
+    known = state.numbers.get(event.zone, [])
+    kept = [] if is_new_epoch else known
+    numbers = sorted({*kept, *(entry.version for entry in entries)})[-MAX_VERSIONS:]
+    rows: dict[int, VersionInstalls] = {}
+    for number in sorted({entry.version for entry in entries}.intersection(numbers)):
+        old = None if is_new_epoch else state.version(event.zone, number)
+        rows[number] = _with(old or VersionInstalls(0), [entry for entry in entries if entry.version == number])
+    if not is_new_epoch:
+        rows = {number: row for number, row in rows.items() if row != state.version(event.zone, number)}
+    row = _zone_row(None if is_new_epoch else zone, event)
+    forgotten = tuple(number for number in known if number not in numbers or (is_new_epoch and number not in rows))
+    if row == zone and not rows and not forgotten:
+        return None
+    return Change(event.zone, row if row != zone else None, rows, forgotten)
+
+
+def _with(row: VersionInstalls, entries: Sequence[Reach]) -> VersionInstalls:
+    """A row with all entries of its version. Each level is merged once: what a record costs is not up to its sender."""
+    levels = list(row.levels)
+    for level in sorted({entry.level for entry in entries}):
+        times: dict[int, BitMap] = {}
+        for entry in entries:
+            if entry.level == level:
+                time_ms = _time_of(entry)
+                times[time_ms] = times[time_ms] | entry.ordinals if time_ms in times else entry.ordinals
+        levels[level] = merged(levels[level], times)
+    appended = [time_ms for time_ms in (row.appended_ms, *(entry.appended_ms for entry in entries)) if time_ms > 0]
+    return VersionInstalls(min(appended, default=0), *levels)
+
+
+def _time_of(entry: Reach) -> int:
+    is_known = 0 < entry.appended_ms <= entry.reached_ms
+    return rounded(entry.reached_ms, entry.appended_ms) if is_known else UNKNOWN_MS
+
+
+def _zone_row(zone: ZoneInstalls | None, event: RulesInstalled) -> ZoneInstalls:
+    said_ms = event.envelope.issued_at_ms
+    went_back = [Exceptional(said_ms, dpu, version, "") for dpu, version in event.went_back.items()]
+    refusals = [Exceptional(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
+    exceptions = newest_exceptions(zone.exceptions if zone is not None else (), [*went_back, *refusals])
+    said, count = said_ms, event.dpu_count
+    if zone is not None:
+        said, count = max((said, count), (zone.said_ms, zone.dpu_count))
+    return ZoneInstalls(event.epoch, said, count, exceptions)
+
+
+def _entries(event: RulesInstalled) -> list[Reach] | str:
+    """What a report says, or its first fault."""
+    fault = _fault(event)
+    if fault is not None:
+        return fault
+    count = len(event.ordinals)
+    columns = (event.versions, event.levels, event.appended_ms, event.reached_ms)
+    spread = [list(column) * count if len(column) == 1 else column for column in columns]
+    entries = []
+    for number, (version, level, appended_ms, reached_ms) in enumerate(zip(*spread, strict=True)):
+        ordinals = _bitmap(event.ordinals[number])
+        if ordinals is None:
+            return f"ordinals[{number}]: {len(event.ordinals[number])} bytes are no roaring bitmap of DPU ordinals"
+        if (
+            version < 0
+            or not 0 <= level <= 2
+            or not 0 <= appended_ms < _MAX_TIME_MS
+            or not 0 <= reached_ms < _MAX_TIME_MS
+        ):
+            return f"versions[{number}]: {version} at level {level} must have a level of 0 to 2, and times that can be"
+        if ordinals:
+            entries.append(Reach(version, level, ordinals, appended_ms, reached_ms))
+    return entries
+
+
+def _fault(event: RulesInstalled) -> str | None:
+    count = len(event.ordinals)
+    columns: tuple[tuple[str, Sequence[int]], ...] = (
+        ("versions", event.versions),
+        ("levels", event.levels),
+        ("appended_ms", event.appended_ms),
+        ("reached_ms", event.reached_ms),
+    )
+    for field, column in columns:
+        if len(column) not in (1, count):
+            return f"{field}: {len(column)} values must be 1, or one for each of the {count} ordinals"
+    if max(count, len(event.went_back), len(event.refused)) > MAX_ITEMS:
+        return f"ordinals: {count} items, or that of went_back or refused, must be at most {MAX_ITEMS}"
+    if not 0 <= event.dpu_count <= MAX_ORDINAL:
+        return f"dpu_count: {event.dpu_count} must be from 0 to {MAX_ORDINAL}"
+    if event.epoch < 0:
+        return f"epoch: {event.epoch} must be 0 or more"
+    fault = check_zone("zone", event.zone)
+    for dpu in (*event.went_back, *event.refused):
+        fault = fault or check_name("dpu", dpu)
+    for reason in event.refused.values():
+        fault = fault or check_text("refused", reason, MAX_REASON)
+    return fault
+
+
+def _bitmap(packed: bytes) -> BitMap | None:
+    """A bitmap out of a log is any bytes at all; the library checks its inner shape too."""
+    try:
+        ordinals = BitMap.deserialize(packed)
+    except (ValueError, IndexError):
+        return None
+    return ordinals if not ordinals or ordinals.max() < MAX_ORDINAL else None

@@ -1,0 +1,119 @@
+"""How far a zone is, as it is shown: per version how many DPUs reached each level, and when most of them had.
+
+A DPU that holds a later version holds an earlier one, and one that has it in hardware has it applied and received. That
+is worked in here, from the newest version down, so that what is stored stays what was reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+from projections.installs.rows import APPLIED, LEVELS, MAX_VERSIONS, UNKNOWN_MS, Exceptional, InstallsState
+
+PERMILLES = (500, 990, 999, 1000)
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """So many permille of the zone's DPUs were at `level` this long after the change; -1 if nobody knows when."""
+
+    level: str
+    permille: int
+    after_ms: int
+
+
+class VersionProgress(msgspec.Struct, frozen=True):
+    """One version: DPUs at each level, and the milestones reached, by level and share."""
+
+    version: int
+    appended_ms: int
+    received: int
+    applied: int
+    in_hardware: int
+    milestones: tuple[Milestone, ...]
+
+
+class ZoneProgress(msgspec.Struct, frozen=True):
+    """A zone's versions, the newest first, and its DPUs out of the ordinary, by name."""
+
+    zone: str
+    epoch: int
+    dpu_count: int
+    versions: tuple[VersionProgress, ...]
+    exceptions: tuple[Exceptional, ...]
+
+
+def zone_progress(state: InstallsState, zone: str, versions: int = MAX_VERSIONS) -> ZoneProgress | None:
+    """The newest `versions` of a zone; None if nobody reported one. What it costs grows with `versions`."""
+    row = state.zones.rows.get(zone)
+    if row is None:
+        return None
+    reached = _Reached()
+    progress = []
+    for number in state.numbers[zone][-1 : -versions - 1 : -1]:
+        installs = state.version(zone, number)
+        assert installs is not None, f"{zone} has no row of its version {number}"
+        reached.add(installs.levels)
+        counts = reached.counts()
+        milestones = reached.milestones(installs.appended_ms, row.dpu_count)
+        progress.append(VersionProgress(number, installs.appended_ms, *counts, milestones))
+    return ZoneProgress(zone, row.epoch, row.dpu_count, tuple(progress), row.exceptions)
+
+
+def laggards(
+    state: InstallsState, zone: str, *, level: int = APPLIED, ordinals: Iterable[int] | None = None
+) -> list[int]:
+    """Ordinals of the DPUs below the zone's newest version, out of `ordinals` (default: one for each DPU counted)."""
+    row = state.zones.rows.get(zone)
+    numbers = state.numbers.get(zone)
+    if row is None or not numbers:
+        return []
+    newest = state.version(zone, numbers[-1])
+    assert newest is not None, f"{zone} has no row of its version {numbers[-1]}"
+    there = BitMap()
+    for reached in newest.levels[level:]:
+        for _, packed in reached:
+            there |= BitMap.deserialize(packed)
+    return list(BitMap(range(row.dpu_count) if ordinals is None else ordinals) - there)
+
+
+class _Reached:
+    """Per level the earliest time of each ordinal, over the versions added so far."""
+
+    def __init__(self) -> None:
+        self._times: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64) for _ in LEVELS]
+
+    def add(self, levels: Iterable[Iterable[tuple[int, bytes]]]) -> None:
+        for level, reached in enumerate(levels):
+            for time_ms, packed in reached:
+                ordinals = np.array(BitMap.deserialize(packed), np.int64)
+                for implied in range(level + 1):
+                    self._at_most(implied, ordinals, time_ms)
+
+    def counts(self) -> tuple[int, int, int]:
+        received, applied, in_hardware = (int(np.count_nonzero(times >= 0)) for times in self._times)
+        return received, applied, in_hardware
+
+    def milestones(self, appended_ms: int, dpu_count: int) -> tuple[Milestone, ...]:
+        found = []
+        for name, times in zip(LEVELS, self._times, strict=True):
+            known = np.sort(times[times >= 0])
+            for permille in PERMILLES:
+                needed = -(-dpu_count * permille // 1000)
+                if 0 < needed <= len(known):
+                    time_ms = int(known[needed - 1])
+                    is_known = time_ms < UNKNOWN_MS and appended_ms > 0
+                    found.append(Milestone(name, permille, max(time_ms - appended_ms, 0) if is_known else -1))
+        return tuple(found)
+
+    def _at_most(self, level: int, ordinals: npt.NDArray[np.int64], time_ms: int) -> None:
+        times = self._times[level]
+        missing = int(ordinals[-1]) + 1 - len(times)
+        if missing > 0:
+            times = self._times[level] = np.concatenate([times, np.full(missing, -1, np.int64)])
+        known = times[ordinals]
+        times[ordinals] = np.where((known < 0) | (known > time_ms), time_ms, known)

@@ -1,0 +1,1 @@
+"""What rules are, which of them a zone has, and how a device holds them."""

@@ -1,0 +1,190 @@
+"""A rule table as a device keeps it: what it takes, what it refuses, and what it then has. Pure.
+
+This is the device's own judgement, made with none of the code that built the frame: it never goes back to an older
+(epoch, version), takes a delta only on the table it starts from, and computes what the table would be and its digest
+before anything is changed. Whatever does not fit is refused with a sentence, and the last good table stays.
+
+Tables are values: applying a delta gives a new one that shares every untouched set with the old, so a thousand
+simulated devices of one version hold one table, and a device can go from the old to the new in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from projections.rules import digests
+from projections.rules.rule import Delta, Rule, SetStep, precedence
+
+WIDTH4, WIDTH6 = 5, 17
+FEW = 16
+"""Prefixes up to which single integers are faster than numpy."""
+
+Prefixes = frozenset[bytes]
+"""Packed prefixes of both families; their widths tell them apart."""
+
+
+class Code(IntEnum):
+    """Why a frame was refused: what the plane does next depends on this alone, never on the sentence beside it."""
+
+    UNSPECIFIED = 0
+    OLDER = 1
+    BASE = 2
+    DIGEST = 3
+    FULL = 4
+    MALFORMED = 5
+    DEVICE = 6
+
+
+class FrameRefused(NamedTuple):
+    """The frame was not taken, and the table is what it was."""
+
+    code: Code
+    reason: str
+
+
+class DeviceTable(NamedTuple):
+    """What a device holds. Version 0 is the empty table of a device that was never told anything."""
+
+    epoch: int
+    version: int
+    digest: bytes
+    rules: Mapping[Rule, Prefixes]
+
+    @property
+    def size(self) -> int:
+        """Prefixes in all."""
+        return sum(map(len, self.rules.values()))
+
+
+EMPTY = DeviceTable(0, 0, bytes(16), {})
+
+
+def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> DeviceTable | FrameRefused:
+    """The table after a frame, or why not. `capacity` is how many prefixes the device can hold at any moment."""
+    held, offered = (table.epoch, table.version), (epoch, delta.to_version)
+    if offered < held:
+        return FrameRefused(Code.OLDER, f"version: {offered} is older than {held}, which this device holds")
+    if offered == held and delta.digest == table.digest:
+        return table
+    if delta.from_version and (epoch, delta.from_version) != held:
+        base = (epoch, delta.from_version)
+        return FrameRefused(Code.BASE, f"from_version: {base} is not {held}, which this device holds")
+    base_table = table if delta.from_version else EMPTY
+    rules = _after(base_table, delta, capacity)
+    if isinstance(rules, FrameRefused):
+        return rules
+    digest = _digest_after(base_table, delta)
+    if digest != delta.digest:
+        return FrameRefused(Code.DIGEST, f"digest: {digest.hex()} after these steps is not {delta.digest.hex()}")
+    return DeviceTable(epoch, delta.to_version, digest, rules)
+
+
+def steps_between(old: DeviceTable, new: DeviceTable) -> tuple[SetStep, ...]:
+    """How a device goes from one table to another without a gap: all adds, highest precedence first, then all removes.
+
+    For a snapshot, which says what to have and not how to get there.
+    """
+    none: Prefixes = frozenset()
+    ordered = sorted({*old.rules, *new.rules}, key=precedence)
+    adds = [(rule, new.rules.get(rule, none) - old.rules.get(rule, none)) for rule in ordered]
+    removes = [(rule, old.rules.get(rule, none) - new.rules.get(rule, none)) for rule in reversed(ordered)]
+    return (
+        *(SetStep(rule, *pack(prefixes), b"", b"") for rule, prefixes in adds if prefixes),
+        *(SetStep(rule, b"", b"", *pack(prefixes)) for rule, prefixes in removes if prefixes),
+    )
+
+
+def pack(prefixes: Prefixes) -> tuple[bytes, bytes]:
+    """A set as packed IPv4 and IPv6 prefixes, in order."""
+    ordered = sorted(prefixes)
+    return (
+        b"".join(prefix for prefix in ordered if len(prefix) == WIDTH4),
+        b"".join(prefix for prefix in ordered if len(prefix) == WIDTH6),
+    )
+
+
+def digest_of(rules: Mapping[Rule, Prefixes]) -> bytes:
+    """The digest of a table computed from what it holds, as a read-back of a device does."""
+    return digests.to_bytes(sum(digests.digest_of(rule, *pack(prefixes)) for rule, prefixes in rules.items()))
+
+
+def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | FrameRefused:
+    """The sets after the steps, one by one, as long as each makes sense and fits."""
+    changed: dict[Rule, set[bytes]] = {}
+    size = table.size
+    for step in delta.steps:
+        if fault := _fault(step):
+            return FrameRefused(Code.MALFORMED, fault)
+        prefixes = changed.get(step.rule)
+        if prefixes is None:
+            prefixes = changed[step.rule] = set(table.rules.get(step.rule, ()))
+        adds, removes = _split(step.add4, step.add6), _split(step.remove4, step.remove6)
+        before = len(prefixes)
+        prefixes.update(adds)
+        if len(prefixes) != before + len(adds):
+            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already")
+        size += len(adds)
+        if size > capacity:
+            return FrameRefused(Code.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
+        prefixes.difference_update(removes)
+        if len(prefixes) != before + len(adds) - len(removes):
+            return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there")
+        size -= len(removes)
+    rules = {**table.rules, **{rule: frozenset(prefixes) for rule, prefixes in changed.items()}}
+    return {rule: prefixes for rule, prefixes in rules.items() if prefixes}
+
+
+def _digest_after(table: DeviceTable, delta: Delta) -> bytes:
+    total = int.from_bytes(table.digest, "big")
+    for step in delta.steps:
+        total += digests.digest_of(step.rule, step.add4, step.add6)
+        total -= digests.digest_of(step.rule, step.remove4, step.remove6)
+    return digests.to_bytes(total)
+
+
+def unpack(packed4: bytes, packed6: bytes) -> Prefixes:
+    """Packed prefixes as a set."""
+    return frozenset(_split(packed4, packed6))
+
+
+def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
+    prefixes: list[bytes] = np.frombuffer(packed4, f"V{WIDTH4}").tolist() if packed4 else []
+    if packed6:
+        prefixes += np.frombuffer(packed6, f"V{WIDTH6}").tolist()
+    return prefixes
+
+
+def _fault(step: SetStep) -> str | None:
+    """What is wrong with a step in itself."""
+    ports = step.rule.ports
+    if len(ports) % 2 or any(port > 65_535 for port in ports):
+        return f"steps.ports: {ports} must be pairs of first and last, up to 65535"
+    for packed, width in ((step.add4, WIDTH4), (step.remove4, WIDTH4), (step.add6, WIDTH6), (step.remove6, WIDTH6)):
+        if len(packed) % width:
+            return f"steps: {len(packed)} bytes are no whole number of prefixes of {width} bytes"
+        if packed and not _canonical(packed, width):
+            return f"steps: {_shown(step.rule)} has a prefix that is too long, or has bits set after its length"
+    return None
+
+
+def _canonical(packed: bytes, width: int) -> bool:
+    """Whether every prefix's length fits its family, and no bit beyond it is set."""
+    bits = (width - 1) * 8
+    if len(packed) <= FEW * width:
+        prefixes = (divmod(int.from_bytes(packed[at : at + width]), 256) for at in range(0, len(packed), width))
+        return all(length <= bits and not address & ((1 << bits - length) - 1) for address, length in prefixes)
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, width)
+    lengths = rows[:, -1].astype(np.int16)
+    if (lengths > bits).any():
+        return False
+    kept = np.clip(lengths[:, None] - np.arange(0, bits, 8), 0, 8)
+    host_bits = rows[:, :-1] & (0xFF >> kept).astype(np.uint8)
+    return not host_bits.any()
+
+
+def _shown(rule: Rule) -> str:
+    return f"the {rule.action} rule of priority {rule.priority} ({rule.protocol})"

@@ -1,0 +1,225 @@
+"""From policies to lists: what is in a zone's table, by content.
+
+A **set** is a rule and who its sources are; a **list** is the sets of a zone in order of precedence, and both are known
+by what they say, not by the policies that said it: zones with equal lists share everything, and policies of one zone
+with the same rule make one set (a device holds one set of prefixes per rule, and could not tell them apart).
+
+A `Plan` is everything that follows from the policies and the labels of zones alone. It gives each list a number and
+each set a bit: the sets that hold an address are an integer, and each list's verdict on that integer is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from projections.rules.policies import Policy, Selector, matches, selector
+from projections.rules.rule import Rule, precedence
+from projections.rules.traffic import Traffic, allowed
+
+
+class SetKey(NamedTuple):
+    """A rule and its sources: whoever matches any of the selectors."""
+
+    rule: Rule
+    sources: tuple[Selector, ...]
+
+
+ListKey: TypeAlias = tuple[SetKey, ...]
+"""Sets in order of precedence, no two with the same rule."""
+
+Judge: TypeAlias = tuple[tuple[int, bool, int], ...]
+"""A list's sets in order: bit, whether it allows, classes of traffic it speaks of."""
+
+MAX_VERDICTS = 65_536
+MAX_TURNS = 4_096
+"""What a plan remembers of combinations of sets at most, of which nodes can think of more: verdicts, and what is lost
+from one to another."""
+
+
+def text_of(key: SetKey) -> str:
+    """A set's key as the key of its saved row."""
+    return msgspec.json.encode(key).decode()
+
+
+def id_of(key: ListKey) -> str:
+    """A short name for a list, equal on every replica."""
+    return blake2b(msgspec.json.encode(key), digest_size=16).hexdigest()
+
+
+def list_of(policies: Iterable[Policy], zone_labels: Mapping[str, str]) -> ListKey:
+    """The list of a zone with these labels."""
+    sources: dict[Rule, set[Selector]] = {}
+    for policy in policies:
+        if matches(policy.zones, zone_labels):
+            sources.setdefault(policy.rule, set()).add(selector(policy.sources))
+    return tuple(SetKey(rule, _fewest(sources[rule])) for rule in sorted(sources, key=precedence))
+
+
+def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
+    return ((),) if () in selectors else tuple(sorted(selectors))
+
+
+class Plan:
+    """All lists under some policies, for zones with some labels (and for zones without any).
+
+    What is the same as under `former` is taken from there: most edits are about the lists of few zones.
+    """
+
+    def __init__(self, policies: Iterable[Policy], zone_labels: Iterable[Selector], former: Plan | None = None) -> None:
+        self.policies = tuple(policies)
+        self._of_pair = _policies_by_pair(self.policies)
+        known = former.unaltered(self.policies) if former is not None else {}
+        found = {
+            labels: known[labels] if labels in known else list_of(self._candidates(labels), dict(labels))
+            for labels in sorted({(), *zone_labels})
+        }
+        self.lists = tuple(dict.fromkeys(found.values()))
+        self.ids = tuple(id_of(key) for key in self.lists)
+        self.keys = tuple(dict.fromkeys(key for keys in self.lists for key in keys))
+        numbers = {key: number for number, key in enumerate(self.lists)}
+        self._number = {labels: numbers[key] for labels, key in found.items()}
+        bits = {key: bit for bit, key in enumerate(self.keys)}
+        self._bits = tuple(tuple(bits[key] for key in keys) for keys in self.lists)
+        self._verdicts = _Verdicts(self.judges(Traffic(key.rule for key in self.keys)))
+        self._everybody, self._wanting = _by_pair(self.keys)
+        self._names: dict[Selector, tuple[str, ...]] = {}
+        self._lost: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def unaltered(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
+        """The lists that are the same under these policies, by the labels of zones."""
+        ours, theirs = {found.name: found for found in self.policies}, {found.name: found for found in policies}
+        altered = [ours[name] for name in ours if ours[name] != theirs.get(name)]
+        altered += [theirs[name] for name in theirs if theirs[name] != ours.get(name)]
+        return {
+            labels: self.lists[number]
+            for labels, number in self._number.items()
+            if not any(matches(policy.zones, dict(labels)) for policy in altered)
+        }
+
+    def number_of(self, zone_labels: Mapping[str, str]) -> int:
+        """The number of the list of a zone with these labels, which the plan must have been made for."""
+        return self._number[selector(zone_labels)]
+
+    def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Per set of the list of a zone with these labels, the policies that say it."""
+        key = selector(zone_labels)
+        names = self._names.get(key)
+        if names is None:
+            of_rule: dict[Rule, list[str]] = {}
+            for policy in self._candidates(key):
+                if matches(policy.zones, zone_labels):
+                    of_rule.setdefault(policy.rule, []).append(policy.name)
+            names = tuple(",".join(sorted(of_rule[found.rule])) for found in self.lists[self._number[key]])
+            self._names[key] = names
+        return names
+
+    def _candidates(self, zone_labels: Selector) -> Iterator[Policy]:
+        """The policies that may be about a zone with these labels, in no particular order."""
+        for pair in (None, *zone_labels):
+            yield from self._of_pair.get(pair, ())
+
+    def set_bits(self, number: int) -> tuple[int, ...]:
+        """The sets of a list, as places in `keys`, in order of precedence."""
+        return self._bits[number]
+
+    def bits_of(self, labels: Mapping[str, str]) -> int:
+        """The sets, a bit each, that a node with these labels is in. What it costs grows with its labels alone."""
+        bits = self._everybody
+        for pair in labels.items():
+            for mask, others in self._wanting.get(pair, ()):
+                if matches(others, labels):
+                    bits |= mask
+        return bits
+
+    def allows(self, number: int, bits: int) -> int:
+        """The classes of traffic that a list allows an address in these sets."""
+        return self._verdicts.of(number, bits)
+
+    def lost(self, before: int, after: int) -> tuple[int, ...]:
+        """The lists in which an address that moves between these sets loses something that was allowed."""
+        lists = self._lost.get((before, after))
+        if lists is None:
+            if len(self._lost) >= MAX_TURNS:
+                self._lost.clear()
+            lists = tuple(n for n in range(len(self.lists)) if self.allows(n, before) & ~self.allows(n, after))
+            self._lost[before, after] = lists
+        return lists
+
+    def judges(self, traffic: Traffic) -> tuple[Judge, ...]:
+        """Each list as what a verdict needs of it."""
+        return tuple(
+            tuple((1 << bit, keys[i].rule.action == "allow", traffic.masks[keys[i].rule]) for i, bit in enumerate(bits))
+            for bits, keys in zip(self._bits, self.lists, strict=True)
+        )
+
+
+def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None, list[Policy]]:
+    """Policies by one of the labels that they want of a zone, or by None: most edits concern each zone, and a fleet may
+    have a policy for each."""
+    found: dict[tuple[str, str] | None, list[Policy]] = {}
+    for policy in policies:
+        wanted = selector(policy.zones)
+        found.setdefault(wanted[-1] if wanted else None, []).append(policy)
+    return found
+
+
+class _Verdicts:
+    """The classes of traffic that lists allow addresses, by the sets that these are in.
+
+    Sets go in the same order in every list, so whoever is in the same sets of a list as of another is allowed the same.
+    """
+
+    def __init__(self, judges: Iterable[Judge]) -> None:
+        self._judges = tuple(judges)
+        self._masks = tuple(sum(bit for bit, _, _ in judge) for judge in self._judges)
+        self._known: dict[int, int] = {}
+
+    def of(self, number: int, bits: int) -> int:
+        own = bits & self._masks[number]
+        verdict = self._known.get(own)
+        if verdict is None:
+            if len(self._known) >= MAX_VERDICTS:
+                self._known.clear()
+            judge = self._judges[number]
+            verdict = self._known[own] = allowed((allows, mask) for bit, allows, mask in judge if own & bit)
+        return verdict
+
+
+def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
+    """The sets that everybody is in; and per label that a selector wants, the sets it leads to, and what else it wants.
+
+    A fleet may have as many label sets as nodes, and each is matched with every policy, at every edit of one.
+    """
+    everybody = 0
+    wanting: dict[tuple[str, str], dict[Selector, int]] = {}
+    for bit, key in enumerate(keys):
+        for wanted in key.sources:
+            if not wanted:
+                everybody |= 1 << bit
+                continue
+            masks = wanting.setdefault(wanted[-1], {})
+            masks[wanted[:-1]] = masks.get(wanted[:-1], 0) | 1 << bit
+    return everybody, {pair: tuple((mask, rest) for rest, mask in masks.items()) for pair, masks in wanting.items()}
+
+
+def turned(
+    old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
+) -> dict[tuple[int, int], int]:
+    """How many addresses lose something in each move of zones from an old plan's list to a new plan's.
+
+    `held` counts addresses by the sets that hold them under the old and under the new plan.
+    """
+    traffic = Traffic(key.rule for key in (*old.keys, *new.keys))
+    before_it, after_it = _Verdicts(old.judges(traffic)), _Verdicts(new.judges(traffic))
+    counts: dict[tuple[int, int], int] = {}
+    for was, becomes in sorted(set(moves)):
+        if old.lists[was] == new.lists[becomes]:
+            continue
+        counts[was, becomes] = sum(
+            count for (before, after), count in held.items() if before_it.of(was, before) & ~after_it.of(becomes, after)
+        )
+    return counts

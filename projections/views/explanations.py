@@ -1,0 +1,227 @@
+"""Why a DPU lets a node through, or not: each step from the node's join to the DPU's hardware, and the first missing.
+
+Everything is read from the folds, and from what the DPU itself last said to its relay. A step that is there names its
+time and the record behind it as far as these are known; a step that is not there says what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from projections.fleet.holders import Address
+from projections.fleet.membership import Member, Part
+from projections.fleet.state import ANY_ZONE, FleetState
+from projections.fleet.tables import RuleTable, TableSet, table
+from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
+from projections.names import shown
+from projections.rules.rule import Held
+from projections.zones.rows import Dpu, Node
+
+
+class AddressView(NamedTuple):
+    """A rule of the table that speaks of an address. `version` is 0 if it is too long ago to be told."""
+
+    address: str
+    prefix: str
+    policy: str
+    action: str
+    priority: int
+    protocol: str
+    ports: tuple[int, ...]
+    version: int
+
+
+class StepView(NamedTuple):
+    name: str
+    reached: bool
+    time_ms: int
+    position: str
+    version: int
+    note: str
+
+
+class ExplanationView(NamedTuple):
+    addresses: tuple[AddressView, ...]
+    steps: tuple[StepView, ...]
+    missing: str
+    reason: str
+
+
+class Subject(NamedTuple):
+    """What is asked about: the node as its zone has it (in this partition), the DPU, and what that one said last."""
+
+    node_name: str
+    node: Node | None
+    partition: int
+    dpu_name: str
+    dpu: Dpu
+    held: Held | None
+    epoch: int
+
+
+def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> ExplanationView:
+    now = table(fleet, about.dpu.zone)
+    member = fleet.members.rows.get(about.node_name)
+    rules = [*_rules(fleet, now, about.node_name, member)]
+    steps: list[StepView] = []
+    for step in _steps(about, fleet, installs, now, rules):
+        steps.append(step)
+        if not step.reached:
+            return ExplanationView(tuple(view for view, _ in rules), tuple(steps), step.name, step.note)
+    return ExplanationView(tuple(view for view, _ in rules), tuple(steps), "", "")
+
+
+def _steps(
+    about: Subject, fleet: FleetState, installs: InstallsState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]
+) -> Iterator[StepView]:
+    yield _stated(about)
+    yield _accepted(about, fleet)
+    yield _intended(about, fleet, now, rules)
+    version = _needed(now, rules)
+    reached = _reached(about, installs, version)
+    yield _sent(about, fleet, version, any(time_ms >= 0 for time_ms in reached))
+    for name, time_ms in zip(LEVELS, reached, strict=True):
+        known = time_ms if 0 < time_ms < UNKNOWN_MS else 0
+        note = "" if time_ms >= 0 else _waits(about, installs, version)
+        yield StepView(name, time_ms >= 0, known, "", version, note)
+
+
+def _stated(about: Subject) -> StepView:
+    if about.node is None:
+        return _missing("stated", f"node: {shown(about.node_name)} is in no zone; it never joined, or has left")
+    return StepView(
+        "stated",
+        True,
+        about.node.changed_ms,
+        f"zones/{about.partition}/{about.node.changed}",
+        0,
+        f"its last change in zone {about.node.zone}",
+    )
+
+
+def _accepted(about: Subject, fleet: FleetState) -> StepView:
+    """Whether fleet has the node as its zone has it, and may act on it."""
+    member, node = fleet.members.rows.get(about.node_name), about.node
+    assert node is not None, "asked only of a node that is there"
+    mark = fleet.marks.get(about.partition, 0)
+    if member is None or mark <= node.changed:
+        return _missing(
+            "accepted", f"its change at zones/{about.partition}/{node.changed} is not forwarded to fleet yet"
+        )
+    if member.withheld >= 0:
+        return _missing(
+            "accepted", f"hold {member.withheld} withholds its newest state until two principals approve it"
+        )
+    if not (member.address4 or member.address6):
+        return _missing("accepted", "the node has no address")
+    return StepView("accepted", True, 0, "", 0, "fleet has it as its zone has it")
+
+
+def _intended(about: Subject, fleet: FleetState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> StepView:
+    if not rules:
+        selected = ", ".join(found.policy for found in now.sets) or "none"
+        reason = f"no policy for zone {about.dpu.zone} selects the node by its labels (policies there: {selected})"
+        return _missing("intended", reason)
+    first = rules[0][0]
+    version, time_ms = max((view.version, time_ms) for view, time_ms in rules)
+    position = f"fleet/0/{version - 1}" if version else ""
+    note = f"policy {first.policy}: {first.action} {first.prefix}; the table is at version {now.version}"
+    if version == 0:
+        note += "; the address is in it for longer than its history tells"
+    return StepView("intended", True, time_ms, position, version, note)
+
+
+def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
+    """The version from which on a table surely lets the node through: the newest, if history does not tell since when.
+
+    After a restart it does not; to ask for less would say of a DPU that lags that it has the rule.
+    """
+    versions = [view.version for view, _ in rules]
+    return max(versions) if all(versions) else now.version
+
+
+def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> StepView:
+    if received:
+        return StepView("sent", True, 0, "", version, "")
+    zone = about.dpu.zone
+    freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
+    if freeze is not None:
+        return _missing(
+            "sent", f"zone {zone} is frozen by {freeze.actor} since {freeze.since_ms}: no device is written"
+        )
+    if about.held is None:
+        return _missing("sent", f"dpu {about.dpu_name!r} is not connected to any relay")
+    return StepView("sent", True, 0, "", version, "a relay that the DPU is connected to sends what it lacks")
+
+
+def _reached(about: Subject, installs: InstallsState, version: int) -> tuple[int, ...]:
+    """Per level, when the DPU reached this version or a later one: -1 if it did not, UNKNOWN_MS if nobody says."""
+    zone, ordinal = about.dpu.zone, about.dpu.ordinal
+    times = [-1] * len(LEVELS)
+    row = installs.zones.rows.get(zone)
+    if row is not None and row.epoch == about.epoch:
+        for number in installs.numbers.get(zone, ()):
+            found = installs.version(zone, number)
+            if number < version or found is None:
+                continue
+            for level, reached in enumerate(found.levels):
+                time_ms = next((at for at, packed in reached if ordinal in BitMap.deserialize(packed)), -1)
+                if time_ms >= 0:
+                    for implied in range(level + 1):
+                        times[implied] = time_ms if times[implied] < 0 else min(times[implied], time_ms)
+    held = about.held
+    if held is not None and held.epoch == about.epoch and held.version >= max(version, 1):
+        times[:2] = [time_ms if time_ms >= 0 else UNKNOWN_MS for time_ms in times[:2]]
+    return tuple(times)
+
+
+def _waits(about: Subject, installs: InstallsState, version: int) -> str:
+    """Why the DPU has not got there."""
+    row = installs.zones.rows.get(about.dpu.zone)
+    for exception in row.exceptions if row is not None else ():
+        if exception.dpu == about.dpu_name:
+            what = (
+                f"refused its table: {exception.reason}"
+                if exception.version < 0
+                else f"went back to {exception.version}"
+            )
+            return f"the DPU {what} (at {exception.said_ms})"
+    if about.held is None:
+        return f"dpu {about.dpu_name!r} is not connected to any relay"
+    if about.held.version >= version and about.held.epoch == about.epoch:
+        return f"the DPU has applied version {about.held.version}, and has not said that its hardware has it"
+    return f"the DPU has version {about.held.version} of epoch {about.held.epoch}, and needs {version} of {about.epoch}"
+
+
+def _rules(fleet: FleetState, now: RuleTable, name: str, member: Member | None) -> Iterator[tuple[AddressView, int]]:
+    """The rules that speak of what makes a node reachable, in order per address; and when each came to do so."""
+    if member is None:
+        return
+    reachable: list[Member | Part] = [*([member] if member.slot >= 0 else []), *fleet.parts(name)]
+    addresses = [address for held in reachable for address in (held.address4, held.address6)]
+    for address in dict.fromkeys(addresses):
+        if address:
+            yield from (found for rule in now.sets if (found := _rule(rule, address)) is not None)
+
+
+def _rule(found: TableSet, address: Address) -> tuple[AddressView, int] | None:
+    key = found.prefixes.prefix_of(address)
+    if key is None:
+        return None
+    is_four = isinstance(address, int)
+    network = (IPv4Network if is_four else IPv6Network)((key >> 8, key & 255))
+    version, time_ms = found.prefixes.held_since(address)
+    spelled = str(IPv4Address(address) if is_four else IPv6Address(address))
+    rule = found.rule
+    view = AddressView(
+        spelled, str(network), found.policy, rule.action, rule.priority, rule.protocol, rule.ports, version
+    )
+    return view, time_ms
+
+
+def _missing(name: str, reason: str) -> StepView:
+    return StepView(name, False, 0, "", 0, reason)

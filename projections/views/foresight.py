@@ -1,0 +1,251 @@
+"""What an edit or a leave would do to the zones' tables, worked out beside the state, which stays as it is.
+
+The same functions that decide say what would change: the plan under an edit (`propose`), the slots that would go
+(`weigh`). Here that becomes prefixes. What has to be of one moment is copied when a `Foreseen` is made: the present
+covers, and the addresses that would be in each set. Covering them, which takes some milliseconds a set, is left to
+`effects`, an iterator that whoever must not be away for long can pause.
+
+Zones whose tables would change alike are told together. What is held is shown as it would be if it were approved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from projections.fleet.holds import Edited, EditHeld
+from projections.fleet.joins import Moved
+from projections.fleet.replanning import Edit, Proposal, propose
+from projections.fleet.rulesets import NO_CHANGE, PrefixChange
+from projections.fleet.state import ANY_ZONE, FleetState
+from projections.rules.lists import Plan, SetKey
+from projections.rules.prefixes import (
+    NO_KEYS4,
+    NO_KEYS6,
+    SIZE4,
+    SIZE6,
+    Keys,
+    count_addresses,
+    cover4,
+    cover6,
+    diff,
+    keys_of,
+    pack,
+)
+from projections.rules.rule import Rule
+from projections.zones.rows import Gone
+from schemas.events import Envelope, MembershipChanged
+
+_Picked: TypeAlias = tuple[npt.NDArray[np.uint32], tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]
+
+
+class RuleChange(NamedTuple):
+    """The prefixes that one rule of a table would gain and lose, and the policies that say it."""
+
+    rule: Rule
+    policy: str
+    change: PrefixChange
+
+    @property
+    def appearing(self) -> int:
+        """Addresses."""
+        return count_addresses(self.change.add4, SIZE4) + count_addresses(self.change.add6, SIZE6)
+
+    @property
+    def vanishing(self) -> int:
+        """Addresses."""
+        return count_addresses(self.change.remove4, SIZE4) + count_addresses(self.change.remove6, SIZE6)
+
+
+class Effect(NamedTuple):
+    """What would happen to the tables of these zones, rule by rule."""
+
+    zones: tuple[str, ...]
+    rules: tuple[RuleChange, ...]
+
+
+class _Side(NamedTuple):
+    """A rule's set before or after: its present cover, or the addresses to be covered; and who says the rule."""
+
+    policy: str
+    now: PrefixChange | None
+    picked: _Picked | None
+
+
+_Group: TypeAlias = tuple[tuple[str, ...], Mapping[Rule, tuple[_Side | None, _Side | None]]]
+"""Zones, and each rule's set before and after."""
+
+
+class Foreseen:
+    """An effect that was copied from the state, per group of zones."""
+
+    def __init__(self, groups: Iterable[_Group]) -> None:
+        self._groups = list(groups)
+        self._covered: dict[int, tuple[Keys, Keys]] = {}
+
+    def effects(self) -> Iterator[Effect | None]:
+        """Each group's effect, and None now and then for whoever must not be away for long."""
+        for zones, rules in self._groups:
+            changes = []
+            for rule, (before, after) in rules.items():
+                change = self._change(before, after)
+                if any(change):
+                    side = after or before
+                    assert side is not None, "a rule is on one side at least"
+                    changes.append(RuleChange(rule, side.policy, change))
+                yield None
+            if changes:
+                yield Effect(zones, tuple(changes))
+
+    def _change(self, before: _Side | None, after: _Side | None) -> PrefixChange:
+        if before is not None and after is not None and before.now is after.now and after.picked is None:
+            return NO_CHANGE
+        (old4, old6), (new4, new6) = self._keys(before), self._keys(after)
+        add4, remove4 = diff(old4, new4)
+        add6, remove6 = diff(old6, new6)
+        return PrefixChange(pack(add4), pack(add6), pack(remove4), pack(remove6))
+
+    def _keys(self, side: _Side | None) -> tuple[Keys, Keys]:
+        if side is None:
+            return NO_KEYS4, NO_KEYS6
+        if side.picked is None:
+            assert side.now is not None, "a set is there, or it is to be covered"
+            return keys_of(side.now.add4, SIZE4), keys_of(side.now.add6, SIZE6)
+        known = self._covered.get(id(side.picked))
+        if known is None:
+            four, six = side.picked
+            known = (cover4(four) if len(four) else NO_KEYS4, cover6(*six) if len(six[0]) else NO_KEYS6)
+            self._covered[id(side.picked)] = known
+        return known
+
+
+class Verdict(NamedTuple):
+    """What a change of fleet would do: the budget that would hold it ("" for none), how many addresses would have lost
+    something in one list, and what the tables would become."""
+
+    budget: str
+    addresses: int
+    foreseen: Foreseen
+
+    @classmethod
+    def nothing(cls) -> Verdict:
+        """Of what leaves every table as it is."""
+        return cls("", 0, Foreseen([]))
+
+
+def of_change(state: FleetState, change: Any, version: int) -> Verdict:
+    """What a change that fleet has decided on would do to tables, if it is approved where it is held."""
+    match change:
+        case Edited(proposal, lost, _):
+            return Verdict("", max(lost.values(), default=0), of_edit(state, proposal))
+        case EditHeld(hold, _):
+            edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
+            return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
+        case Moved(_, weighed, _, hold):
+            slots = [part.slot for move in weighed.moves for part in move.outs]
+            charged = hold.addresses if hold is not None else max(weighed.charges.values(), default=0)
+            return Verdict(hold.kind if hold is not None else "", charged, of_slots(state, slots))
+    return Verdict.nothing()
+
+
+def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Envelope) -> MembershipChanged:
+    """What fleet would be told of these leaves, if they were all that it has not heard of."""
+    return MembershipChanged(
+        envelope=envelope,
+        cause_partition=partition,
+        from_offset=mark,
+        to_offset=mark + 1,
+        earliest_ms=envelope.issued_at_ms,
+        zones=[row.zone for row in gone.values()],
+        names=[*gone],
+        states=[row.state for row in gone.values()],
+        created_ms=[row.created_ms for row in gone.values()],
+        uids=[row.uid for row in gone.values()],
+        addresses4=b"",
+        addresses6=b"",
+        label_sets=[],
+        label_index=[],
+    )
+
+
+def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
+    """What an edit would do."""
+    old, new = state.plan, proposal.plan
+    read = {bit for was, _ in proposal.moves.values() for bit in old.set_bits(was)}
+    had = dict(zip(old.keys, _contents(state, read), strict=True))
+    fresh = _picked_under(state, new, [key for key in new.keys if key not in had or had[key] is None])
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, pair in sorted(proposal.moves.items()):
+        if name != ANY_ZONE and old.lists[pair[0]] != new.lists[pair[1]]:
+            groups.setdefault(pair, []).append(name)
+
+    def group(zones: list[str], was: int, becomes: int) -> _Group:
+        labels = state.zone(zones[0]).labels
+        edit = proposal.edit
+        labels_after = edit.labels_after if edit.labels_after is not None and zones[0] == edit.zone else labels
+        before = {
+            key.rule: _Side(policy, had[key], None)
+            for key, policy in zip(old.lists[was], old.names_of(labels), strict=True)
+        }
+        after = {
+            key.rule: _Side(policy, had.get(key), fresh.get(key))
+            for key, policy in zip(new.lists[becomes], new.names_of(labels_after), strict=True)
+        }
+        return tuple(zones), {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
+
+    return Foreseen([group(zones, *pair) for pair, zones in groups.items()])
+
+
+def of_slots(state: FleetState, slots: Iterable[int]) -> Foreseen:
+    """What would happen if these slots were emptied."""
+    gone = np.zeros(len(state.roster.label), np.bool_)
+    gone[list(slots)] = True
+    numbers = {state.roster.label[slot] for slot in np.flatnonzero(gone).tolist()}
+    bits = {bit for bit in range(len(state.sets)) if any(state.labels.bits[number] >> bit & 1 for number in numbers)}
+    contents = _contents(state, bits)
+    picked = {bit: _addresses(state, state.roster.in_set(bit) & ~gone) for bit in sorted(bits)}
+    lists: dict[int, list[str]] = {}
+    for name in sorted(state.zones.rows):
+        lists.setdefault(state.list_number(name), []).append(name)
+
+    def group(number: int, zones: list[str]) -> _Group:
+        named = zip(state.plan.set_bits(number), state.plan.names_of(state.zone(zones[0]).labels), strict=True)
+        return tuple(zones), {
+            state.plan.keys[bit].rule: (_Side(policy, contents[bit], None), _Side(policy, None, picked[bit]))
+            for bit, policy in named
+            if bit in bits
+        }
+
+    return Foreseen([group(number, zones) for number, zones in lists.items()])
+
+
+def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:
+    """The present content of these sets, by bit; None for the others. (Reading one brings its cover up to now.)"""
+    contents: list[PrefixChange | None] = [None] * len(state.sets)
+    for bit in sorted(bits):
+        state.sets[bit].bring_up(state.roster, bit)
+        contents[bit] = state.sets[bit].content()
+    return contents
+
+
+def _picked_under(state: FleetState, plan: Plan, keys: Iterable[SetKey]) -> dict[SetKey, _Picked]:
+    """The addresses that would be in these sets of another plan."""
+    wanted = [(key, plan.keys.index(key)) for key in keys]
+    if not wanted:
+        return {}
+    label = np.asarray(state.roster.label, np.int32)
+    bits = [0] * len(state.labels.bits)
+    for number in state.labels.uses():
+        bits[number] = plan.bits_of(state.labels.sets[number])
+    found = {}
+    for key, bit in wanted:
+        inside = np.array([value >> bit & 1 for value in (*bits, 0)], np.bool_)  # an empty slot's label is the last
+        found[key] = _addresses(state, inside[label])
+    return found
+
+
+def _addresses(state: FleetState, picked: npt.NDArray[np.bool_]) -> _Picked:
+    return state.roster.addresses4(picked), state.roster.addresses6(picked)

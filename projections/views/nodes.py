@@ -1,0 +1,69 @@
+"""Nodes as they are shown: where they are, what their zone says of them, and what fleet makes of their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
+
+from projections.fleet.membership import Member
+from projections.fleet.state import FleetState
+from projections.zones.rows import Node
+from projections.zones.state import ZoneState
+
+
+class NodeView(NamedTuple):
+    name: str
+    zone: str
+    addresses: tuple[str, ...]
+    labels: dict[str, str]
+    created_ms: int
+    uid: str
+    held: bool
+    conflicts: tuple[str, ...] = ()
+
+
+def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
+    """One node in a list."""
+    member = fleet.members.rows.get(name)
+    return NodeView(
+        name=name,
+        zone=node.zone,
+        addresses=_addresses(node),
+        labels=node.labels,
+        created_ms=node.created_ms,
+        uid=node.uid,
+        held=member is not None and (member.held or member.withheld >= 0),
+    )
+
+
+def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeView | None:
+    """One node by name: its newest incarnation in any zone, or what a hold keeps of it after it left."""
+    found: list[Node | Member] = [node for node in places if node is not None]
+    member = fleet.members.rows.get(name)
+    if not found and member is not None:
+        found = [member]
+    if not found:
+        return None
+    newest = max(found, key=lambda node: (node.created_ms, node.uid))
+    return view(name, newest, fleet)._replace(conflicts=_conflicts(name, newest, fleet))
+
+
+def zone_of_node(name: str, states: Iterable[ZoneState]) -> str | None:
+    """The zone of a node's newest incarnation; None if it is nowhere."""
+    found = (state.nodes.rows.get(name) for state in states)
+    newest = max(filter(None, found), key=lambda node: (node.created_ms, node.uid), default=None)
+    return newest.zone if newest is not None else None
+
+
+def _addresses(node: Node | Member) -> tuple[str, ...]:
+    four = (str(IPv4Address(node.address4)),) if node.address4 else ()
+    six = (str(IPv6Address(node.address6)),) if node.address6 else ()
+    return four + six
+
+
+def _conflicts(name: str, node: Node | Member, fleet: FleetState) -> tuple[str, ...]:
+    """Other nodes that have one of its addresses."""
+    roster = fleet.roster
+    holders = (slot for address in (node.address4, node.address6) if address for slot in roster.holders.of(address))
+    return tuple(sorted({roster.names[slot] for slot in holders} - {name}))

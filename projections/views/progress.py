@@ -1,0 +1,227 @@
+"""The fleet at a glance: per zone how many DPUs have its newest reported table, and how long the last changes took.
+
+Whoever watches asks many times a second, and between two looks little has changed. So what is worked out of a row of
+the installs fold is kept with what it was worked out of: neither rows nor a zone's list of versions, made anew with
+every change of one, are ever changed in place, so the same row or list means the same answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from projections.fleet import tables
+from projections.fleet.state import FleetState
+from projections.installs.rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsState, VersionInstalls
+from projections.zones.state import ZoneState
+
+SHOWN_CHANGES = 120
+"""Versions of which latencies are shown."""
+
+EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 0)
+"""Where the buckets of latencies begin and end; the last has no end."""
+
+
+class ProgressView(NamedTuple):
+    zone: str
+    nodes: int
+    dpus: int
+    version: int
+    waiting_ms: int
+    unreported_ms: int
+    reported: int
+    received: int
+    applied: int
+    in_hardware: int
+    frozen: bool
+    exceptions: int
+    stuck: int
+    phases: dict[str, int]
+
+
+class ChangeView(NamedTuple):
+    version: int
+    appended_ms: int
+    dpus: int
+    p50_ms: int
+    p99_ms: int
+    last_ms: int
+
+
+class BucketView(NamedTuple):
+    from_ms: int
+    to_ms: int
+    dpus: int
+
+
+class LatencyView(NamedTuple):
+    changes: tuple[ChangeView, ...]
+    buckets: tuple[BucketView, ...]
+
+
+class _Reach(NamedTuple):
+    received: int
+    applied: int
+    in_hardware: int
+    waiting_ms: int
+
+
+_NOWHERE = _Reach(0, 0, 0, 0)
+
+
+class _Counted(NamedTuple):
+    numbers: list[int]
+    ordinals: int
+    reach: _Reach
+
+
+class ProgressViews:
+    """Views of zones, with what was counted of their newest version."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, _Counted] = {}
+
+    def view(self, zone: str, state: ZoneState, fleet: FleetState, installs: InstallsState) -> ProgressView:
+        now = tables.table(fleet, zone)
+        dpus = state.dpu_index.zone(zone)
+        told = installs.zones.rows.get(zone)
+        numbers = installs.numbers.get(zone)
+        reported = numbers[-1] if numbers else 0
+        reach = self._reach(zone, numbers, dpus.used, installs) if numbers else _NOWHERE
+        is_unreported = dpus.names and reported < now.version
+        return ProgressView(
+            zone=zone,
+            nodes=state.node_counts.get(zone, 0),
+            dpus=len(dpus.names),
+            version=now.version,
+            waiting_ms=reach.waiting_ms,
+            unreported_ms=tables.earliest_since(fleet, zone, reported) if is_unreported else 0,
+            reported=reported,
+            received=reach.received,
+            applied=reach.applied,
+            in_hardware=reach.in_hardware,
+            frozen=fleet.is_frozen(zone),
+            exceptions=len(told.exceptions) if told is not None else 0,
+            stuck=len(dpus.stuck),
+            phases=dict(dpus.phases),
+        )
+
+    def _reach(self, zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
+        known = self._counted.get(zone)
+        if known is None or known.numbers is not numbers or known.ordinals != ordinals:
+            known = self._counted[zone] = _Counted(numbers, ordinals, _reach(zone, numbers, ordinals, installs))
+        return known.reach
+
+
+class Latencies:
+    """How long the last versions took: `take` in each partition's state, then ask for the `view`.
+
+    What rows say is summed up by version, and only rows that changed are counted again.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[tuple[str, int], VersionInstalls]] = {}
+        self._delays: dict[int, Counter[int]] = {}
+        self._appended: dict[int, int] = {}
+
+    def take(self, partition: int, state: InstallsState) -> None:
+        before, rows = self._rows.get(partition, {}), {}
+        for zone, numbers in state.numbers.items():
+            for number in numbers:
+                row = state.version(zone, number)
+                if row is None or row.appended_ms <= 0:
+                    continue
+                rows[zone, number] = row
+                known = before.pop((zone, number), None)
+                if known is not row:
+                    self._count(number, row, known)
+        for (_, number), gone in before.items():
+            self._count(number, None, gone)
+        self._rows[partition] = rows
+
+    def view(self) -> LatencyView:
+        shown = sorted(heapq.nlargest(SHOWN_CHANGES, self._delays))
+        changes = (_change(number, self._appended[number], self._delays[number]) for number in shown)
+        return LatencyView(tuple(changes), tuple(_buckets(self._delays[number] for number in shown)))
+
+    def _count(self, number: int, row: VersionInstalls | None, known: VersionInstalls | None) -> None:
+        """Count this row of a version instead of the one known before."""
+        found = self._delays.pop(number, Counter())
+        if known is not None:
+            found.subtract(_delays(known))
+        if row is not None:
+            found.update(_delays(row))
+            self._appended[number] = min(row.appended_ms, self._appended.get(number, row.appended_ms))
+        if left := +found:
+            self._delays[number] = left
+        else:
+            self._appended.pop(number, None)
+
+
+def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _Reach:
+    """DPUs at each level of the newest version: who has it in hardware has it applied, and who has it applied has
+    received it."""
+    row = installs.version(zone, numbers[-1])
+    assert row is not None, f"{zone} has no row of its version {numbers[-1]}"
+    there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)
+    reached = BitMap()
+    counts = []
+    for level in reversed(row.levels):
+        for _, packed in level:
+            reached |= BitMap.deserialize(packed)
+        counts.append(len(reached & there))
+    assert len(counts) == len(LEVELS)
+    is_whole = counts[0] == len(there)
+    return _Reach(counts[2], counts[1], counts[0], 0 if is_whole else _waiting_ms(zone, there, installs))
+
+
+def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
+    """When the earliest of the remembered versions was appended that not all of these DPUs have in hardware.
+
+    Who has a version has those before it, so the DPUs that have one are those of all versions from it on.
+    """
+    missing, waiting_ms = BitMap(there), 0
+    for number in reversed(installs.numbers[zone]):
+        row = installs.version(zone, number)
+        assert row is not None, f"{zone} has no row of its version {number}"
+        for _, packed in row.levels[IN_HARDWARE]:
+            missing -= BitMap.deserialize(packed)
+        if not missing:
+            break
+        waiting_ms = row.appended_ms or waiting_ms
+    return waiting_ms
+
+
+def _delays(row: VersionInstalls) -> Counter[int]:
+    """How many DPUs had it in hardware how long after its append."""
+    found: Counter[int] = Counter()
+    for time_ms, packed in row.levels[IN_HARDWARE]:
+        if time_ms < UNKNOWN_MS:
+            found[max(time_ms - row.appended_ms, 0)] += len(BitMap.deserialize(packed))
+    return found
+
+
+def _change(version: int, appended_ms: int, delays: Counter[int]) -> ChangeView:
+    times = sorted(delays)
+    below = list(accumulate(delays[time] for time in times))
+    total = below[-1]
+
+    def within(permille: int) -> int:
+        return times[min(bisect_right(below, (total * permille - 1) // 1000), len(times) - 1)]
+
+    return ChangeView(version, appended_ms, total, within(500), within(990), times[-1])
+
+
+def _buckets(delays: Iterable[Counter[int]]) -> Iterable[BucketView]:
+    starts = EDGES_MS[:-1]
+    counts = [0] * len(starts)
+    for found in delays:
+        for delay, dpus in found.items():
+            counts[bisect_right(starts, delay) - 1] += dpus
+    return (BucketView(first, end, dpus) for (first, end), dpus in zip(pairwise(EDGES_MS), counts, strict=True))

@@ -1,0 +1,143 @@
+"""Zones as they are shown: counts, labels, limits, how far their DPUs are, and their rules in the order they apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network
+from itertools import chain
+from typing import NamedTuple
+
+from projections.fleet import tables
+from projections.fleet.rulesets import PrefixChange
+from projections.fleet.state import FleetState
+from projections.fleet.tables import RuleTable
+from projections.installs.rows import InstallsState
+from projections.installs.views import laggards, zone_progress
+from projections.rules.prefixes import SIZE4, SIZE6, networks
+from projections.rules.rule import Rule
+from projections.zones.rollout import limits_of
+from projections.zones.rows import Zone
+from projections.zones.state import ZoneState
+
+_SHOWN_VERSIONS = 5
+_SHOWN_LAGGARDS = 20
+_PIECE = 500
+
+
+class ZoneView(NamedTuple):
+    zone: str
+    labels: dict[str, str]
+    nodes: int
+    dpus: int
+    rules: int
+    version: int
+    digest: str
+    parallel_installs: int
+    unavailable_nodes: int
+    frozen: bool
+
+
+class MilestoneView(NamedTuple):
+    level: str
+    permille: int
+    after_ms: int
+
+
+class InstallView(NamedTuple):
+    version: int
+    dpus: int
+    received: int
+    applied: int
+    in_hardware: int
+    appended_ms: int
+    milestones: tuple[MilestoneView, ...]
+
+
+class ExceptionView(NamedTuple):
+    dpu: str
+    version: int
+    reason: str
+    said_ms: int
+
+
+class InstallsView(NamedTuple):
+    installs: tuple[InstallView, ...]
+    lagging: tuple[str, ...]
+    exceptions: tuple[ExceptionView, ...]
+
+
+class RuleView(NamedTuple):
+    prefix: str
+    action: str
+    priority: int
+    protocol: str
+    ports: tuple[tuple[int, int], ...]
+    policy: str
+
+
+def is_known(zone: str, state: ZoneState, fleet: FleetState) -> bool:
+    """Whether anything is known of a zone: it had a node or a DPU, or somebody described it."""
+    return zone in state.zone_rows.rows or zone in fleet.zones.rows
+
+
+def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
+    now = tables.table(fleet, zone)
+    info = fleet.zone(zone)
+    limits = limits_of(Zone(info.parallel_installs, info.unavailable_nodes))
+    return ZoneView(
+        zone=zone,
+        labels=info.labels,
+        nodes=state.node_counts.get(zone, 0),
+        dpus=len(state.dpu_index.zone(zone).names),
+        rules=sum(found.prefixes.size() for found in now.sets),
+        version=now.version,
+        digest=now.digest.hex(),
+        parallel_installs=limits.parallel_installs,
+        unavailable_nodes=limits.unavailable_nodes,
+        frozen=fleet.is_frozen(zone),
+    )
+
+
+def installs(zone: str, state: ZoneState, reported: InstallsState) -> InstallsView:
+    """How far the zone's DPUs are with its newest tables, and which of them are behind or out of the ordinary."""
+    progress = zone_progress(reported, zone, _SHOWN_VERSIONS)
+    if progress is None:
+        return InstallsView((), (), ())
+    names = state.dpu_index.zone(zone).names
+    behind = laggards(reported, zone, ordinals=names)[:_SHOWN_LAGGARDS]
+    return InstallsView(
+        installs=tuple(
+            InstallView(
+                version=found.version,
+                dpus=progress.dpu_count,
+                received=found.received,
+                applied=found.applied,
+                in_hardware=found.in_hardware,
+                appended_ms=found.appended_ms,
+                milestones=tuple(MilestoneView(m.level, m.permille, m.after_ms) for m in found.milestones),
+            )
+            for found in progress.versions
+        ),
+        lagging=tuple(names[ordinal] for ordinal in behind),
+        exceptions=tuple(ExceptionView(e.dpu, e.version, e.reason, e.said_ms) for e in progress.exceptions),
+    )
+
+
+def rules(now: RuleTable) -> Iterator[RuleView]:
+    """The rules of a table as it is now, first match first; one set's prefixes in order of their addresses."""
+    contents = [(found.policy, found.rule, found.prefixes.content()) for found in now.sets]
+    return chain.from_iterable(_spelled(policy, rule, content) for policy, rule, content in contents)
+
+
+def _spelled(policy: str, rule: Rule, content: PrefixChange) -> Iterator[RuleView]:
+    ports = tuple(zip(rule.ports[::2], rule.ports[1::2], strict=True))
+    for network in chain(_networks(content.add4, SIZE4), _networks(content.add6, SIZE6)):
+        yield RuleView(str(network), rule.action, rule.priority, rule.protocol, ports, policy)
+
+
+def _networks(packed: bytes, size: int) -> Iterator[IPv4Network | IPv6Network]:
+    """Packed prefixes of one family, unpacked a piece at a time: whoever reads 200,000 of them pauses in between."""
+    piece = _PIECE * size
+    for start in range(0, len(packed), piece):
+        part = packed[start : start + piece]
+        yield from networks(part, b"") if size == SIZE4 else networks(b"", part)

@@ -1,0 +1,105 @@
+"""What is derived of the DPUs of a partition: open steps, ordinals, lines and the counts that limits are about.
+
+Per zone there are two lines of DPUs that wait for an install: those whose node is out of service already (an install
+that failed and is to be retried) go first. Both keep the order in which their DPUs became Pending.
+"""
+
+from __future__ import annotations
+
+from projections.zones.phases import ERROR, INSTALLING, PENDING
+from projections.zones.rows import Dpu
+
+
+class ZoneDpus:
+    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that need it so; `phases` the DPUs
+    by phase, for display; `stuck` are those that go on only if somebody looks."""
+
+    __slots__ = ("installing", "line", "names", "phases", "returning", "stuck", "unavailable", "used")
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        self.used = 0
+        self.installing = 0
+        self.unavailable: dict[str, int] = {}
+        self.returning: dict[str, None] = {}
+        self.line: dict[str, None] = {}
+        self.phases: dict[str, int] = {}
+        self.stuck: dict[str, None] = {}
+
+    @property
+    def next_ordinal(self) -> int:
+        """The lowest that is free."""
+        return (~self.used & (self.used + 1)).bit_length() - 1
+
+
+class DpuIndex:
+    """The DPUs of all zones here, and those whose step is open or running, in no particular order."""
+
+    def __init__(self) -> None:
+        self.zones: dict[str, ZoneDpus] = {}
+        self.open: dict[str, None] = {}
+        self.running: dict[str, None] = {}
+
+    def zone(self, zone: str) -> ZoneDpus:
+        """What is known of a zone's DPUs; an empty one, that nobody keeps, if there are none."""
+        return self.zones.get(zone) or ZoneDpus()
+
+    def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
+        """A DPU keeps its place in line as long as it is Pending since the same offset."""
+        if old is not None:
+            stays = new is not None and old.phase == new.phase == PENDING and old.since == new.since
+            self._discard(name, old, stays)
+        if new is not None:
+            self._add(name, new)
+
+    def _add(self, name: str, dpu: Dpu) -> None:
+        zone = self.zones.get(dpu.zone)
+        if zone is None:
+            zone = self.zones[dpu.zone] = ZoneDpus()
+        taken = zone.names.setdefault(dpu.ordinal, name)
+        assert taken == name, f"{name}: ordinal {dpu.ordinal} of {dpu.zone} is that of {taken}"
+        zone.used |= 1 << dpu.ordinal
+        zone.installing += dpu.phase in INSTALLING
+        zone.phases[dpu.phase] = zone.phases.get(dpu.phase, 0) + 1
+        if is_stuck(dpu):
+            zone.stuck[name] = None
+        if dpu.effect:
+            host = host_of(name, dpu)
+            zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
+        if dpu.phase == PENDING:
+            (zone.returning if dpu.effect else zone.line)[name] = None
+        if dpu.standing == "open":
+            self.open[name] = None
+        elif dpu.standing == "running":
+            self.running[name] = None
+
+    def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:
+        zone = self.zones[dpu.zone]
+        del zone.names[dpu.ordinal]
+        zone.used &= ~(1 << dpu.ordinal)
+        zone.installing -= dpu.phase in INSTALLING
+        zone.phases[dpu.phase] -= 1
+        if not zone.phases[dpu.phase]:
+            del zone.phases[dpu.phase]
+        zone.stuck.pop(name, None)
+        if dpu.effect:
+            host = host_of(name, dpu)
+            zone.unavailable[host] -= 1
+            if not zone.unavailable[host]:
+                del zone.unavailable[host]
+        if dpu.phase == PENDING and not stays:
+            del (zone.returning if dpu.effect else zone.line)[name]
+        self.open.pop(name, None)
+        self.running.pop(name, None)
+        if not zone.names:
+            del self.zones[dpu.zone]
+
+
+def host_of(name: str, dpu: Dpu) -> str:
+    """What a limit on unavailable nodes counts: the DPU's node, or the DPU alone if it names none."""
+    return dpu.node or f"/{name}"
+
+
+def is_stuck(dpu: Dpu) -> bool:
+    """Whether a DPU needs a look: it failed, is paused, or another card is in its place."""
+    return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped

@@ -1,0 +1,80 @@
+"""DPUs as they are shown, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from projections.zones.rows import Dpu
+from projections.zones.state import ZoneState
+
+
+class DpuView(NamedTuple):
+    dpu: str
+    zone: str
+    ordinal: int
+    node: str
+    serial: str
+    bmc_address: str
+    image: str
+    phase: str
+    standing: str
+    tries: int
+    attempt: int
+    provisioner: str
+    task: str
+    percent: int
+    paused: bool
+    swapped: bool
+    failures: int
+    message: str
+    since_ms: int
+    deadline_ms: int
+    facts: dict[str, str]
+
+
+def view(name: str, dpu: Dpu) -> DpuView:
+    return DpuView(
+        dpu=name,
+        zone=dpu.zone,
+        ordinal=dpu.ordinal,
+        node=dpu.node,
+        serial=dpu.serial,
+        bmc_address=dpu.bmc_address,
+        image=dpu.image,
+        phase=dpu.phase,
+        standing=dpu.standing,
+        tries=dpu.tries,
+        attempt=dpu.attempt,
+        provisioner=dpu.provisioner,
+        task=dpu.task,
+        percent=dpu.percent,
+        paused=dpu.paused,
+        swapped=dpu.swapped,
+        failures=dpu.failures,
+        message=dpu.message,
+        since_ms=dpu.since_ms,
+        deadline_ms=dpu.deadline_ms,
+        facts=dpu.facts,
+    )
+
+
+def zones_of_dpu(name: str, states: Iterable[ZoneState]) -> list[str]:
+    """The zones that have a DPU of this name, sorted: one partition has one at most."""
+    found = (state.dpus.rows.get(name) for state in states)
+    return sorted(dpu.zone for dpu in found if dpu is not None)
+
+
+def named(state: ZoneState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
+    """The DPUs of a partition: of a zone, in a phase and in need of a look, or whichever, if that is empty or false.
+
+    Zones that have none in the phase are passed over: to look at each DPU of a plane for the few of them that failed
+    kept everybody else waiting.
+    """
+    rows = state.dpus.rows
+    for name, dpus in state.dpu_index.zones.items():
+        if zone not in ("", name) or (phase and phase not in dpus.phases):
+            continue
+        for dpu in dpus.stuck if stuck else dpus.names.values():
+            if phase in ("", rows[dpu].phase):
+                yield dpu

@@ -1,0 +1,211 @@
+"""What records say of DPUs, decided: registrations, requests of operators, statements of provisioners and timers.
+
+Each becomes a trigger of the lifecycle's table; what the table makes of the DPU may free room in its zone, so whoever
+is next in line is let in by the same record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
+from projections.zones.lifecycle import REQUESTS, RETRIES, Trigger, follow
+from projections.zones.phases import INITIALIZING, PENDING
+from projections.zones.rollout import Admitted, Changed, admit, limits_of, place_of
+from projections.zones.rows import Dpu, Zone
+from projections.zones.state import Change, ZoneState
+from schemas.events import (
+    DeadlinePassed,
+    DpuRegistered,
+    LifecycleRequested,
+    StepFailed,
+    StepProgressed,
+    StepStarted,
+    StepSucceeded,
+)
+
+STEP_DEADLINE = "step"
+"""Kind of the DeadlinePassed that ends an attempt; its subject is the DPU."""
+
+LOST = "lost"
+"""Kind of the StepFailed by which another provisioner states that the attempt's own one is gone."""
+
+MAX_DPUS_PER_ZONE = 100_000
+"""Ordinals are bits in the reports of relays; this bounds them."""
+
+_MAX_FACTS = 16
+
+StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
+
+
+def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
+    fault = _fault_of_registration(event)
+    if fault is not None:
+        return refusal(fault)
+    old = state.dpus.rows.get(event.dpu)
+    if old is None:
+        return _add(state, event, at)
+    if old.zone != event.zone:
+        reason = f"dpu: {event.dpu!r} is registered in zone {old.zone!r}; delete it there first"
+        return refusal(reason)
+    if old.effect and event.node != old.node:
+        reason = f"node: {shown(event.node)} cannot replace {shown(old.node)}, out of service for dpu {event.dpu!r}"
+        return refusal(reason)
+    row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
+    if event.serial in ("", row.serial):
+        return _decide(state, event.dpu, old, row, at)
+    return _decide(state, event.dpu, old, follow(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
+
+
+def request(state: ZoneState, event: LifecycleRequested, at: At) -> Decision:
+    if event.request not in REQUESTS:
+        return refusal(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}")
+    fault = check_text("image", event.image)
+    if fault is None and event.image and event.request != "provision":
+        fault = f"image: {shown(event.image)} goes with provision only, not with {event.request}"
+    row = _find(state, event.zone, event.dpu)
+    if fault is not None or isinstance(row, str):
+        return refusal(fault or str(row))
+    return _decide(state, event.dpu, row, follow(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
+
+
+def statement(state: ZoneState, event: StepStatement, at: At) -> Decision:
+    row = _find(state, event.zone, event.dpu)
+    if isinstance(row, str):
+        return refusal(row)
+    if event.phase != row.phase:
+        reason = f"phase: {shown(event.phase)} of dpu {event.dpu!r} is over, which is {row.phase}"
+        return refusal(reason)
+    trigger = _trigger(event, at)
+    if isinstance(trigger, str):
+        return refusal(trigger)
+    return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
+
+
+def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
+    """The end of an attempt's time, if the record itself stands at or after it."""
+    name = event.envelope.subject
+    row = state.dpus.rows.get(name)
+    if event.kind != STEP_DEADLINE or row is None:
+        return refusal(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}")
+    if row.standing != "running" or row.deadline_ms != event.deadline_ms:
+        return Decision(None, Outcome("done", f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over"))
+    if at.append_ms < event.deadline_ms:
+        reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
+        return refusal(reason)
+    message = f"{row.provisioner!a} had no result by the deadline"
+    failed_ms = _said_ms(event, at)
+    trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
+    return _decide(state, name, row, follow(name, row, trigger), at)
+
+
+def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
+    index = state.dpu_index.zone(event.zone)
+    if len(index.names) >= MAX_DPUS_PER_ZONE:
+        return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
+    row = Dpu(
+        zone=event.zone,
+        ordinal=index.next_ordinal,
+        node=event.node,
+        serial=event.serial,
+        bmc_address=event.bmc_address,
+        phase=INITIALIZING,
+        attempt=at.offset,
+        entered=at.offset,
+        since=at.offset,
+        since_ms=at.time_ms,
+    )
+    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
+    return Decision(Change(dpus={event.dpu: row}, zones=zones), DONE)
+
+
+def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
+    if isinstance(result, str):
+        return refusal(result)
+    changed = Changed(name, old, result)
+    admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
+    outcome = _outcome(state, changed, admitted)
+    if result == old and not admitted.rows:
+        return Decision(None, outcome)
+    rows: dict[str, Dpu | None] = {name: result, **admitted.rows}
+    return Decision(Change(dpus=rows), outcome)
+
+
+def _outcome(state: ZoneState, changed: Changed, admitted: Admitted) -> Outcome:
+    if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
+        return DONE
+    if changed.new.paused:
+        return Outcome("waiting", f"dpu: {changed.name!r} is paused", place=place_of(state, changed, admitted))
+    return Outcome("waiting", admitted.full, place=place_of(state, changed, admitted))
+
+
+def _find(state: ZoneState, zone: str, dpu: str) -> Dpu | str:
+    row = state.dpus.rows.get(dpu)
+    if row is None or row.zone != zone:
+        return f"dpu: {shown(dpu)} is not registered in zone {shown(zone)}"
+    return row
+
+
+def _fault_of_registration(event: DpuRegistered) -> str | None:
+    return (
+        check_zone("zone", event.zone)
+        or check_name("dpu", event.dpu)
+        or (check_name("node", event.node) if event.node else None)
+        or check_text("serial", event.serial)
+        or check_text("bmc_address", event.bmc_address)
+    )
+
+
+def _trigger(event: StepStatement, at: At) -> Trigger | str:
+    match event:
+        case StepStarted():
+            fault = check_text("provisioner", event.provisioner)
+            if fault is None and not event.provisioner:
+                fault = "provisioner: '' must name who takes the step"
+            return fault or Trigger("started", at, attempt=event.attempt, provisioner=event.provisioner)
+        case StepProgressed():
+            fault = check_text("task", event.task)
+            if fault is None and not 0 <= event.percent <= 100:
+                fault = f"percent: {event.percent} must be from 0 to 100"
+            return fault or Trigger("progressed", at, attempt=event.attempt, task=event.task, percent=event.percent)
+        case StepSucceeded():
+            return _fault_of_facts(event.facts) or Trigger("succeeded", at, attempt=event.attempt, facts=event.facts)
+        case StepFailed():
+            if event.kind not in (*RETRIES, LOST):
+                return f"kind: {shown(event.kind)} must be one of {', '.join((*RETRIES, LOST))}"
+            trigger = LOST if event.kind == LOST else "failed"
+            return Trigger(
+                trigger,
+                at,
+                attempt=event.attempt,
+                kind=event.kind,
+                message=_one_line(event.message),
+                failed_ms=_said_ms(event, at),
+            )
+
+
+def _said_ms(event: StepFailed | DeadlinePassed, at: At) -> int:
+    """When a failure was: by fold time, but for a broker whose clock ran far ahead of who said so.
+
+    Fold time never goes back. A wait that is counted from it would last as long as that clock was ahead.
+    """
+    return min(at.time_ms, event.envelope.issued_at_ms + MAX_AHEAD_MS)
+
+
+def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
+    if len(facts) > _MAX_FACTS:
+        return f"facts: {len(facts)} are more than the {_MAX_FACTS} allowed"
+    for key in sorted(facts):
+        fault = check_text("facts", key) or check_text(f"facts[{key}]", facts[key])
+        if fault is not None:
+            return fault
+    return None
+
+
+def _one_line(message: str) -> str:
+    """A failure is taken whatever its text: what a device writes must not keep its own error from the log."""
+    return "".join(char if is_printable(char) else " " for char in message[:253])

@@ -1,0 +1,142 @@
+"""The zone fold: the nodes and DPUs of the zones that share a partition.
+
+What fleet says to a zone arrives as records that name their cause, [from, to) of fleet, and are taken only if `from` is
+where the last one ended; so a copy, or one from a driver that lags, changes nothing. What the zone says to fleet waits
+in the outbox (state) until a forwarder has brought it there (forwarding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.log import ZONES, Partition
+from projections.names import check_zone
+from projections.zones import dpus, nodes, single_joins
+from projections.zones.rollout import Changed, admit, limits_of
+from projections.zones.rows import Marks, Zone
+from projections.zones.single_joins import RunChange, SingleJoins
+from projections.zones.state import Change, ZoneState
+from schemas.events import (
+    DeadlinePassed,
+    DpuRegistered,
+    Event,
+    Forwarded,
+    LifecycleRequested,
+    ListCompleted,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+    StepFailed,
+    StepProgressed,
+    StepStarted,
+    StepSucceeded,
+    ZoneLimited,
+)
+
+__all__ = ["ZoneFold", "ZoneState"]
+
+
+class ZoneFold:
+    """Rules of the zones topic, fold version 1."""
+
+    topic = ZONES
+    version = 1
+    run_of = single_joins.RUN_OF
+    accepts = frozenset(
+        event.__name__
+        for event in (
+            NodesJoined,
+            NodesChanged,
+            NodesLeft,
+            ListCompleted,
+            NodesSuperseded,
+            ZoneLimited,
+            Forwarded,
+            DpuRegistered,
+            LifecycleRequested,
+            StepStarted,
+            StepProgressed,
+            StepSucceeded,
+            StepFailed,
+            DeadlinePassed,
+        )
+    )
+
+    def empty(self, partition: Partition) -> ZoneState:
+        return ZoneState()
+
+    def decide(self, state: ZoneState, event: Event, at: At) -> Decision:
+        match event:
+            case NodesJoined():
+                return nodes.join(state, event, at)
+            case NodesChanged():
+                return nodes.change(state, event, at)
+            case NodesLeft():
+                return nodes.leave(state, event, at)
+            case ListCompleted():
+                return nodes.complete_list(state, event, at)
+            case DpuRegistered():
+                return dpus.register(state, event, at)
+            case LifecycleRequested():
+                return dpus.request(state, event, at)
+            case StepStarted() | StepProgressed() | StepSucceeded() | StepFailed():
+                return dpus.statement(state, event, at)
+            case DeadlinePassed():
+                return dpus.expire(state, event, at)
+            case Forwarded():
+                return _forwarded(state, event, at)
+            case NodesSuperseded() | ZoneLimited():
+                return _caused(state, event, at)
+            case _:
+                return refusal(f"event: {type(event).__name__} is not one that decides about zones")
+
+    def evolve(self, state: ZoneState, change: Change, at: At) -> None:
+        state.apply(change, at)
+
+    def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
+        return single_joins.read(values)
+
+    def decide_run(
+        self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    ) -> tuple[RunChange, int] | None:
+        return single_joins.decide(state, commands, offsets, append_ms, time_ms)
+
+    def evolve_run(self, state: ZoneState, change: RunChange) -> None:
+        single_joins.evolve(state, change)
+
+    def changes_of_run(self, change: RunChange) -> Iterable[Change]:
+        return single_joins.changes_of(change)
+
+
+def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> Decision:
+    """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
+    mark = state.fleet_mark
+    if event.from_offset != mark or event.to_offset <= mark:
+        reason = f"from_offset: {event.from_offset} to {event.to_offset} must go on from {mark}, the mark for fleet"
+        return refusal(reason)
+    decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
+    change: Change = decision.change or Change()
+    return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
+
+
+def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
+    fault = check_zone("zone", event.zone)
+    if fault is not None:
+        return refusal(fault)
+    old = state.zone_rows.rows.get(event.zone) or Zone()
+    row = Zone(
+        old.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
+        old.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
+    )
+    admitted = admit(state, event.zone, limits_of(row), Changed(), at)
+    return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)
+
+
+def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:
+    if event.to_offset > at.offset:
+        return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
+    if event.to_offset <= state.forwarded:
+        return Decision(None, Outcome("done", f"to_offset: {state.forwarded} was forwarded already"))
+    return Decision(Change(marks=Marks(state.fleet_mark, event.to_offset)), DONE)

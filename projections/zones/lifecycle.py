@@ -1,0 +1,317 @@
+"""The lifecycle of a DPU: a table of what each request or statement does in each phase, and nothing that is not in it.
+
+A provisioner states what it is about to do (`StepStarted`), does it, and states how it went; the fold takes only what
+names the attempt that runs. An attempt ends by its result, by its deadline (a timer states it), by whoever finds that
+its provisioner is gone (`StepFailed` of kind lost), or by a request; the next one has the next number, which never
+starts anew, so a late statement fits nothing. Failures of a kind are retried so often, after a delay with full jitter,
+drawn from the DPU's name and attempt: a fold may not throw dice. Then the DPU is in Error, from which every way on is
+open. No phase is terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from eventstore.backoff import ceiling
+from eventstore.folding.fold import At
+from projections.names import shown
+from projections.zones.phases import (
+    DELETING,
+    ERROR,
+    INITIALIZING,
+    INSTALLING,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PENDING,
+    PHASES,
+    PROVISIONING,
+    READY,
+    STEPS,
+)
+from projections.zones.rollout import entered
+from projections.zones.rows import Dpu
+
+RETRIES = {"transient": 5, "device": 1, "operator": 0}
+"""Failures of a phase up to which one of this kind is retried. What an operator must mend is not."""
+
+MAX_TRIES = 20
+"""Attempts at one phase, so that a DPU whose every provisioner dies ends in Error too."""
+
+BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
+
+REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
+STATEMENTS = ("started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
+TRIGGERS = REQUESTS + STATEMENTS
+
+
+_INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
+"""Steps after which the device must run the image that it shall have."""
+
+
+class Trigger(NamedTuple):
+    """What happens to a DPU. What the statement or request carries is in the fields that its name needs."""
+
+    name: str
+    at: At
+    image: str = ""
+    attempt: int = 0
+    provisioner: str = ""
+    task: str = ""
+    percent: int = 0
+    facts: Mapping[str, str] = {}
+    kind: str = ""
+    message: str = ""
+    serial: str = ""
+    failed_ms: int = 0
+
+
+Result: TypeAlias = Dpu | str | None
+"""The row afterwards, None for a DPU that is forgotten, or why not."""
+
+Action: TypeAlias = Callable[[str, Dpu, Trigger], Result]
+
+
+def follow(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """What becomes of a DPU."""
+    action = TRANSITIONS.get((row.phase, trigger.name))
+    if action is None:
+        return f"{trigger.name}: does not apply to dpu {name!r}, which is {row.phase}"
+    return action(name, row, trigger)
+
+
+def backoff_ms(name: str, attempt: int, failures: int) -> int:
+    """Full jitter: anything up to a ceiling that doubles with each failure."""
+    drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
+    return drawn % ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS) + 1
+
+
+def wait_ms(row: Dpu, now_ms: int) -> int:
+    """How long the next attempt has to wait yet.
+
+    What lies further ahead than any backoff was said by a clock that has been put back since: nothing waits for that.
+    """
+    left_ms = row.not_before_ms - now_ms
+    return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def _provision(name: str, row: Dpu, trigger: Trigger) -> Result:
+    image = trigger.image or row.image
+    if not image:
+        return f"image: '' must name the image to provision dpu {name!r} with, which has had none"
+    if row.phase == PENDING:
+        return replace(row, image=image, resume=NODE_EFFECT)
+    return _pending(replace(row, image=image), NODE_EFFECT, trigger.at)
+
+
+def _pause(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return replace(row, paused=True)
+
+
+def _resume(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return replace(row, paused=False)
+
+
+def _reopen(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """Once more from the start of the step; whatever attempt runs has lost it."""
+    return _begin_step(row, row.phase, trigger.at)
+
+
+def _return(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """From Error, the phase that failed once more."""
+    return _begin_step(row, row.resume, trigger.at)
+
+
+def _skip(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return _past(row, row.phase, trigger.at)
+
+
+def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return _past(row, row.resume, trigger.at)
+
+
+def _withdraw(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """Out of the line: back to what it was, which is out of service if an install failed before."""
+    return _unwind(name, row, trigger) if row.effect else _settled(row, trigger.at)
+
+
+def _unwind(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """Give the node back; the DPU serves with what it has, or waits to be provisioned."""
+    return entered(replace(row, image=row.installed or row.image), NODE_EFFECT_REMOVAL, trigger.at)
+
+
+def _delete(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return entered(replace(row, paused=False), DELETING, trigger.at)
+
+
+def _stay(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return row
+
+
+def _forget(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return None
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
+    if row.standing == "running":
+        return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!a}"
+    if trigger.attempt != row.attempt + 1:
+        return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
+    if row.paused:
+        return f"dpu: {name!r} is paused"
+    if wait_ms(row, trigger.at.append_ms):
+        return f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
+    return replace(
+        row,
+        standing="running",
+        attempt=trigger.attempt,
+        provisioner=trigger.provisioner,
+        not_before_ms=0,
+        deadline_ms=trigger.at.time_ms + STEPS[row.phase].deadline_ms,
+        percent=0,
+    )
+
+
+def _progress(name: str, row: Dpu, trigger: Trigger) -> Result:
+    return _stale(name, row, trigger) or replace(row, task=trigger.task, percent=trigger.percent)
+
+
+def _succeed(name: str, row: Dpu, trigger: Trigger) -> Result:
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    serial = trigger.facts.get("serial") or row.serial
+    if row.serial not in ("", serial) and row.phase != DELETING:
+        return _swap(name, row, trigger._replace(serial=serial))
+    image = trigger.facts.get("image", row.image)
+    if row.phase in _INSTALLED and image != row.image:
+        message = f"image: the device says that it runs {shown(image)}, not {shown(row.image)}"
+        return _fail(name, row, trigger._replace(kind="device", message=message))
+    return _past(replace(row, serial=serial, facts={**row.facts, **trigger.facts}), row.phase, trigger.at)
+
+
+def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    failures = row.failures + 1
+    if failures > RETRIES[trigger.kind] or row.tries >= MAX_TRIES:
+        return _error(row, row.phase, trigger)
+    return replace(
+        _without_attempt(row, trigger),
+        failures=failures,
+        disowned=row.attempt if trigger.kind == "device" else row.disowned,
+        not_before_ms=trigger.failed_ms + backoff_ms(name, row.attempt, failures),
+    )
+
+
+def _lose(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """The provisioner is gone, which says nothing of the device: the next may go on at once."""
+    stale = _stale(name, row, trigger)
+    if stale is not None:
+        return stale
+    return _error(row, row.phase, trigger) if row.tries >= MAX_TRIES else _without_attempt(row, trigger)
+
+
+def _swap(name: str, row: Dpu, trigger: Trigger) -> Result:
+    """Another card is in this DPU's place. What is known of the old one is void; its image may be provisioned anew."""
+    row = replace(row, serial=trigger.serial, installed="", facts={}, swapped=row.swapped or bool(row.facts))
+    match row.phase:
+        case "Initializing" | "Deleting":
+            return row
+        case "Pending":
+            return replace(row, resume=NODE_EFFECT)
+        case "Error" if row.resume == DELETING:
+            return row
+    message = f"serial: {shown(trigger.serial)} is another card than was provisioned; retry provisions it"
+    return _error(row, NODE_EFFECT, trigger._replace(message=message))
+
+
+# --- parts of them ----------------------------------------------------------------------------------------------------
+
+
+def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
+    if row.standing == "running" and trigger.attempt == row.attempt:
+        return None
+    return f"attempt: {trigger.attempt} of dpu {name!r} is over"
+
+
+def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
+    """The step wants another attempt; a task that the device still runs is kept, for it to adopt."""
+    return replace(row, standing="open", provisioner="", deadline_ms=0, message=trigger.message)
+
+
+def _begin_step(row: Dpu, phase: str, at: At) -> Dpu:
+    """A step, at once unless it is one that waits in line and this DPU is not among those being installed."""
+    if phase in INSTALLING and row.phase not in INSTALLING:
+        return _pending(row, phase, at)
+    return entered(row, phase, at)
+
+
+def _pending(row: Dpu, phase: str, at: At) -> Dpu:
+    return replace(_idle(row, PENDING, at), resume=phase)
+
+
+def _past(row: Dpu, phase: str, at: At) -> Result:
+    """What follows a step that is done, or skipped."""
+    then = STEPS[phase].then
+    if phase == DELETING:
+        return None
+    if phase == NODE_EFFECT_REMOVAL:
+        return _settled(replace(row, effect=False), at)
+    if then == NODE_EFFECT_REMOVAL:
+        row = replace(row, installed=row.image, swapped=False)
+    return _begin_step(row, then, at)
+
+
+def _settled(row: Dpu, at: At) -> Dpu:
+    if row.installed:
+        return _idle(replace(row, image=row.installed), READY, at)
+    return _idle(row, INITIALIZING, at)
+
+
+def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
+    return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message)
+
+
+def _idle(row: Dpu, phase: str, at: At) -> Dpu:
+    """A phase in which nobody works on the DPU."""
+    return replace(entered(row, phase, at), standing="idle")
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_WORK = (*PROVISIONING, DELETING)
+
+
+def _rows(trigger: str, *cells: tuple[tuple[str, ...], Action]) -> dict[tuple[str, str], Action]:
+    return {(phase, trigger): action for phases, action in cells for phase in phases}
+
+
+TRANSITIONS: Mapping[tuple[str, str], Action] = {
+    **_rows("provision", ((INITIALIZING, PENDING, READY, ERROR), _provision)),
+    **_rows("pause", (PHASES, _pause)),
+    **_rows("resume", (PHASES, _resume)),
+    **_rows("retry", (_WORK, _reopen), ((ERROR,), _return)),
+    **_rows("skip", (PROVISIONING, _skip), ((ERROR,), _skip_failed), ((DELETING,), _forget)),
+    **_rows("abort", ((PENDING,), _withdraw), ((*_WORK, ERROR), _unwind)),
+    **_rows("delete", ((INITIALIZING, PENDING, *PROVISIONING, READY, ERROR), _delete), ((DELETING,), _stay)),
+    **_rows("started", (_WORK, _start)),
+    **_rows("progressed", (_WORK, _progress)),
+    **_rows("succeeded", (_WORK, _succeed)),
+    **_rows("failed", (_WORK, _fail)),
+    **_rows("lost", (_WORK, _lose)),
+    **_rows("expired", (_WORK, _fail)),
+    **_rows("swapped", (PHASES, _swap)),
+}
+"""(phase, trigger) to what happens. Whatever is not here is refused."""

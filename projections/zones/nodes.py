@@ -1,0 +1,187 @@
+"""What records say of nodes, decided item by item: who joins, changes, leaves.
+
+An incarnation is (created_ms, uid), and what is about an older one than is here changes nothing. Of two created at the
+same time (Kubernetes counts seconds) the one that the log has later is the newer. What is stated of the incarnation
+that is here already is taken as it stands now: addresses, labels, and the zone.
+
+An inferred leave is the only thing that a silence can do, so it needs a witness: the last complete list of the node's
+source in this zone, which was stated after the node last changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import repeat
+from sys import intern
+
+from msgspec import structs
+
+from eventstore.folding.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
+from projections.columns import fault_of_nodes, incarnations, single, spread
+from projections.names import check_zone, shown
+from projections.zones.rows import CompleteList, Gone, Node, Zone
+from projections.zones.state import Change, ZoneState
+from schemas.events import (
+    INFERRED,
+    LEFT,
+    MAX_FORWARD_ITEMS,
+    SUPERSEDED,
+    ListCompleted,
+    NodesChanged,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+)
+
+_MAX_HASH = 64
+
+
+def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
+    fault = fault_of_nodes(event, at.time_ms)
+    if fault is not None:
+        return refusal(fault)
+    rows = _rows(event, at)
+    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
+    if state.knows_none(rows):
+        return Decision(Change(nodes=rows, zones=zones, fresh=True), DONE)
+    put: dict[str, Node] = {}
+    items: list[ItemOutcome] = []
+    for name, row in rows.items():
+        old = state.nodes.rows.get(name)
+        if old is None or not _same(old, row):
+            if old is not None and row.created_ms < old.created_ms:
+                items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
+            else:
+                put[name] = row
+    return _decision(rows, items, Change(nodes=put, zones=zones if put else {}))
+
+
+def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
+    fault = fault_of_nodes(event, at.time_ms)
+    if fault is not None:
+        return refusal(fault)
+    put: dict[str, Node] = {}
+    items: list[ItemOutcome] = []
+    rows = _rows(event, at)
+    for (name, row), meant in zip(rows.items(), incarnations(event), strict=False):
+        old = state.nodes.rows.get(name)
+        if old is None or old.zone != event.zone:
+            items.append(_refused(name, _not_here(name, event.zone)))
+        elif meant not in (None, (old.created_ms, old.uid)):
+            items.append(_refused(name, f"node: {name!r} has another incarnation here, of {old.created_ms}"))
+        elif (row.address4, row.address6, row.labels) != (old.address4, old.address6, old.labels):
+            put[name] = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
+    return _decision(rows, items, Change(nodes=put))
+
+
+def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
+    """Afterwards what was meant is not here, which may be so already; an inferred one may be refused."""
+    fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event)
+    if fault is not None:
+        return refusal(fault)
+    gone: dict[str, Gone] = {}
+    items: list[ItemOutcome] = []
+    for name, meant in zip(event.names, incarnations(event), strict=False):
+        old = state.nodes.rows.get(name)
+        if old is None or old.zone != event.zone:
+            items.append(ItemOutcome(name, "done", _not_here(name, event.zone)))
+        elif not _is_about(old, meant):
+            items.append(ItemOutcome(name, "done", f"node: {name!r} has another incarnation here, of {old.created_ms}"))
+        elif event.inferred and (doubt := _doubt(state, name, old, event)) is not None:
+            items.append(_refused(name, doubt))
+        else:
+            gone[name] = _gone(old, INFERRED if event.inferred else LEFT, at)
+    return _decision(event.names, items, Change(gone=gone))
+
+
+def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
+    fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
+    if fault is None and event.count < 1:
+        fault = f"count: {event.count} must be at least 1: an empty list is never a command"
+    if fault is None and not 1 <= len(event.list_hash) <= _MAX_HASH:
+        fault = f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH}"
+    if fault is not None:
+        return refusal(fault)
+    key = f"{event.zone}/{event.source}"
+    last = state.lists.rows.get(key)
+    if last is not None and event.envelope.issued_at_ms < last.said_ms:
+        return Decision(None, Outcome("done", f"list_hash: a list of {last.said_ms} is newer"))
+    said_ms = min(event.envelope.issued_at_ms, at.time_ms)
+    row = CompleteList(event.count, event.list_hash, said_ms, at.offset)
+    return Decision(Change(lists={key: row}), DONE)
+
+
+def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
+    """These incarnations have a newer one in another zone, as fleet found."""
+    if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
+        return refusal("names: zones, names, created_ms and uids must have an entry per node")
+    if len(event.names) > MAX_FORWARD_ITEMS:
+        return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
+    gone: dict[str, Gone] = {}
+    for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
+        old = state.nodes.rows.get(name)
+        if old is not None and old.zone == zone and _is_about(old, (created_ms, uid)):
+            gone[name] = _gone(old, SUPERSEDED, at)
+    return Decision(Change(gone=gone), DONE)
+
+
+def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
+    if len(event.names) == 1:
+        return {event.names[0]: Node(intern(event.zone), *single(event), at.offset, at.append_ms)}
+    columns = spread(event)
+    rows = map(Node, repeat(event.zone, len(event.names)), *columns, repeat(at.offset), repeat(at.append_ms))
+    return dict(zip(event.names, rows, strict=True))
+
+
+def _gone(old: Node, state: int, at: At) -> Gone:
+    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms)
+
+
+def _same(old: Node, row: Node) -> bool:
+    """Whether a node is stated as it stands already."""
+    return (old.zone, old.created_ms, old.uid, old.address4, old.address6, old.labels) == (
+        row.zone,
+        row.created_ms,
+        row.uid,
+        row.address4,
+        row.address6,
+        row.labels,
+    )
+
+
+def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
+    """Whether a leave of this incarnation is one of the node that is here: of it, or of a later one, or of any."""
+    return meant is None or meant[0] > old.created_ms or meant == (old.created_ms, old.uid)
+
+
+def _doubt(state: ZoneState, name: str, old: Node, event: NodesLeft) -> str | None:
+    """Why a node's absence from a list does not prove that it left."""
+    source = name.partition("/")[0] if "/" in name else ""
+    last = state.lists.rows.get(f"{event.zone}/{source}")
+    if last is None or last.list_hash != event.list_hash:
+        return f"list_hash: {event.list_hash.hex()[:16]!r} is not the last complete list of source {source!r} here"
+    if old.changed > last.offset:
+        return f"node: {name!r} changed at {old.changed}, after the list at {last.offset} that lacks it"
+    return None
+
+
+def _fault_of_hash(event: NodesLeft) -> str | None:
+    if not event.inferred or 1 <= len(event.list_hash) <= _MAX_HASH:
+        return None
+    return f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH} for an inferred leave"
+
+
+def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Change) -> Decision:
+    """The whole is refused if every item is; else it is done, but for those items."""
+    changes = change if change.nodes or change.gone else None
+    if len(items) == len(names) and all(item.code == "refused" for item in items):
+        return Decision(changes, Outcome("refused", items[0].reason, items=tuple(items)))
+    return Decision(changes, Outcome("done", items=tuple(items)) if items else DONE)
+
+
+def _refused(name: str, reason: str) -> ItemOutcome:
+    return ItemOutcome(name, "refused", reason)
+
+
+def _not_here(name: str, zone: str) -> str:
+    return f"node: {shown(name)} is not in zone {zone!r}"

@@ -1,0 +1,194 @@
+"""The rollout of images: who may begin an install. DPUs wait in line per zone, and are let in as its limits allow.
+
+Two limits hold a zone's blast radius: how many DPUs are installed at a time, and how many nodes are out of service for
+it. A DPU that failed leaves its place among the parallel installs to the next, while its node stays out of service: so
+failures that nobody mends stop a rollout by themselves. Whose node is out of service already goes first, and needs no
+room under the second limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import At
+from projections.zones.dpu_index import ZoneDpus, host_of
+from projections.zones.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
+from projections.zones.rows import Dpu, Zone
+from projections.zones.state import ZoneState
+
+DEFAULT_PARALLEL_INSTALLS = 50
+DEFAULT_UNAVAILABLE_NODES = 50
+"""Both as in the DOCA Platform Framework."""
+
+
+class Limits(NamedTuple):
+    """The limits of one zone."""
+
+    parallel_installs: int
+    unavailable_nodes: int
+
+
+class Changed(NamedTuple):
+    """The DPU that a record is about, before and after. An empty name for a record about none."""
+
+    name: str = ""
+    old: Dpu | None = None
+    new: Dpu | None = None
+
+
+class Admitted(NamedTuple):
+    """Who begins now, and why the next in line does not."""
+
+    rows: dict[str, Dpu]
+    full: str
+
+
+def limits_of(row: Zone | None) -> Limits:
+    """The limits of a zone, defaults filled in."""
+    row = row or Zone()
+    return Limits(
+        row.parallel_installs or DEFAULT_PARALLEL_INSTALLS, row.unavailable_nodes or DEFAULT_UNAVAILABLE_NODES
+    )
+
+
+def entered(row: Dpu, phase: str, at: At) -> Dpu:
+    """A DPU at the beginning of a step, which wants an attempt."""
+    return replace(
+        row,
+        phase=phase,
+        standing="open",
+        entered=row.attempt,
+        disowned=row.attempt,
+        since=at.offset,
+        since_ms=at.time_ms,
+        effect=row.effect or phase == NODE_EFFECT,
+        installed="" if phase == ALTERING else row.installed,
+        failures=0,
+        not_before_ms=0,
+        deadline_ms=0,
+        provisioner="",
+        task="",
+        percent=0,
+        resume="",
+        message="",
+    )
+
+
+def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
+    """Let in whom the limits allow, given what this record changes otherwise.
+
+    Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
+    thousands in line, to look at each at every step, or whenever another joins them, is most of the fold.
+    """
+    index = state.dpu_index.zone(zone)
+    if not _gives_back(changed):
+        line: Iterable[str] = (changed.name,) if _is_in_line(changed.new) else ()
+    else:
+        line = _in_line(index, changed)
+    room = limits.parallel_installs - index.installing - _installing(changed.new) + _installing(changed.old)
+    hosts = _Unavailable(index, changed)
+    rows: dict[str, Dpu] = {}
+    full = ""
+    if room <= 0:
+        return Admitted(rows, _too_many_installs(zone, limits))
+    for name in line:
+        row = changed.new if name == changed.name else state.dpus.rows[name]
+        assert row is not None, f"{name} is in line and gone"
+        if row.paused:
+            continue
+        if len(rows) == room:
+            full = _too_many_installs(zone, limits)
+            break
+        if not row.effect and not hosts.take(host_of(name, row), limits.unavailable_nodes):
+            full = f"unavailable_nodes: {limits.unavailable_nodes} nodes of zone {zone!r} are out of service, the limit"
+            continue
+        rows[name] = entered(row, row.resume or NODE_EFFECT, at)
+    return Admitted(rows, full)
+
+
+def place_of(state: ZoneState, changed: Changed, admitted: Admitted) -> int:
+    """The place in line, from 1, of a DPU that is Pending after this record."""
+    assert changed.new is not None
+    index = state.dpu_index.zone(changed.new.zone)
+    if not _stays_in_line(changed):  # at the end of its line
+        lines = (index.returning,) if changed.new.effect else (index.returning, index.line)
+        gone = {changed.name, *admitted.rows}
+        return 1 + sum(len(line) - sum(name in line for name in gone) for line in lines)
+    ahead = 0
+    for name in _in_line(index, changed):
+        if name == changed.name:
+            break
+        ahead += name not in admitted.rows
+    return ahead + 1
+
+
+class _Unavailable:
+    """Nodes out of service, with those of this record and of who is let in by it."""
+
+    def __init__(self, index: ZoneDpus, changed: Changed) -> None:
+        self._known = index.unavailable
+        self._count = len(index.unavailable)
+        self._taken: set[str] = set()
+        self._freed = ""
+        before = host_of(changed.name, changed.old) if changed.old is not None and changed.old.effect else ""
+        after = host_of(changed.name, changed.new) if changed.new is not None and changed.new.effect else ""
+        if before != after:
+            if before and index.unavailable[before] == 1:
+                self._freed = before
+                self._count -= 1
+            if after:
+                self._add(after)
+
+    def take(self, host: str, limit: int) -> bool:
+        """Take a node out of service, unless that is one too many."""
+        if host in self._taken or (host in self._known and host != self._freed):
+            return True
+        if self._count >= limit:
+            return False
+        self._add(host)
+        return True
+
+    def _add(self, host: str) -> None:
+        if host not in self._taken and (host not in self._known or host == self._freed):
+            self._count += 1
+            self._taken.add(host)
+
+
+def _gives_back(changed: Changed) -> bool:
+    """Whether a record may make room: its DPU takes less of a limit than it did, or its node is another. One that is
+    about no DPU is about the limits."""
+    old, new = changed.old, changed.new
+    if old is None or _installing(new) < _installing(old):
+        return True
+    return old.effect and (new is None or not new.effect or old.node != new.node)
+
+
+def _is_in_line(row: Dpu | None) -> bool:
+    return row is not None and row.phase == PENDING
+
+
+def _installing(row: Dpu | None) -> int:
+    return int(row is not None and row.phase in INSTALLING)
+
+
+def _in_line(index: ZoneDpus, changed: Changed) -> Iterator[str]:
+    """Names in the order in which they go, after this record."""
+    new, stays = changed.new, _stays_in_line(changed)
+    is_in_line = _is_in_line(new)
+    for line, effect in ((index.returning, True), (index.line, False)):
+        yield from (name for name in line if stays or name != changed.name)
+        if is_in_line and not stays and new is not None and new.effect == effect:
+            yield changed.name
+
+
+def _stays_in_line(changed: Changed) -> bool:
+    """Whether a DPU keeps the place that it had."""
+    old, new = changed.old, changed.new
+    return old is not None and new is not None and old.phase == new.phase == PENDING and old.since == new.since
+
+
+def _too_many_installs(zone: str, limits: Limits) -> str:
+    return f"parallel_installs: {limits.parallel_installs} DPUs of zone {zone!r} are being installed, the limit"

@@ -1,0 +1,195 @@
+"""Joins of one node each, many records together: what a fleet without batches writes, and most of what a fold reads.
+
+A run of them is read side by side, a short one record by record, and then looked at as if it were one record of many
+nodes, as the checks of columns cost next to nothing for each. What passes them whole, names nodes that nobody knows,
+and names each once, is what `nodes.join` would have done one by one. The first join that names a node otherwise ends
+the run before it; any other doubt sends all of it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
+from typing import NamedTuple, TypeVar
+
+from eventstore.avro.codec import HEADER_BYTES, decode
+from eventstore.avro.scan import Irregular, Scan
+from eventstore.errors import Undecodable
+from eventstore.ids import BadCommandId, issued_at_ms
+from projections.columns import fault_of_nodes, shared, spread
+from projections.names import check_zone
+from projections.zones.rows import Node
+from projections.zones.state import Change, ZoneState
+from schemas.events import Envelope, NodesJoined
+
+RUN_OF = "NodesJoined"
+
+SCANNED_MIN = 32
+"""Records from which reading them side by side costs less than reading each by itself."""
+
+T = TypeVar("T")
+
+_Labels = dict[str, str]
+
+
+class SingleJoins(NamedTuple):
+    """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone."""
+
+    ids: list[str]
+    issued_ms: list[int]
+    zones: list[str]
+    as_one: NodesJoined
+
+
+class RunChange(NamedTuple):
+    """What a run of joins changes: nodes that are new here, each by the record at its offset."""
+
+    nodes: Mapping[str, Node]
+    node_counts: Mapping[str, int]
+    offsets: Sequence[int]
+
+
+def read(values: Sequence[bytes]) -> SingleJoins | None:
+    """The joins in these record values, if each is of one node and plain."""
+    try:
+        return _scanned(values) if len(values) >= SCANNED_MIN else _decoded(values)
+    except (Irregular, Undecodable, BadCommandId):
+        return None
+
+
+def decide(
+    state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+) -> tuple[RunChange, int] | None:
+    """The change that the first of these make, up to one whose node is known by then, if every one is done."""
+    count = _new_first(state, joins.as_one.names)
+    event, zones = _first(joins.as_one, count), joins.zones[:count]
+    counts = Counter(zones)
+    if not count or any(check_zone("zone", zone) for zone in counts) or fault_of_nodes(event, time_ms):
+        return None
+    rows = map(Node, zones, *spread(event), offsets, append_ms)
+    return RunChange(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count
+
+
+def _new_first(state: ZoneState, names: Sequence[str]) -> int:
+    """How many of these name a node for the first time, from the first on."""
+    if len(set(names)) == len(names) and state.knows_none(names):
+        return len(names)
+    seen: set[str] = set()
+    for count, name in enumerate(names):
+        if name in seen or not state.knows_none((name,)):
+            return count
+        seen.add(name)
+    return len(names)
+
+
+def _first(event: NodesJoined, count: int) -> NodesJoined:
+    """What the first records would state as one; each has an entry in every column that is there."""
+    if count == len(event.names):
+        return event
+    return NodesJoined(
+        event.envelope,
+        event.zone,
+        event.names[:count],
+        event.created_ms[:count],
+        event.uids[:count],
+        event.addresses4[: 4 * count],
+        event.addresses6[: 16 * count],
+        event.label_sets,
+        event.label_index[:count],
+    )
+
+
+def evolve(state: ZoneState, change: RunChange) -> None:
+    state.join_all(change.nodes, change.node_counts, change.offsets)
+
+
+def changes_of(change: RunChange) -> Iterable[Change]:
+    """What each of these records changes."""
+    return (Change(nodes={name: node}, fresh=True) for name, node in change.nodes.items())
+
+
+def _scanned(values: Sequence[bytes]) -> SingleJoins:
+    """The fields in the order of the schema, up to the labels."""
+    scan = Scan(values, HEADER_BYTES)
+    ids, inside_ms = scan.ids()
+    scan.skip_texts(2)
+    issued_ms = scan.numbers()
+    zones = list(map(intern, scan.texts()))
+    if not scan.has_item() or (issued_ms != inside_ms).any():
+        raise Irregular
+    names = scan.texts()
+    scan.end_of_array()
+    times_ms = created_ms = issued_ms.tolist()
+    if scan.has_item():
+        created_ms = scan.numbers().tolist()
+        scan.end_of_array()
+    uids = ids
+    if scan.has_item():
+        uids = scan.texts()
+        scan.end_of_array()
+    if (created_ms is times_ms) != (uids is ids):
+        raise Irregular
+    addresses = scan.packed(4), scan.packed(16)
+    said = Envelope(ids[0], "", "", times_ms[0])
+    as_one = NodesJoined(said, zones[0], names, created_ms, uids, *addresses, *_scanned_labels(values, scan.rest()))
+    return SingleJoins(ids, times_ms, zones, as_one)
+
+
+def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[list[_Labels], list[int]]:
+    """The label sets of all, each once, and the number of each record's. What ends alike has the same labels."""
+    example = dict(zip(rests, values, strict=True))
+    number_of = {rest: number for number, rest in enumerate(example)}
+    return [_labels_of(_join(value)) for value in example.values()], [number_of[rest] for rest in rests]
+
+
+def _decoded(values: Sequence[bytes]) -> SingleJoins:
+    events = list(map(_join, values))
+    ids = [event.envelope.command_id for event in events]
+    times_ms = [event.envelope.issued_at_ms for event in events]
+    if times_ms != list(map(issued_at_ms, ids)):
+        raise Irregular
+    created_ms = _column([event.created_ms for event in events])
+    uids = _column([event.uids for event in events])
+    if bool(created_ms) != bool(uids):
+        raise Irregular
+    as_one = NodesJoined(
+        events[0].envelope,
+        events[0].zone,
+        _column([event.names for event in events]),
+        created_ms or times_ms,
+        uids or ids,
+        _packed([event.addresses4 for event in events], 4),
+        _packed([event.addresses6 for event in events], 16),
+        list(map(_labels_of, events)),
+        list(range(len(events))),
+    )
+    return SingleJoins(ids, times_ms, [intern(event.zone) for event in events], as_one)
+
+
+def _join(value: bytes) -> NodesJoined:
+    event = decode(value)
+    assert isinstance(event, NodesJoined)
+    return event
+
+
+def _column(columns: Sequence[Sequence[T]]) -> list[T]:
+    """The one item of each of these, or none of any."""
+    if len(set(map(len, columns))) > 1 or len(columns[0]) > 1:
+        raise Irregular
+    return [item for column in columns for item in column]
+
+
+def _packed(addresses: Sequence[bytes], width: int) -> bytes:
+    """An address of each of these, or none of any."""
+    if len(set(map(len, addresses))) > 1 or len(addresses[0]) not in (0, width):
+        raise Irregular
+    return b"".join(addresses)
+
+
+def _labels_of(event: NodesJoined) -> _Labels:
+    if not event.label_sets and not event.label_index:
+        return {}
+    if len(event.label_sets) != 1 or event.label_index != [0]:
+        raise Irregular
+    return shared(event.label_sets[0])

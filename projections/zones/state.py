@@ -1,0 +1,211 @@
+"""The state of a zones partition: rows in tables, and what is derived from them.
+
+What fleet has not heard of yet is the outbox. It lists, per record that changed nodes, their names, while each node
+(or its tombstone) has the offset of its last change; so a change that another one overtook is found stale by one
+comparison, and a node is forwarded as it is now. A record whose last node was overtaken is dropped, so the outbox never
+has more records than nodes, however long fleet is away. As the nodes say all of it, it is not saved: a second row for
+each join would double what saving costs.
+
+Of DPUs it derives who has an open step, who stands in line, and what the limits of a zone count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from eventstore.folding.fold import At
+from eventstore.folding.table import Table
+from projections.zones.dpu_index import DpuIndex
+from projections.zones.rows import CompleteList, Dpu, Gone, Marks, Node, Zone
+
+_CHANGED = attrgetter("changed")
+_MARKS = "marks"
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Change(NamedTuple):
+    """What a decision changes. `fresh` says that no name in `nodes` is known here, be it as a node or as gone."""
+
+    nodes: Mapping[str, Node] = _NOTHING
+    gone: Mapping[str, Gone] = _NOTHING
+    zones: Mapping[str, Zone] = _NOTHING
+    lists: Mapping[str, CompleteList] = _NOTHING
+    dpus: Mapping[str, Dpu | None] = _NOTHING
+    marks: Marks | None = None
+    fresh: bool = False
+
+
+class ZoneState:
+    """Nodes and DPUs by name, zones by name, lists by `zone/source`; derived, the outbox by offset."""
+
+    def __init__(self) -> None:
+        self.nodes: Table[Node] = Table("nodes", Node)
+        self.gone: Table[Gone] = Table("gone", Gone)
+        self.zone_rows: Table[Zone] = Table("zones", Zone)
+        self.lists: Table[CompleteList] = Table("lists", CompleteList)
+        self.dpus: Table[Dpu] = Table("dpus", Dpu)
+        self.marks: Table[Marks] = Table("marks", Marks)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.node_counts: dict[str, int] = {}
+        self.outbox: dict[int, Iterable[str]] = {}
+        self.outgoing: list[int] = []
+        self._fresh_in: dict[int, int] = {}
+        self.dpu_index = DpuIndex()
+
+    @property
+    def tables(self) -> Sequence[Table[Any]]:
+        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks)
+
+    @property
+    def fleet_mark(self) -> int:
+        """Where the next record caused by fleet must begin."""
+        return self._mark().fleet
+
+    @property
+    def forwarded(self) -> int:
+        """Changes before this offset are known to be in fleet, and are not in the outbox any more."""
+        return self._mark().forwarded
+
+    def zones(self) -> list[str]:
+        """Names of the zones that are, or were, here."""
+        return sorted(self.zone_rows.rows)
+
+    def has_outgoing_from(self, mark: int) -> bool:
+        """Whether fleet, whose mark this is, has something to hear."""
+        return bool(self.outgoing) and self.outgoing[-1] >= mark
+
+    def has_outgoing_before(self, mark: int) -> bool:
+        """Whether the outbox has what fleet, whose mark this is, has heard."""
+        return bool(self.outgoing) and self.outgoing[0] < mark
+
+    def knows_none(self, names: Collection[str]) -> bool:
+        """Whether no node of these names is here, or left without fleet having heard of it."""
+        return self.nodes.rows.keys().isdisjoint(names) and (
+            not self.gone.rows or self.gone.rows.keys().isdisjoint(names)
+        )
+
+    def rederive(self) -> None:
+        self._clear()
+        for node in self.nodes.rows.values():
+            self._count(node.zone, 1)
+        forwarded = self.forwarded
+        waiting: dict[int, list[str]] = {}
+        rows: Iterable[tuple[str, Node | Gone]] = chain(self.nodes.rows.items(), self.gone.rows.items())
+        for name, row in rows:
+            if row.changed >= forwarded:
+                waiting.setdefault(row.changed, []).append(name)
+        for offset, names in sorted(waiting.items()):
+            self._send(offset, names)
+        for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
+            self.dpu_index.replace(name, None, dpu)
+
+    def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | Gone | None]:
+        """Each node, or its tombstone, if its last change was at the offset that goes with it."""
+        rows: list[Node | Gone | None] = list(map(self.nodes.rows.get, names))
+        if all(rows) and list(map(_CHANGED, rows)) == offsets:
+            return rows
+        rows = [row or self.gone.rows.get(name) for name, row in zip(names, rows, strict=True)]
+        return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
+
+    def fresh_in(self, offset: int) -> int:
+        """How many nodes, or tombstones, the record at this offset changed last."""
+        return self._fresh_in[offset]
+
+    def apply(self, change: Change, at: At) -> None:
+        if change.zones:
+            self.zone_rows.put_all(change.zones)
+        if change.nodes or change.gone:
+            self._change_nodes(change, at)
+        if change.lists:
+            self.lists.put_all(change.lists)
+        for name, dpu in change.dpus.items():
+            self.dpu_index.replace(name, self.dpus.rows.get(name), dpu)
+            if dpu is None:
+                self.dpus.remove(name)
+            else:
+                self.dpus.put(name, dpu)
+        if change.marks is not None:
+            if change.marks.forwarded > self.forwarded:
+                self._prune(change.marks.forwarded)
+            self.marks.put(_MARKS, change.marks)
+
+    def join_all(self, nodes: Mapping[str, Node], node_counts: Mapping[str, int], offsets: Sequence[int]) -> None:
+        """Nodes that are not known here joined, each by the record at its offset."""
+        for zone, count in node_counts.items():
+            if zone not in self.zone_rows.rows:
+                self.zone_rows.put(zone, Zone())
+            self._count(zone, count)
+        self.nodes.add_all(nodes)
+        self.outbox.update(zip(offsets, zip(nodes, strict=True), strict=True))
+        self.outgoing += offsets
+        self._fresh_in.update(zip(offsets, repeat(1), strict=False))
+
+    def _mark(self) -> Marks:
+        return self.marks.rows.get(_MARKS) or Marks()
+
+    def _change_nodes(self, change: Change, at: At) -> None:
+        if change.fresh:
+            self._count(next(iter(change.nodes.values())).zone, len(change.nodes))
+            self.nodes.add_all(change.nodes)
+        else:
+            self._overtake(change)
+            self.nodes.put_all(change.nodes)
+        if change.gone:
+            self.gone.put_all(change.gone)
+        self._send(at.offset, [*change.nodes, *change.gone])
+
+    def _send(self, offset: int, names: Sequence[str]) -> None:
+        self.outbox[offset] = names
+        self.outgoing.append(offset)
+        self._fresh_in[offset] = len(names)
+
+    def _overtake(self, change: Change) -> None:
+        """Take leave of what these nodes were before."""
+        for name, node in change.nodes.items():
+            gone = self.gone.rows.get(name)
+            if gone is not None:
+                self.gone.remove(name)
+                self._stale(gone.changed)
+            self._leave(name)
+            self._count(node.zone, 1)
+        for name in change.gone:
+            self._leave(name)
+            self.nodes.remove(name)
+
+    def _leave(self, name: str) -> None:
+        old = self.nodes.rows.get(name)
+        if old is not None:
+            self._count(old.zone, -1)
+            self._stale(old.changed)
+
+    def _stale(self, offset: int) -> None:
+        left = self._fresh_in.get(offset)
+        if left is None:
+            return
+        self._fresh_in[offset] = left - 1
+        if left == 1:
+            self._drop(offset)
+            del self.outgoing[bisect_left(self.outgoing, offset)]
+
+    def _prune(self, forwarded: int) -> None:
+        count = bisect_left(self.outgoing, forwarded)
+        for offset in self.outgoing[:count]:
+            for name in self.outbox[offset]:
+                gone = self.gone.rows.get(name)
+                if gone is not None and gone.changed == offset:
+                    self.gone.remove(name)
+            self._drop(offset)
+        del self.outgoing[:count]
+
+    def _drop(self, offset: int) -> None:
+        del self.outbox[offset]
+        del self._fresh_in[offset]
+
+    def _count(self, zone: str, by: int) -> None:
+        self.node_counts[zone] = self.node_counts.get(zone, 0) + by
