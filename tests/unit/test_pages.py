@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.pages import DEFAULT_PAGE, MAX_PAGE, BadPage, page
+from projections.pages import DEFAULT_PAGE, MAX_PAGE, BadPage, Page, page
 
 keys = st.dictionaries(st.integers(0, 5), st.sets(st.text(max_size=4).filter(bool), max_size=12), max_size=5)
 
@@ -64,6 +64,12 @@ def test_pages_that_are_cut_to_a_size_join_to_the_whole(partitions: dict[int, se
             break
         assert found
     assert seen == sorted((number, key) for number, found in partitions.items() for key in found)
+
+
+def test_a_page_that_fits_exactly_is_left_as_it_is() -> None:
+    whole = Page([(0, "a"), (0, "b"), (0, "c")], "")
+    assert whole.within(3, lambda *_: 1) == whole
+    assert whole.within(2, lambda *_: 1) == Page([(0, "a"), (0, "b")], "0:b")
 
 
 def _size_of(number: int, key: str) -> int:
