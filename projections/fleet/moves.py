@@ -3,8 +3,9 @@
 A `Move` is one node's: the parts of it that were effective and would go, and its new row. All moves of a record are
 weighed together, per address: the sets it was in before, the sets it would be in after, and the lists in which it would
 lose something. While a budget is exceeded, what takes part in those losses is held: first the parts that would go are
-kept, and if something is still lost, because a newcomer matches a drop policy, the newcomer is withheld. Each round
-holds more and the last possible one holds everything, so this ends, within budget, whatever the policies say.
+kept, and if something is still lost, because a newcomer matches a drop policy, the newcomer is withheld; as it is where
+its node would have too many parts. Each round holds more and the last possible one holds everything, so this ends,
+within budget, whatever the policies say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals import Kind
+
+MAX_PARTS = 16
+"""Former states of a node that are kept while it goes on changing. Beyond, it is its newest that waits: a node that
+changes its address over and over while a budget is spent would have one kept for each."""
 
 
 class Move(NamedTuple):
@@ -137,6 +142,23 @@ class _Balance:
         for number in altered:
             self._weigh_anew(number)
 
+    def crowded(self, moves: Sequence[Move]) -> list[int]:
+        """Moves whose node would have more parts kept than may be, beside its newcomer."""
+        return [
+            index
+            for index, move in enumerate(moves)
+            if len(move.outs) > MAX_PARTS
+            and move.arrives
+            and index not in self.withheld
+            and sum(part.slot in self.retained for part in move.outs) > MAX_PARTS
+        ]
+
+    def withhold(self, moves: Collection[int]) -> None:
+        """Hold the newcomers of these moves."""
+        self.withheld.update(moves)
+        for number in {number for move in moves for number in self._by_move.get(move, ())}:
+            self._weigh_anew(number)
+
     def _weigh_anew(self, number: int) -> None:
         touch, (address, before, _) = self._touches[number], self.shifts[number]
         if (former := self._losses.pop(number, None)) is not None:
@@ -176,10 +198,15 @@ def weigh(state: FleetState, moves: Sequence[Move], now_ms: int, *, approved: bo
     balance = _Balance(state, _touches(state, moves))
     counts, held = balance.counts, dict[tuple[Kind, int], int]()
     budgets = _Budgets(state, now_ms)
-    while not approved and (over := [key for key in sorted(counts) if budgets.exceeds(key, counts[key])]):
-        for key in over:
-            held[key] = max(counts[key], held.get(key, 0))
-        balance.hold_more({kind for kind, _ in over})
+    while not approved:
+        if over := [key for key in sorted(counts) if budgets.exceeds(key, counts[key])]:
+            for key in over:
+                held[key] = max(counts[key], held.get(key, 0))
+            balance.hold_more({kind for kind, _ in over})
+        elif crowded := balance.crowded(moves):
+            balance.withhold(crowded)
+        else:
+            break
     retained, withheld = frozenset(balance.retained), frozenset(balance.withheld)
     return Weighed(moves, retained, withheld, balance.shifts, dict(counts), held)
 
