@@ -165,9 +165,10 @@ async def test_the_trace_goes_through_kafka_with_the_record(
     relay = traced.planes[1]
     await until(lambda: connected(relay, ["z"]))
     await traced.calls.JoinNodes(joining("z", "n"), metadata=ASKED)
-    await until(lambda: "device z" in traced.names())
-    spans = traced.spans()
     part = relay.replica.partition_for(ZONES, "z")
+    # The relay reads a forward as soon as the brokers have it, and its span ends when they have said so.
+    await until(lambda: {"device z", f"forward {part}"} <= set(traced.names()))
+    spans = traced.spans()
     (device,) = [span for span in spans if span.name == "device z"]
     path = chain(spans, device)
     assert path == [
