@@ -26,7 +26,7 @@ from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.states import States
-from projections.zones.dpus import LOST
+from projections.zones.dpus import LOST, MAX_MESSAGE
 from projections.zones.lifecycle import wait_ms
 from projections.zones.phases import STEPS
 from projections.zones.rows import Dpu
@@ -56,9 +56,6 @@ class ProvisionerSettings(NamedTuple):
 
 
 _SETTINGS = ProvisionerSettings()
-
-_MESSAGE_MAX = 253
-"""Characters of a failure that the fold keeps. A device may say so much that no record would have room for it."""
 
 
 class _Step(NamedTuple):
@@ -234,11 +231,11 @@ class Provisioner:
         except TimeoutError:
             return StepFailed(*about, "transient", "the step's time is over")
         except TransientError as error:
-            return StepFailed(*about, "transient", str(error)[:_MESSAGE_MAX])
+            return StepFailed(*about, "transient", _told(error))
         except TaskFailed as error:
-            return StepFailed(*about, "device", str(error)[:_MESSAGE_MAX])
+            return StepFailed(*about, "device", _told(error))
         except PermanentError as error:
-            return StepFailed(*about, "operator", str(error)[:_MESSAGE_MAX])
+            return StepFailed(*about, "operator", _told(error))
 
     async def _lose(self, step: _Step) -> None:
         """State that an attempt has nobody who works on it."""
@@ -298,6 +295,11 @@ class Provisioner:
         now_s = asyncio.get_running_loop().time()
         taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)
         return taken_s + STEPS[step.dpu.phase].deadline_ms / 1_000 - now_s
+
+
+def _told(error: Exception) -> str:
+    """As much of a failure as the fold keeps: a device may say so much that no record would have room for it."""
+    return str(error)[:MAX_MESSAGE]
 
 
 def _about(step: _Step, reason: str = "") -> dict[str, object]:

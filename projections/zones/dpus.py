@@ -37,6 +37,9 @@ LOST = "lost"
 MAX_DPUS_PER_ZONE = 100_000
 """Ordinals are bits in the reports of relays; this bounds them."""
 
+MAX_MESSAGE = 253
+"""Characters that are kept of a failure."""
+
 _MAX_FACTS = 16
 
 StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
@@ -208,4 +211,4 @@ def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
 
 def _one_line(message: str) -> str:
     """A failure is taken whatever its text: what a device writes must not keep its own error from the log."""
-    return "".join(char if is_printable(char) else " " for char in message[:253])
+    return "".join(char if is_printable(char) else " " for char in message[:MAX_MESSAGE])
