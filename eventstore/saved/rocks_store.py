@@ -20,7 +20,7 @@ import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
 
 from eventstore.errors import FatalError
-from eventstore.folding.hashes import row_hash, rows_hash
+from eventstore.folding.hashes import row_hash, row_hashes
 from eventstore.log import Partition
 from eventstore.room import reserve_for_reopening
 from eventstore.saved.archive import Archived, Keeping, archive_name, archived, thin
@@ -228,7 +228,7 @@ class _RocksBatch:
         prefix, put = _prefix(b"r", self._partition, table), self._batch.put
         for key, row in zip(keys, rows, strict=True):
             put(prefix + key.encode(), row)
-        return rows_hash(table, keys, rows)
+        return sum(row_hashes(table, keys, rows))
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         self._ids.append((bucket, chunk))

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from eventstore.errors import PermanentError, TransientError
-from eventstore.folding.hashes import MODULUS, row_hash
+from eventstore.folding.hashes import MODULUS, row_hash, row_hashes
 from eventstore.log import Partition
 
 EncodedRow = tuple[str, bytes | None]
@@ -116,7 +116,7 @@ class MemoryStore:
     """Keeps digests and nothing else: for replicas without a disk, and for replays."""
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[Partition, str, str], int] = {}
+        self._hashes: dict[Partition, dict[str, dict[str, int]]] = {}
 
     def head(self, partition: Partition) -> Head | None:
         return None
@@ -128,11 +128,10 @@ class MemoryStore:
         return iter(())
 
     def batch(self, partition: Partition) -> SaveBatch:
-        return _MemoryBatch(partition, self._hashes)
+        return _MemoryBatch(self._hashes.setdefault(partition, {}))
 
     def forget(self, partition: Partition) -> None:
-        for key in [key for key in self._hashes if key[0] == partition]:
-            del self._hashes[key]
+        self._hashes.pop(partition, None)
 
     def flush(self) -> None:
         """There is nothing to write."""
@@ -145,21 +144,29 @@ class MemoryStore:
 
 
 class _MemoryBatch:
-    def __init__(self, partition: Partition, hashes: dict[tuple[Partition, str, str], int]) -> None:
-        self._partition = partition
+    """The hashes of a partition's rows, by table and key, and those that this batch puts there or takes away."""
+
+    def __init__(self, hashes: dict[str, dict[str, int]]) -> None:
         self._hashes = hashes
-        self._changed: dict[tuple[Partition, str, str], int] = {}
+        self._put: dict[str, dict[str, int]] = {}
+        self._gone: list[tuple[str, str]] = []
 
     def replace(self, table: str, rows: Sequence[EncodedRow]) -> int:
+        known, put = self._hashes.get(table, {}), self._put.setdefault(table, {})
         added = 0
         for key, row in rows:
-            new = 0 if row is None else row_hash(table, key, row)
-            added += new - self._hashes.get((self._partition, table, key), 0)
-            self._changed[(self._partition, table, key)] = new
+            added -= known.get(key, 0)
+            if row is None:
+                self._gone.append((table, key))
+            else:
+                put[key] = row_hash(table, key, row)
+                added += put[key]
         return added
 
     def add(self, table: str, keys: Sequence[str], rows: Sequence[bytes]) -> int:
-        return self.replace(table, list(zip(keys, rows, strict=True)))
+        hashes = list(row_hashes(table, keys, rows))
+        self._put.setdefault(table, {}).update(zip(keys, hashes, strict=True))
+        return sum(hashes)
 
     def add_ids(self, bucket: int, chunk: bytes) -> None:
         """Ids have no digest."""
@@ -168,11 +175,10 @@ class _MemoryBatch:
         """Ids have no digest."""
 
     def commit(self, head: Head) -> None:
-        for key, row in self._changed.items():
-            if row:
-                self._hashes[key] = row
-            else:  # gone, or it would be kept for every row that ever was
-                self._hashes.pop(key, None)
+        for table, rows in self._put.items():
+            self._hashes.setdefault(table, {}).update(rows)
+        for table, key in self._gone:
+            self._hashes[table].pop(key, None)
 
 
 def reduced(digest: int) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import FLEET_0, Record
+from eventstore.log import FLEET_0, Partition, Record
 from eventstore.pace import Pace, Turn
 from eventstore.saved.archive import Keeping
 from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
@@ -160,12 +160,17 @@ async def test_a_store_without_a_disk_keeps_nothing_of_rows_that_are_gone() -> N
     for record in records([created(), issue.set("stays")]):
         partition.fold(record)
     await save(partition, store)
-    before = dict(store._hashes)
+    before = _rows_known(store)
     for number in range(20):
         for record in records([issue.set(f"p{number}"), issue.delete(f"p{number}")], start=2 + 2 * number):
             partition.fold(record)
             await save(partition, store)
-    assert store._hashes.keys() == before.keys()
+    assert _rows_known(store) == before
+
+
+def _rows_known(store: MemoryStore) -> set[tuple[Partition, str, str]]:
+    found = store._hashes.items()
+    return {(partition, table, key) for partition, tables in found for table, rows in tables.items() for key in rows}
 
 
 # -- failures
