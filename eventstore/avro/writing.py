@@ -53,13 +53,20 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
         case {"type": "array", "items": ("long" | "string") as items}:
             return _block(value, [f"o += {items.replace('string', 'text')}s({value})"])
         case {"type": "array", "items": items}:
-            return _block(value, [f"for {item} in {value}:", *_indented(_value(items, item, depth + 1))])
+            return _block(value, [f"last{depth} = None", f"for {item} in {value}:", *_indented(_unlike(items, depth))])
         case {"type": "map", "values": values}:
             lines = [*_value("string", item, depth), *_value(values, f"{value}[{item}]", depth + 1)]
             return _block(value, [f"for {item} in sorted({value}):", *_indented(lines)])
         case {"type": "record"}:
             return _record(kind, value)
     raise ValueError(f"schema: {kind!r} is not a type that events have")
+
+
+def _unlike(items: Any, depth: int) -> list[str]:
+    """Neighbours that are one object, as details of decisions often are, are written once and copied."""
+    item, last, at, end = (f"{name}{depth}" for name in ("v", "last", "at", "end"))
+    copied = [f"if {item} is {last}:", f"    o += o[{at}:{end}]", "    continue"]
+    return [*copied, f"{last}, {at} = {item}, len(o)", *_value(items, item, depth + 1), f"{end} = len(o)"]
 
 
 _SIZED = ["n = len(b)", f"o += LENGTHS[n] if n < {_SHORT} else long(n)", "o += b"]

@@ -6,40 +6,40 @@ from collections.abc import Iterator
 
 from eventstore.folding.fold import At, Outcome
 from projections.cliques.state import Change, Member, split_key
-from projections.decisions.items import Item
+from projections.decisions.items import Items, one
 from schemas.events import DaemonReady, Event, IndexClaimed, NotHeard, SessionOpened
 
 
-def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Item]:
+def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
     if change.capacity is not None:
         clique, capacity = change.capacity
-        yield Item("capacity_set", clique, {"capacity": str(capacity)})
+        yield one("capacity_set", clique, {"capacity": str(capacity)})
     for key, row in change.rows:
         if row is not None:
             yield from _member(key, row, event, outcome, at)
 
 
-def _member(key: str, row: Member, event: Event, outcome: Outcome, at: At) -> Iterator[Item]:
+def _member(key: str, row: Member, event: Event, outcome: Outcome, at: At) -> Iterator[Items]:
     clique, node = split_key(key)
     detail = {"clique": clique}
     is_claimant = isinstance(event, IndexClaimed) and clique == f"{event.domain}/{event.clique}" and event.node == node
     if row.standing == "left":
-        yield Item("index_released", node, detail | _index(row))
+        yield one("index_released", node, detail | _index(row))
     elif row.standing == "waits":
         place = {"place": str(outcome.place)} if is_claimant and outcome.place else {}
-        yield Item("index_waiting", node, detail | place)
+        yield one("index_waiting", node, detail | place)
     elif row.since == at.offset:
-        yield Item("index_assigned", node, detail | _index(row) | _address(row))
+        yield one("index_assigned", node, detail | _index(row) | _address(row))
     elif isinstance(event, DaemonReady):
-        yield Item("daemon_ready" if row.ready else "daemon_not_ready", node, detail)
+        yield one("daemon_ready" if row.ready else "daemon_not_ready", node, detail)
     elif isinstance(event, SessionOpened):
-        yield Item("session_opened", node, detail | {"session": row.session, "edge": row.edge})
+        yield one("session_opened", node, detail | {"session": row.session, "edge": row.edge})
     elif isinstance(event, NotHeard):
-        yield Item("session_ended", node, detail | {"session": row.session})
+        yield one("session_ended", node, detail | {"session": row.session})
     elif is_claimant:
-        yield Item("index_kept", node, detail | _index(row) | _address(row))
+        yield one("index_kept", node, detail | _index(row) | _address(row))
     else:
-        yield Item("address_lost", node, detail)
+        yield one("address_lost", node, detail)
 
 
 def _index(row: Member) -> dict[str, str]:

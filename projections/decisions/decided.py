@@ -7,16 +7,20 @@ own offset are what is new by it: a phase, an index, a place in line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, TypeVar
 
 from eventstore.folding.fold import At, Outcome
 from eventstore.log import CLIQUES, FLEET, ZONES
 from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
 from projections.decisions import zones as zone_decisions
-from projections.decisions.items import Item
+from projections.decisions.items import Items, one
 from schemas.events import Decided, Event, FoldVersionRaised
+
+_Value = TypeVar("_Value", str, dict[str, str])
 
 DECIDED_TOPICS = (ZONES, CLIQUES, FLEET)
 """Topics whose folds decide something."""
@@ -32,7 +36,8 @@ def key_of(at: At) -> str:
 
 def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -> Decided:
     """The record that says what a fold of this version decided."""
-    kinds, subjects, details = _columns(list(_bounded(spell(event, change, outcome, at))))
+    items = list(_bounded(spell(event, change, outcome, at)))
+    counts = [len(each.subjects) for each in items]
     return Decided(
         envelope=event.envelope,
         topic=at.partition.topic,
@@ -43,26 +48,26 @@ def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -
         fold_version=version,
         outcome=outcome.code,
         reason=outcome.reason,
-        kinds=kinds,
-        subjects=subjects,
-        details=details,
+        kinds=_column([each.kind for each in items], counts),
+        subjects=[subject for each in items for subject in each.subjects],
+        details=_column([each.detail for each in items], counts),
     )
 
 
-def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Item]:
+def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Items]:
     """Every item of a decision: at least one."""
     items = [*_changed(event, change, outcome, at), *_answered(outcome)]
     if items:
         return items
     subject = event.envelope.subject
     if outcome.code == "refused":
-        return [Item("refused", subject, {"reason": outcome.reason})]
-    return [Item("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
+        return [one("refused", subject, {"reason": outcome.reason})]
+    return [one("unchanged", subject, {"reason": outcome.reason} if outcome.reason else {})]
 
 
-def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[Item]:
+def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[Items]:
     if isinstance(event, FoldVersionRaised):
-        raised = Item("fold_version_raised", str(at.partition), {"version": str(event.version)})
+        raised = one("fold_version_raised", str(at.partition), {"version": str(event.version)})
         return [raised] if outcome.code == "done" else []
     if change is None:
         return _waiting_still(event, outcome, at)
@@ -76,39 +81,41 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[It
     raise AssertionError(f"{at.partition} decides nothing")
 
 
-def _waiting_still(event: Event, outcome: Outcome, at: At) -> Iterable[Item]:
+def _waiting_still(event: Event, outcome: Outcome, at: At) -> Iterable[Items]:
     """Who asks again while in line is told the place; nothing changes."""
     if outcome.code == "waiting":
         kind = "index_waiting" if at.partition.topic == CLIQUES else "dpu_waiting"
-        yield Item(kind, event.envelope.subject, {"place": str(outcome.place)})
+        yield one(kind, event.envelope.subject, {"place": str(outcome.place)})
     elif outcome.index >= 0:
-        yield Item("index_kept", event.envelope.subject, {"index": str(outcome.index)})
+        yield one("index_kept", event.envelope.subject, {"index": str(outcome.index)})
 
 
-def _answered(outcome: Outcome) -> Iterable[Item]:
+def _answered(outcome: Outcome) -> Iterable[Items]:
     """Items of a batch that came out differently from the whole."""
     for item in outcome.items:
-        yield Item("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
+        yield one("refused" if item.code == "refused" else "unchanged", item.name, {"reason": item.reason})
 
 
-def _bounded(items: Sequence[Item]) -> Iterable[Item]:
-    size, detail_size, previous = 0, 0, None
-    for number, item in enumerate(items):
-        kind, subject, detail = item
-        if detail is not previous:  # most items of a batch share theirs
-            detail_size, previous = sum(len(key) + len(text) for key, text in detail.items()), detail
-        size += len(kind) + len(subject) + detail_size
-        if size > MAX_TEXT:
-            yield Item("not_listed", "", {"items": str(len(items) - number)})
+def _bounded(items: Sequence[Items]) -> Iterator[Items]:
+    """As many as fit, and how many do not."""
+    left, unlisted = MAX_TEXT, sum(len(each.subjects) for each in items)
+    for each in items:
+        kind, subjects, detail = each
+        beside = len(kind) + sum(len(key) + len(text) for key, text in detail.items())
+        size = sum(map(len, subjects)) + beside * len(subjects)
+        if size > left:
+            fit = bisect_right(list(accumulate(len(subject) + beside for subject in subjects)), left)
+            if fit:
+                yield Items(kind, subjects[:fit], detail)
+            yield one("not_listed", "", {"items": str(unlisted - fit)})
             return
-        yield item
+        left -= size
+        unlisted -= len(subjects)
+        yield each
 
 
-def _columns(items: Sequence[Item]) -> tuple[list[str], list[str], list[dict[str, str]]]:
-    """Columns, each one entry long if all items say the same there; subjects always in full."""
-    kinds, details = [item.kind for item in items], [item.detail for item in items]
-    if kinds.count(kinds[0]) == len(kinds):
-        del kinds[1:]
-    if details.count(details[0]) == len(details):
-        del details[1:]
-    return kinds, [item.subject for item in items], details
+def _column(values: list[_Value], counts: Sequence[int]) -> list[_Value]:
+    """Each as often as it counts; one entry stands for all if they say the same."""
+    if values.count(values[0]) == len(values):
+        return values[:1]
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]

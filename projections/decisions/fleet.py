@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eventstore.folding.fold import At
-from projections.decisions.items import Item, in_zone
+from projections.decisions.items import Items, in_zones, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
 from projections.fleet.holds import Edited, EditHeld, HoldChanged, HoldDropped, Released
@@ -17,11 +17,10 @@ from projections.fleet.withdrawals import APPROVALS, Budget, Hold
 from schemas.events import Event, HoldApproved, HoldRejected
 
 
-def items(event: Event, change: Any, at: At) -> Iterator[Item]:
+def items(event: Event, change: Any, at: At) -> Iterator[Items]:
     match change:
         case joins.Joined(_, given):
-            details = map(in_zone, given.zones)
-            yield from (Item("member_joined", name, detail) for name, detail in zip(given.names, details, strict=True))
+            yield from in_zones("member_joined", given.names, given.zones)
         case joins.Moved():
             yield from _moved(change, at)
         case Edited() | EditHeld() | Withdrawn():
@@ -29,34 +28,34 @@ def items(event: Event, change: Any, at: At) -> Iterator[Item]:
         case HoldChanged(hold):
             yield _hold_changed(event, hold)
         case HoldDropped(hold):
-            yield Item("hold_rejected", str(hold), {"by": event.envelope.actor})
+            yield one("hold_rejected", str(hold), {"by": event.envelope.actor})
         case Released(hold, weighed):
-            yield Item(
+            yield one(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
-            yield from (Item("member_released", move.name, {"hold": str(hold)}) for move in weighed.moves)
+            yield from (one("member_released", move.name, {"hold": str(hold)}) for move in weighed.moves)
         case Described(zone, (installs, nodes), edit):
-            yield Item("zone_described", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
+            yield one("zone_described", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
             yield from _edit(event, edit)
         case Froze(zone, freeze):
-            yield Item("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})
+            yield one("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})
         case Budget():
-            yield Item("budget_set", change.kind, {"permille": str(change.permille), "at_least": str(change.at_least)})
+            yield one("budget_set", change.kind, {"permille": str(change.permille), "at_least": str(change.at_least)})
 
 
-def _moved(change: joins.Moved, at: At) -> Iterator[Item]:
+def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
     weighed = change.weighed
     for number, move in enumerate(weighed.moves):
         yield _move(move, weighed, number in weighed.withheld, at)
     for lost in change.superseded:
-        yield Item("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
+        yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
     if change.hold is not None:
         hold = change.hold
         detail = {"hold": str(hold.id), "budget": hold.kind, "addresses": str(hold.addresses)}
-        yield Item("withdrawal_held", ",".join(hold.zones) or EVERY_ZONE, detail)
+        yield one("withdrawal_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 
-def _move(move: Move, weighed: Weighed, is_withheld: bool, at: At) -> Item:
+def _move(move: Move, weighed: Weighed, is_withheld: bool, at: At) -> Items:
     """What became of one node: it came, went or changed; or a hold keeps what it was."""
     holds = {part.hold if part.hold >= 0 else at.offset for part in move.outs if part.slot in weighed.retained}
     if is_withheld:
@@ -64,44 +63,42 @@ def _move(move: Move, weighed: Weighed, is_withheld: bool, at: At) -> Item:
     held = {"hold": str(min(holds))} if holds else {}
     if move.after is None:
         zone = move.before.zone if move.before is not None else ""
-        return Item(
-            "member_left_held" if held else "member_left", move.name, {"zone": zone, "budget": move.kind} | held
-        )
+        return one("member_left_held" if held else "member_left", move.name, {"zone": zone, "budget": move.kind} | held)
     kind = "member_joined" if move.before is None or move.before.held else "member_changed"
-    return Item(f"{kind}_held" if held else kind, move.name, {"zone": move.after.zone} | held)
+    return one(f"{kind}_held" if held else kind, move.name, {"zone": move.after.zone} | held)
 
 
-def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Item]:
+def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Items]:
     match change:
         case Edited(proposal, _, ends):
             if isinstance(event, HoldApproved):
                 by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
-                yield Item("hold_approved", str(event.hold), by)
+                yield one("hold_approved", str(event.hold), by)
             else:
                 yield from _ended(ends)
             yield _edited(proposal.edit)
         case EditHeld(hold, ends):
             yield from _ended(ends)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
-            yield Item(f"{hold.subject}_edit_held", hold.policy or hold.zone, detail)
+            yield one(f"{hold.subject}_edit_held", hold.policy or hold.zone, detail)
         case Withdrawn(ends):
             yield from _ended(ends)
 
 
-def _ended(holds: Iterable[int]) -> Iterator[Item]:
-    return (Item("hold_replaced", str(hold), {}) for hold in holds)
+def _ended(holds: Iterable[int]) -> Iterator[Items]:
+    return (one("hold_replaced", str(hold), {}) for hold in holds)
 
 
-def _edited(edit: Edit) -> Item:
+def _edited(edit: Edit) -> Items:
     if edit.labels_after is not None:
-        return Item("zone_labelled", edit.zone, dict(edit.labels_after))
-    return Item("policy_deleted" if edit.policy_after is None else "policy_set", edit.policy, {})
+        return one("zone_labelled", edit.zone, dict(edit.labels_after))
+    return one("policy_deleted" if edit.policy_after is None else "policy_set", edit.policy, {})
 
 
-def _hold_changed(event: Event, hold: Hold) -> Item:
+def _hold_changed(event: Event, hold: Hold) -> Items:
     by = {"by": event.envelope.actor}
     if isinstance(event, HoldRejected):
-        return Item("hold_rejected", str(hold.id), by)
+        return one("hold_rejected", str(hold.id), by)
     if not hold.approvals:
-        return Item("hold_asked_anew", str(hold.id), by | {"addresses": str(hold.addresses)})
-    return Item("hold_approved", str(hold.id), by | {"approvals": f"{len(hold.approvals)} of {APPROVALS}"})
+        return one("hold_asked_anew", str(hold.id), by | {"addresses": str(hold.addresses)})
+    return one("hold_approved", str(hold.id), by | {"approvals": f"{len(hold.approvals)} of {APPROVALS}"})

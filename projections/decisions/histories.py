@@ -12,7 +12,7 @@ from typing import Any
 from eventstore.folding.fold import At, Outcome
 from projections.cliques import state as clique_state
 from projections.decisions.decided import spell
-from projections.decisions.items import Item
+from projections.decisions.items import Item, each_of
 from projections.fleet import fold as fleet
 from projections.fleet import holds, joins
 from projections.zones import state as zone_state
@@ -26,7 +26,7 @@ def about(subject: str, event: Event, change: Any, outcome: Outcome, at: At) -> 
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []
-    items = spell(event, change, outcome, at)
+    items = list(each_of(spell(event, change, outcome, at)))
     own = [item for item in items if _is_about(subject, item)]
     return own or (items if is_named else [])
 

@@ -1,8 +1,10 @@
-"""One thing that was decided, about one subject."""
+"""What was decided, about whom: one thing, or the same of many."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -14,7 +16,34 @@ class Item(NamedTuple):
     detail: dict[str, str]
 
 
+class Items(NamedTuple):
+    """Items that differ by their subjects only: a record of a thousand joins has one of these. Never of none."""
+
+    kind: str
+    subjects: Sequence[str]
+    detail: dict[str, str]
+
+
+def one(kind: str, subject: str, detail: dict[str, str]) -> Items:
+    """A single item."""
+    return Items(kind, (subject,), detail)
+
+
+def each_of(items: Iterable[Items]) -> Iterator[Item]:
+    """The items one by one."""
+    for kind, subjects, detail in items:
+        for subject in subjects:
+            yield Item(kind, subject, detail)
+
+
+def in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[Items]:
+    """An item per subject, which says its zone; most neighbours share theirs."""
+    rest = iter(subjects)
+    for zone, run in groupby(zones):
+        yield Items(kind, [subject for _, subject in zip(run, rest, strict=False)], in_zone(zone))
+
+
 @lru_cache(4_096)
 def in_zone(zone: str) -> dict[str, str]:
-    """A detail that thousands of items of a batch share. Nobody changes a detail."""
+    """A detail that thousands of items share. Nobody changes a detail."""
     return {"zone": zone}

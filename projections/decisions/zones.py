@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from eventstore.folding.fold import At, Outcome
-from projections.decisions.items import Item, in_zone
+from projections.decisions.items import Items, in_zones, one
 from projections.zones.rows import Dpu
 from projections.zones.state import Change
 from schemas.events import (
@@ -25,41 +26,41 @@ from schemas.events import (
     ZoneLimited,
 )
 
+_ZONE = attrgetter("zone")
 _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 
-def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Item]:
+def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
-    for name, node in change.nodes.items():
-        yield Item(kind, name, in_zone(node.zone))
+    yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, gone in change.gone.items():
-        yield Item("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
+        yield one("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
     for key, row in change.lists.items():
-        yield Item("list_completed", key, {"count": str(row.count)})
+        yield one("list_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimited):
         for zone, limits in change.zones.items():
             installs, nodes = limits.parallel_installs, limits.unavailable_nodes
-            yield Item("zone_limited", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
+            yield one("zone_limited", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
     for name, dpu in change.dpus.items():
         yield from _dpu(name, dpu, event, outcome, at)
     if isinstance(event, Forwarded) and change.marks is not None:
-        yield Item("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
+        yield one("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
 
 
-def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> Iterator[Item]:
+def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> Iterator[Items]:
     if _subject(event) == name:
         yield from _said(name, dpu, event)
     if dpu is None:
-        yield Item("dpu_deleted", name, {})
+        yield one("dpu_deleted", name, {})
         return
     began = dpu.since == at.offset
     if began:
-        yield Item("dpu_phase_changed", name, {"zone": dpu.zone, "phase": dpu.phase, **_why(dpu)})
+        yield one("dpu_phase_changed", name, {"zone": dpu.zone, "phase": dpu.phase, **_why(dpu)})
     if dpu.standing == "open" and (began or isinstance(event, StepFailed | DeadlinePassed)):
         detail = {"phase": dpu.phase, "attempt": str(dpu.attempt + 1)}
-        yield Item("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
+        yield one("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
     if outcome.code == "waiting" and _subject(event) == name:
-        yield Item("dpu_waiting", name, {"place": str(outcome.place)})
+        yield one("dpu_waiting", name, {"place": str(outcome.place)})
 
 
 def _subject(event: Event) -> str:
@@ -71,25 +72,25 @@ def _subject(event: Event) -> str:
     return ""
 
 
-def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[Item]:
+def _said(name: str, dpu: Dpu | None, event: Event) -> Iterator[Items]:
     """What a record about this very DPU was taken for."""
     match event:
         case DpuRegistered():
-            yield Item("dpu_registered", name, {"zone": event.zone})
+            yield one("dpu_registered", name, {"zone": event.zone})
         case LifecycleRequested():
-            yield Item(
+            yield one(
                 "dpu_requested", name, {"request": event.request} | ({"image": event.image} if event.image else {})
             )
         case StepStarted():
-            yield Item("step_started", name, _step(event) | {"provisioner": event.provisioner})
+            yield one("step_started", name, _step(event) | {"provisioner": event.provisioner})
         case StepProgressed():
-            yield Item("step_progressed", name, _step(event) | {"task": event.task, "percent": str(event.percent)})
+            yield one("step_progressed", name, _step(event) | {"task": event.task, "percent": str(event.percent)})
         case StepSucceeded():
-            yield Item("step_succeeded", name, _step(event))
+            yield one("step_succeeded", name, _step(event))
         case StepFailed():
-            yield Item("step_failed", name, _step(event) | {"kind": event.kind, "message": dpu.message if dpu else ""})
+            yield one("step_failed", name, _step(event) | {"kind": event.kind, "message": dpu.message if dpu else ""})
         case DeadlinePassed():
-            yield Item("step_expired", name, {"deadline_ms": str(event.deadline_ms)})
+            yield one("step_expired", name, {"deadline_ms": str(event.deadline_ms)})
 
 
 def _step(event: StepStarted | StepProgressed | StepSucceeded | StepFailed) -> dict[str, str]:

@@ -67,6 +67,11 @@ columns = (
 of_one_length = st.sampled_from(["ab", "ab\0", "éü"]).flatmap(
     lambda letters: st.lists(st.text(letters, min_size=3, max_size=3), min_size=60, max_size=200)
 )
+maps = st.builds(
+    lambda groups: [each for each, count in groups for _ in range(count)],
+    st.lists(st.tuples(st.dictionaries(texts, texts, max_size=3), st.integers(1, 3)), max_size=3),
+)
+"""Neighbours may be one and the same object."""
 everything = st.fixed_dictionaries(
     {
         "text": texts,
@@ -76,7 +81,7 @@ everything = st.fixed_dictionaries(
         "numbers": columns,
         "names": rows_of_texts | of_one_length,
         "raws": st.lists(st.binary(max_size=5), max_size=70),
-        "maps": st.lists(st.dictionaries(texts, texts, max_size=3), max_size=3),
+        "maps": maps,
         "counts": st.dictionaries(texts, longs, max_size=3),
         "inner": st.fixed_dictionaries({"last": texts}),
     }

@@ -8,6 +8,7 @@ from eventstore.avro.codec import decode, encode
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
 from projections.decisions.decided import DECIDED_TOPICS, spell
+from projections.decisions.items import each_of
 from schemas.events import HoldApproved, IndexReleased, LogCreated, NodesJoined
 from tests.support.decisions import Heard
 from tests.support.virtual_loop import run_virtual
@@ -31,7 +32,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
                 for record in records:
                     folded.fold(record)
                 for event, change, outcome, at, _, _ in heard.rulings:
-                    items = spell(event, change, outcome, at)
+                    items = each_of(spell(event, change, outcome, at))
                     about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
                     found[str(partition), at.offset] = {name for name in about if name}
     return found
