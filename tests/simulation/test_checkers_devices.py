@@ -156,6 +156,11 @@ def test_a_device_that_reboots_in_the_dark_has_nothing_for_a_while() -> None:
     assert list(devices.check_static(of(*RELAYS, seen(150.0, 0, boot=1), seen(160.0, 2, boot=1))))
 
 
+def test_an_agent_that_starts_in_the_dark_has_what_it_had() -> None:
+    assert not list(devices.check_static(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 2))))
+    assert list(devices.check_static(of(*RELAYS, seen(50.0, 2), seen(150.0, 2), seen(160.0, 1))))
+
+
 def test_one_relay_leaves_no_dark() -> None:
     assert not list(devices.check_static(of(RELAYS[0], seen(150.0, 2))))
     assert not list(devices.check_static(of(seen(150.0, 2))))

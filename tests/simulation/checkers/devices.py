@@ -70,14 +70,25 @@ def check_freezes(run: Evidence) -> Found:
 
 
 def check_static(run: Evidence) -> Found:
-    """I14: while no relay runs, no device changes what it has, but by a reboot of its own."""
+    """I14: while no relay runs, no device changes what it has, but by a reboot of its own.
+
+    An agent that starts again keeps what it has once more, which changes nothing.
+    """
     dark = list(_dark(run))
-    boots: dict[str, int] = {}
+    last: dict[str, Seen] = {}
     for now in run.history.of(Seen):
-        rebooted = boots.get(now.device, 0) != now.boot
-        boots[now.device] = now.boot
-        if not rebooted and any(from_s + IN_FLIGHT_S < now.at_s < to_s for from_s, to_s in dark):
+        before = last.get(now.device)
+        last[now.device] = now
+        rebooted = now.boot != (before.boot if before else 0)
+        is_known = before is not None and _table(before) == _table(now)
+        if rebooted or is_known:
+            continue
+        if any(from_s + IN_FLIGHT_S < now.at_s < to_s for from_s, to_s in dark):
             yield f"{now.device} came to have version {now.version} at {now.at_s:.3f} s, while no relay ran"
+
+
+def _table(seen: Seen) -> tuple[int, int, bytes]:
+    return seen.epoch, seen.version, seen.digest
 
 
 def _dark(run: Evidence) -> Iterator[tuple[float, float]]:
