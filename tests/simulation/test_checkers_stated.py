@@ -152,8 +152,11 @@ def test_who_speaks_too_often_is_found_where_nobody_knows_when() -> None:
 
 
 def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
-    """What is wrong with so many steps that were begun for nothing, and in earnest, of which some failed."""
-    steps = WrittenSteps(*(Lived(life, (), 0.0, 9.0) for life in lives))
+    """What is wrong with so many steps that were begun for nothing, and in earnest, of which some failed.
+
+    A life whose name is a capital letter is one of a provisioner.
+    """
+    steps = WrittenSteps(*(Lived(life, ("provisioner",) if life.isupper() else (), 0.0, 9.0) for life in lives))
     for number in range(failed):
         failure = e.StepFailed(steps.log.stated(), "z", "d", "Rebooting", number, "transient", "it hung up")
         steps.add(failure, dpus={"d": None})
@@ -179,6 +182,12 @@ def test_idle_statements_are_few(most: int, useful: int, lives: str) -> None:
 def test_a_step_that_failed_may_be_begun_once_more_before_the_log_says_that_it_is_time() -> None:
     assert not begun(16 + 5, 10, "a", failed=5)
     assert begun(16 + 6, 10, "a", failed=5) == ["22 StepStarted changed nothing, and 10 something"]
+
+
+def test_each_provisioner_may_begin_a_step_that_failed_too_early() -> None:
+    assert not begun(17 + 3 * 5, 0, *"ABC", failed=5)
+    assert begun(17 + 3 * 5 + 1, 0, *"ABC", failed=5) == ["33 StepStarted changed nothing, and 0 something"]
+    assert begun(17 + 2 * 5 + 1, 0, *"AAB", failed=5) == ["28 StepStarted changed nothing, and 0 something"]
 
 
 def test_what_users_say_without_effect_is_no_waste() -> None:

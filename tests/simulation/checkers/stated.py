@@ -95,16 +95,19 @@ def check_politeness(run: Evidence) -> Found:
 def check_waste(run: Evidence) -> Found:
     """I17: of what the plane states by itself no more is idle than what failed, crashed and landed twice explains.
 
-    The next attempt after a failure waits by the log's clock, and by one that lags it is begun too early.
+    The next attempt after a failure waits by the log's clock, and by one that lags each provisioner in turn begins it
+    too early.
     """
-    lives = len(run.history.of(Lived)) or 1
+    lived = run.history.of(Lived)
+    lives = len(lived) or 1
+    provisioners = len({life.process for life in lived if "provisioner" in life.roles}) or 1
     useful: Counter[type] = Counter()
     idle: Counter[type] = Counter()
     for steps in run.steps.values():
         for step in steps:
             (useful if step.rows else idle)[type(step.event)] += 1
     for kind in OWN:
-        too_early = useful[e.StepFailed] if kind is e.StepStarted else 0
+        too_early = useful[e.StepFailed] * provisioners if kind is e.StepStarted else 0
         if idle[kind] > useful[kind] / 2 + too_early + SPARE_STATEMENTS + 3 * lives:
             yield f"{idle[kind]} {kind.__name__} changed nothing, and {useful[kind]} something"
 
