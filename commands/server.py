@@ -18,24 +18,24 @@ from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from commands import auth
-from commands.bulk import Bulk
-from commands.calls import Guard, Tracing
-from commands.desk import Desk
-from commands.dry_runs import DryRuns
-from commands.gate import Gate
-from commands.leaving import Leaving
-from commands.limits import DEFAULTS, Admission, Limits
-from commands.lookup import Lookup
-from commands.past import NoPast, Past, travelling
-from commands.queries import QueriesService
-from commands.raising import Raising, Supports
-from commands.reader import Reader
-from commands.remembering import Remembering
-from commands.service import CommandsService
-from commands.sessions import Sessions
-from commands.status import DeviceSource, StatusBoard
-from commands.waiting import Waiting
+from commands.calls import auth
+from commands.calls.gate import Gate
+from commands.calls.guard import Guard, Tracing
+from commands.calls.limits import DEFAULTS, Admission, Limits
+from commands.queries.lookup import Lookup
+from commands.queries.past import NoPast, Past, travelling
+from commands.queries.reader import Reader
+from commands.queries.remembering import Remembering
+from commands.queries.service import QueriesService
+from commands.queries.status import DeviceSource, StatusBoard
+from commands.queries.waiting import Waiting
+from commands.stating.bulk import Bulk
+from commands.stating.desk import Desk
+from commands.stating.dry_runs import DryRuns
+from commands.stating.leaving import Leaving
+from commands.stating.raising import Raising, Supports
+from commands.stating.service import CommandsService
+from commands.stating.sessions import Sessions
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -73,7 +73,7 @@ class CommandServer:
         supports: Supports | None = None,
     ) -> None:
         if unruled := auth.unruled(_SERVICES.values()):
-            raise FatalError(f"commands.auth: {', '.join(unruled)} must have a line that says who may call it")
+            raise FatalError(f"commands.calls.auth: {', '.join(unruled)} must have a line that says who may call it")
         if api_implementation.Type() != "upb":
             raise FatalError(f"protobuf: its {api_implementation.Type()!r} parser must be 'upb', which bounds nesting")
         self._limits = limits

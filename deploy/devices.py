@@ -47,7 +47,7 @@ def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.status.DeviceSource over the relay in this process. It yields between zones."""
+    """A commands.queries.status.DeviceSource over the relay in this process. It yields between zones."""
 
     async def ask(zones: frozenset[str]) -> Holdings:
         found: dict[str, dict[str, Held]] = {}
@@ -62,7 +62,10 @@ def of_relay(relay: Relay) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
 def of_relays(
     addresses: Callable[[], Iterable[str]], certificates: Certificates | None = None
 ) -> Callable[[frozenset[str]], Awaitable[Holdings]]:
-    """A commands.status.DeviceSource over the relays there are. One that does not answer is left out, and logged."""
+    """A commands.queries.status.DeviceSource over the relays there are.
+
+    One that does not answer is left out, and logged.
+    """
 
     async def ask(zones: frozenset[str]) -> Holdings:
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.status import LogLocation
+from commands.queries.status import LogLocation
 from deploy.kafka.access import KafkaAccess
 from deploy.settings import Settings
 from drivers.decisions.missed import Earlier

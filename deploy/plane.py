@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from commands.queries.status import DeviceSource, StatusBoard
 from commands.server import CommandServer
-from commands.status import DeviceSource, StatusBoard
 from deploy import devices
 from deploy.directory import LocalDirectory
 from deploy.export.registry import schemas

@@ -112,7 +112,7 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
 )
 def show(file: Path, output: str) -> None:
     """Show whom a certificate names, what hosts, and until when it is valid."""
-    from commands.identities import load
+    from commands.calls.identities import load
 
     try:
         plain = _plain(load(file.read_bytes()))
@@ -127,7 +127,7 @@ def show(file: Path, output: str) -> None:
 def _plain(certificate: Any) -> dict[str, Any]:
     from cryptography import x509
 
-    from commands.identities import uris_of
+    from commands.calls.identities import uris_of
 
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

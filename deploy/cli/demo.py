@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from commands.inventory import Options
+from commands.inventory.plan import Options
 from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.values import Folder, addresses_if_given

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from commands.inventory import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
+from commands.inventory.plan import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
 from deploy.cli import output as out
 from deploy.cli.answers import merged_position
 from deploy.cli.client import Client

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from commands.inventory import InventoryError, InventoryPlan, Options, plan
+from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
 from deploy.cli.failures import Refused
 from deploy.cli.values import not_empty
 

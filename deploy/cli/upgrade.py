@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from commands.raising import lacking
+from commands.stating.raising import lacking
 from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
 from deploy.cli.answers import Part, exit_status, finish, merged, sentence

@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from commands.inventory import InventoryPlan, Options, plan
-from commands.inventory_batches import NodeBatch
+from commands.inventory.batches import NodeBatch
+from commands.inventory.plan import InventoryPlan, Options, plan
 from schemas.api import dpuplane_pb2 as pb
 
 GPUS = ("h100", "gb200", "gb300")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvloop
 
-from commands.inventory import InventoryPlan
+from commands.inventory.plan import InventoryPlan
 from deploy.demo.load import Api
 from deploy.demo.progress import Display
 from deploy.demo.story import Sizes, Story

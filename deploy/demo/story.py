@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from commands.inventory import InventoryPlan
+from commands.inventory.plan import InventoryPlan
 from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.demo import fleet
 from deploy.demo.load import Api, DemoFailed, run_all

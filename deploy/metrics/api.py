@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
+from commands.calls.tally import BOUNDS_S, Durations
 from commands.server import CommandServer
-from commands.tally import BOUNDS_S, Durations
 from deploy.metrics import catalog
 
 _BOUNDS = (*map(floatToGoString, BOUNDS_S), "+Inf")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from commands.calls import Call
-from commands.queries import QueriesService
+from commands.calls.guard import Call
+from commands.queries.service import QueriesService
 from deploy.cli.output import to_plain
 from deploy.export.events import Wanted
 from deploy.page import fleet

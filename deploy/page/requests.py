@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
-from commands.calls import Forbidden, NotFound
+from commands.calls.guard import Forbidden, NotFound
 from eventstore.errors import PermanentError, TransientError
 from projections.names import shown
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 
-from commands.past import PastQueries
+from commands.queries.past import PastQueries
 from deploy.past.program import Order
 from deploy.settings import Settings
 from eventstore.errors import LogUnavailable, PermanentError
@@ -41,7 +41,7 @@ _PROGRAM = "deploy.past.program"
 
 
 class Pasts:
-    """A commands.past.Past: moments by what they were asked for as. Use `open`."""
+    """A commands.queries.past.Past: moments by what they were asked for as. Use `open`."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings

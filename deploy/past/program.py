@@ -22,13 +22,13 @@ import grpc
 import uvloop
 from pydantic import BaseModel
 
-from commands.calls import Guard
-from commands.limits import DEFAULTS, Admission
-from commands.past import QUERIES
-from commands.queries import QueriesService
-from commands.reader import Reader
-from commands.remembering import Remembering
-from commands.status import StatusBoard
+from commands.calls.guard import Guard
+from commands.calls.limits import DEFAULTS, Admission
+from commands.queries.past import QUERIES
+from commands.queries.reader import Reader
+from commands.queries.remembering import Remembering
+from commands.queries.service import QueriesService
+from commands.queries.status import StatusBoard
 from deploy.logs import configure_logs
 from deploy.opening import location_of, open_to_read, place_of, state_folder
 from deploy.roles import folds_of

@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from commands.auth import METHODS
+from commands.calls.auth import METHODS
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 from schemas.api.generate import HERE as PROTOS

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from commands.identities import uris_of
+from commands.calls.identities import uris_of
 from deploy.whole_files import whole_file
 from eventstore.errors import PermanentError
 from projections.fleet.principals import Principal, trust_domain_of, uri_of

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from commands.identities import load, uris_of
+from commands.calls.identities import load, uris_of
 from eventstore.errors import FatalError
 from projections.fleet.principals import PLANE, Principal, parse_uri, trust_domain_of
 

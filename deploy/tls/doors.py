@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from commands.denials import Denials
-from commands.identities import Identities, Identity, Unauthenticated
+from commands.calls.denials import Denials
+from commands.calls.identities import Identities, Identity, Unauthenticated
 from drivers.wire.websocket import BEARER, Bearer
 from projections.fleet.principals import DPU_AGENT
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from aiohttp.typedefs import Middleware
 
-from commands.denials import Denials
-from commands.gate import Gate
-from commands.identities import Identities
-from commands.limits import Limits
+from commands.calls.denials import Denials
+from commands.calls.gate import Gate
+from commands.calls.identities import Identities
+from commands.calls.limits import Limits
 from deploy.settings import Settings
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.doors import ANYBODY, door

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from commands.inventory import InventoryError, Options, plan
-from commands.inventory_rows import MAX_FAULTS
+from commands.inventory.plan import InventoryError, Options, plan
+from commands.inventory.rows import MAX_FAULTS
 from eventstore.avro.codec import encode
 from eventstore.ids import envelope, uuid7
 from projections.columns import fault_of_nodes

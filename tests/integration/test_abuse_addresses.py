@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from commands import dpus
-from commands.shapes import BadRequest
+from commands.requests import dpus
+from commands.requests.shapes import BadRequest
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.backends.http_bmc import http_connect
 from schemas.api import dpuplane_pb2 as pb

@@ -16,8 +16,8 @@ from typing import Any
 import grpc
 import pytest
 
-from commands.auth import METHODS
-from commands.limits import DEFAULTS, Limits
+from commands.calls.auth import METHODS
+from commands.calls.limits import DEFAULTS, Limits
 from eventstore.log import partition_of
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.guarded import Caller, Guarded, guarded

@@ -232,7 +232,7 @@ async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
 
 
 async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commands.queries._LABELS_PER_PAGE", 4)
+    monkeypatch.setattr("commands.queries.service._LABELS_PER_PAGE", 4)
     await plane.join("z1", *(node(f"n{number}", a="1", b="2") for number in range(5)))
     sizes: list[int] = []
     token = ""
@@ -244,7 +244,7 @@ async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, m
 
 
 async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commands.queries._CLIQUE_NODES_PER_PAGE", 3)
+    monkeypatch.setattr("commands.queries.service._CLIQUE_NODES_PER_PAGE", 3)
     for number in range(5):
         for member in range(1 + number % 3):
             claim = pb.ClaimIndexRequest(domain="d", clique=f"c{number}", node=f"n{number}-{member}")

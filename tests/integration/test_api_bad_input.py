@@ -13,8 +13,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from commands.limits import Limits
-from commands.lookup import Lookup
+from commands.calls.limits import Limits
+from commands.queries.lookup import Lookup
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import commands.waiting
+import commands.queries.waiting
 import eventstore.folding.ledger
 import eventstore.replicas.folds
 import eventstore.replicas.replica
@@ -192,7 +192,7 @@ BUGS = (
         "overtaken-change-unseen",
         "a reader of fleet does not wait for a change that a later one of its node has overtaken",
         "I12",
-        lambda: patched((commands.waiting, "is_forwarded", _waits_until_nothing_below_waits)),
+        lambda: patched((commands.queries.waiting, "is_forwarded", _waits_until_nothing_below_waits)),
         Simulated(36, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
     ),
     Bug(

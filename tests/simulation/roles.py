@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from commands.queries.status import LogLocation, StatusBoard
 from commands.server import CommandServer
-from commands.status import LogLocation, StatusBoard
 from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc

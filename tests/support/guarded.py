@@ -10,9 +10,9 @@ from typing import Any
 
 import grpc
 
-from commands.denials import Denials
-from commands.gate import Gate
-from commands.identities import Identities
+from commands.calls.denials import Denials
+from commands.calls.gate import Gate
+from commands.calls.identities import Identities
 from deploy.tls.certificates import Certificates
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.support.certs import TRUST_DOMAIN, Office, Papers

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from commands.limits import DEFAULTS, Limits
+from commands.calls.limits import DEFAULTS, Limits
+from commands.queries.status import LogLocation, StatusBoard
 from commands.server import CommandServer
-from commands.status import LogLocation, StatusBoard
 from drivers.forwarder import Forwarder
 from drivers.stalls import Stalls
 from eventstore.embedded.log import EmbeddedLog

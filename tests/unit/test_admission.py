@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from commands.limits import Admission, Limits, OverLimit
+from commands.calls.limits import Admission, Limits, OverLimit
 
 
 class Clock:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from commands.auth import METHODS, denial, unruled
+from commands.calls.auth import METHODS, denial, unruled
 from projections.fleet.principals import (
     APPROVER,
     DPU_AGENT,

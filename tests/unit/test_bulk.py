@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.bulk import _Tally
+from commands.stating.bulk import _Tally
 from schemas.api import dpuplane_pb2 as pb
 
 MIB = 1024 * 1024

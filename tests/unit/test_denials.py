@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from commands import denials
-from commands.denials import QUIET_S, Denials
+from commands.calls import denials
+from commands.calls.denials import QUIET_S, Denials
 
 
 class Clock:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.inventory import InventoryError, InventoryPlan, Options, plan
-from commands.inventory_rows import MAX_FAULTS, MAX_LINE_BYTES
+from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
+from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
 from projections.columns import fault_of_nodes
 from projections.names import is_printable

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from commands.tally import BOUNDS_S, OTHER, REASONS_MAX, Durations, Tally
+from commands.calls.tally import BOUNDS_S, OTHER, REASONS_MAX, Durations, Tally
 from deploy.metrics import relay
 from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
 from deploy.metrics.exposition import SAMPLES, Exposition

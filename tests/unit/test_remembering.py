@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
-from commands.remembering import Remembering
+from commands.queries.remembering import Remembering
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Batch, Partition

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import cliques, dpus, fleet, nodes
-from commands.shapes import Statement
+from commands.requests import cliques, dpus, fleet, nodes
+from commands.requests.shapes import Statement
 from eventstore.errors import PermanentError
 from projections.columns import single, spread
 from schemas.api import dpuplane_pb2 as pb

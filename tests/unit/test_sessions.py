@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from commands import cliques
-from commands.calls import Call
-from commands.desk import Desk
-from commands.sessions import Sessions
+from commands.calls.guard import Call
+from commands.requests import cliques
+from commands.stating.desk import Desk
+from commands.stating.sessions import Sessions
 from eventstore.ids import uuid7
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from commands.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusBoard
 from deploy.cli.status import summary
 from drivers.forwarder import Forwarder
 from drivers.stalls import LOOK_S, Stalls

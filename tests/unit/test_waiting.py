@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from commands.waiting import Waiting
+from commands.queries.waiting import Waiting
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica, Watch

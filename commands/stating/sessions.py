@@ -12,9 +12,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from commands import answers, cliques
-from commands.calls import Call
-from commands.desk import Desk
+from commands import answers
+from commands.calls.guard import Call
+from commands.requests import cliques
+from commands.stating.desk import Desk
 from eventstore.avro.codec import decode
 from eventstore.errors import LogUnavailable, Undecodable
 from eventstore.ids import envelope

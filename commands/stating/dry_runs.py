@@ -13,11 +13,12 @@ from itertools import islice
 
 from msgspec import structs
 
-from commands import answers, fleet, nodes
-from commands.calls import Call
-from commands.lookup import Lookup
+from commands import answers
+from commands.calls.guard import Call
 from commands.messages import ports
-from commands.shapes import Enveloping, Statement, Unplaced
+from commands.queries.lookup import Lookup
+from commands.requests import fleet, nodes
+from commands.requests.shapes import Enveloping, Statement, Unplaced
 from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Answer, Replica

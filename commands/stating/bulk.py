@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from commands import answers, nodes
-from commands.calls import Call, Malformed
-from commands.desk import Desk
-from commands.identities import Unauthenticated
-from commands.limits import Admission, OverLimit
+from commands import answers
+from commands.calls.guard import Call, Malformed
+from commands.calls.identities import Unauthenticated
+from commands.calls.limits import Admission, OverLimit
+from commands.requests import nodes
+from commands.stating.desk import Desk
 from eventstore.errors import PermanentError
 from eventstore.log import Partition
 from eventstore.position import from_token

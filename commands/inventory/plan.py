@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import BinaryIO
 
-from commands.inventory_batches import NodeBatch, PlannedNode, batches
-from commands.inventory_rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
+from commands.inventory.batches import NodeBatch, PlannedNode, batches
+from commands.inventory.rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
 from projections.cliques.state import DEFAULT_CAPACITY, MAX_CAPACITY
 from projections.names import (
     BadAddress,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from commands.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
+from commands.requests.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
 from eventstore.log import ZONES
 from projections import names
 from projections.columns import fault_of_nodes, label_columns

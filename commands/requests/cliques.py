@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.shapes import Enveloping, Statement, require, require_incarnation, require_range
+from commands.requests.shapes import Enveloping, Statement, require, require_incarnation, require_range
 from eventstore.log import CLIQUES
 from projections import names
 from projections.cliques.state import MAX_CAPACITY

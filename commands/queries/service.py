@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 
-from commands import explaining
-from commands.calls import Call, NotFound
+from commands.calls.guard import Call, NotFound
 from commands.messages import message, policy, ports
-from commands.progress import ProgressQueries
-from commands.reader import Reader
-from commands.remembering import Remembering
-from commands.shapes import require, require_count, require_one_of
-from commands.status import DeviceSource, StatusBoard
+from commands.queries import explaining
+from commands.queries.progress import ProgressQueries
+from commands.queries.reader import Reader
+from commands.queries.remembering import Remembering
+from commands.queries.status import DeviceSource, StatusBoard
+from commands.requests.shapes import require, require_count, require_one_of
 from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
 from projections import names
@@ -43,7 +43,7 @@ _CLIQUE_NODES_PER_PAGE = 4_096
 
 
 class QueriesService(ProgressQueries):
-    """Methods of the service in snake case, called by `commands.calls.Guard`."""
+    """Methods of the service in snake case, called by `commands.calls.guard.Guard`."""
 
     def __init__(self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource) -> None:
         super().__init__(reader)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from commands import answers
-from commands.calls import Call
-from commands.shapes import BadRequest, Enveloping, Statement, Unplaced
+from commands.calls.guard import Call
+from commands.requests.shapes import BadRequest, Enveloping, Statement, Unplaced
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.folding.ledger import AHEAD_MS
 from eventstore.ids import envelope, issued_at_ms, uuid7

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from commands.reader import Reader
-from commands.shapes import Unplaced
+from commands.queries.reader import Reader
+from commands.requests.shapes import Unplaced
 from eventstore.avro.codec import encode
 from eventstore.folding.hashes import content_of
 from eventstore.log import ZONES

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from commands import answers, nodes
-from commands.calls import Call
-from commands.desk import Desk
-from commands.lookup import Lookup
-from commands.reader import Reader
-from commands.shapes import Enveloping, Statement
-from commands.waiting import Waiting
+from commands import answers
+from commands.calls.guard import Call
+from commands.queries.lookup import Lookup
+from commands.queries.reader import Reader
+from commands.queries.waiting import Waiting
+from commands.requests import nodes
+from commands.requests.shapes import Enveloping, Statement
+from commands.stating.desk import Desk
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from projections.fleet.views import hold_of

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from commands import answers
-from commands.calls import Call
-from commands.desk import Desk
-from commands.shapes import BadRequest
+from commands.calls.guard import Call
+from commands.requests.shapes import BadRequest
+from commands.stating.desk import Desk
 from eventstore.ids import envelope
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.shapes import BadRequest, Enveloping, Statement, ordered, require, require_range
+from commands.requests.shapes import BadRequest, Enveloping, Statement, ordered, require, require_range
 from eventstore.log import FLEET
 from projections import names
 from projections.fleet.fold import MAX_LIMIT

@@ -11,7 +11,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from commands.shapes import BadRequest, Enveloping, Statement, require
+from commands.requests.shapes import BadRequest, Enveloping, Statement, require
 from eventstore.log import ZONES
 from projections import names
 from schemas.api import dpuplane_pb2 as pb

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from commands.calls import NotFound
+from commands.calls.guard import NotFound
 from commands.messages import ports
-from commands.reader import Reader
+from commands.queries.reader import Reader
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 
-from commands import cliques, dpus, fleet, nodes
-from commands.bulk import Bulk
-from commands.calls import Call, Malformed
-from commands.desk import Desk
-from commands.dry_runs import DryRuns
-from commands.leaving import Leaving
-from commands.lookup import Lookup
-from commands.raising import Raising
-from commands.sessions import Sessions
-from commands.shapes import Enveloping, Statement
+from commands.calls.guard import Call, Malformed
+from commands.queries.lookup import Lookup
+from commands.requests import cliques, dpus, fleet, nodes
+from commands.requests.shapes import Enveloping, Statement
+from commands.stating.bulk import Bulk
+from commands.stating.desk import Desk
+from commands.stating.dry_runs import DryRuns
+from commands.stating.leaving import Leaving
+from commands.stating.raising import Raising
+from commands.stating.sessions import Sessions
 from schemas.api import dpuplane_pb2 as pb
 
 
 class CommandsService:
-    """Methods of the service in snake case, called by `commands.calls.Guard`."""
+    """Methods of the service in snake case, called by `commands.calls.guard.Guard`."""
 
     def __init__(
         self,

@@ -18,10 +18,10 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from commands.gate import Gate
-from commands.identities import Unauthenticated
-from commands.limits import Admission, Limits, OverLimit
-from commands.tally import Tally
+from commands.calls.gate import Gate
+from commands.calls.identities import Unauthenticated
+from commands.calls.limits import Admission, Limits, OverLimit
+from commands.calls.tally import Tally
 from eventstore.errors import PermanentError, TransientError
 from projections import names
 from projections.fleet.principals import Principal

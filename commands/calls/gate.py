@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from commands import auth
-from commands.denials import Denials
-from commands.identities import Identities, Unauthenticated
+from commands.calls import auth
+from commands.calls.denials import Denials
+from commands.calls.identities import Identities, Unauthenticated
 from projections.fleet.principals import Principal
 
 _PEM = "x509_pem_cert"

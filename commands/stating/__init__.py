@@ -1,0 +1,1 @@
+"""The Commands service: what is stated, and the answer that the log has for it."""
