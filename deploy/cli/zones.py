@@ -54,24 +54,36 @@ def show(*, client: Client, output: str, zone: str) -> None:
     if output != "table":
         out.print_value(out.to_plain(found), output)
         return
-    out.print_fields(
-        (
-            ("zone", found.zone),
-            ("labels", out.pairs(found.labels)),
-            ("nodes", found.nodes),
-            ("dpus", found.dpus),
-            ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
-            ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
-            ("frozen", "yes" if found.frozen else "no"),
-            *((f"version {i.version}", _progress(i)) for i in found.installs),
-            ("lagging", ", ".join(found.lagging) or "none"),
-        )
-    )
+    out.print_fields(fields_of(found))
+
+
+def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
+    """What is shown of one zone, a line each; a DPU that refuses a table or went back has a line of its own."""
+    return [
+        ("zone", found.zone),
+        ("labels", out.pairs(found.labels)),
+        ("nodes", found.nodes),
+        ("dpus", found.dpus),
+        ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
+        ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
+        ("frozen", "yes" if found.frozen else "no"),
+        *((f"version {i.version}", _progress(i)) for i in found.installs),
+        ("lagging", ", ".join(found.lagging) or "none"),
+        *((f"exception {e.dpu}", _exception(e)) for e in found.exceptions),
+    ]
 
 
 def _progress(install: pb.Install) -> str:
     levels = ("received", "applied", "in_hardware")
     return "; ".join(f"{_level(install, level)} of {install.dpus} {level.replace('_', ' ')}" for level in levels)
+
+
+def _exception(found: pb.DpuException) -> str:
+    """What a DPU did last that is out of the ordinary, and when; it may have mended its ways since."""
+    said = out.moment(found.said_ms)
+    if found.version < 0:
+        return f"refused its table at {said}: {found.reason}"
+    return f"went back to version {found.version} at {said}"
 
 
 def _level(install: pb.Install, level: str) -> str:

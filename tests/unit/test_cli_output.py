@@ -20,6 +20,7 @@ from deploy.cli.failures import Refused
 from deploy.cli.output import print_table, print_value, to_plain
 from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.status import heading_of
+from deploy.cli.zones import fields_of
 from eventstore.ids import issued_at_ms
 from schemas.api import dpuplane_pb2 as pb
 
@@ -137,6 +138,15 @@ def test_tables_align_and_have_no_colours(capsys: pytest.CaptureFixture[str]) ->
 def test_a_replica_that_names_no_address_has_no_loose_end() -> None:
     assert heading_of(pb.Replica(name="r", roles=["api", "relay"])) == "r: api, relay"
     assert heading_of(pb.Replica(name="r", roles=["api"], addresses={"api": "h:1"})) == "r: api; api=h:1"
+
+
+def test_a_zone_names_the_dpus_that_refuse_a_table_or_went_back_with_their_reason() -> None:
+    refused = pb.DpuException(dpu="d-2", version=-1, reason="full", said_ms=1_700_000_000_000)
+    gone_back = pb.DpuException(dpu="d-3", version=7, said_ms=1_700_000_000_000)
+    shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back])))
+    assert shown["lagging"] == "d-1"
+    assert shown["exception d-2"] == "refused its table at 2023-11-14T22:13:20.000Z: full"
+    assert shown["exception d-3"] == "went back to version 7 at 2023-11-14T22:13:20.000Z"
 
 
 def test_policy_files_take_documents_lists_and_ports_as_people_write_them() -> None:
