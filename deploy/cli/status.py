@@ -13,7 +13,7 @@ from schemas.api import dpuplane_pb2 as pb
 @click.command()
 @looks_back
 def status(*, client: Client, output: str) -> None:
-    """Show replicas with role, position, lag and fold version; halted partitions and those not forwarded; holds.
+    """Show replicas with role, version, position, lag and fold version; partitions halted or not forwarded; holds.
 
     Example: dpuplane status --output json
     """
@@ -34,9 +34,10 @@ def status(*, client: Client, output: str) -> None:
 
 
 def heading_of(replica: pb.Replica) -> str:
-    """A replica in one line. Of others only their beacons are heard, which name no addresses."""
+    """A replica in one line: what it does, where it listens yet, and which version of the program it is."""
     addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
-    return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", addresses)))
+    version = f"version {replica.version}" if replica.version else ""
+    return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", addresses, version)))
 
 
 def summary(found: pb.Status) -> list[tuple[str, str]]:

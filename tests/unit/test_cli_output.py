@@ -135,7 +135,8 @@ def test_tables_align_and_have_no_colours(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "ZONE   NODES\nrack1  5\nr      1000\n"
 
 
-def test_a_replica_that_names_no_address_has_no_loose_end() -> None:
+def test_a_replica_is_shown_with_its_version_and_without_a_loose_end_for_what_it_does_not_name() -> None:
+    assert heading_of(pb.Replica(name="r", roles=["relay"], version="0.1.0")) == "r: relay; version 0.1.0"
     assert heading_of(pb.Replica(name="r", roles=["api", "relay"])) == "r: api, relay"
     assert heading_of(pb.Replica(name="r", roles=["api"], addresses={"api": "h:1"})) == "r: api; api=h:1"
 
