@@ -42,8 +42,8 @@ class LocalDirectory:
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Raises PermanentError if the plane refuses the DPU."""
-        subject = envelope(f"dpu/{dpu}", "simulator", uuid7(self._now_ms(), self._rng))
-        event = DpuRegistered(subject, zone, dpu, node, serial, bmc_address)
+        said = envelope(dpu, "simulator", uuid7(self._now_ms(), self._rng))
+        event = DpuRegistered(said, zone, dpu, node, serial, bmc_address)
         partition = self._replica.partition_for(ZONES, zone)
         answer = await self._replica.submit(partition, zone.encode(), event, timeout_s=REGISTER_TIMEOUT_S)
         if answer.outcome.code == "refused":

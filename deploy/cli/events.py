@@ -43,7 +43,7 @@ _FILTERS = (
         "--subject",
         callback=not_empty,
         default="",
-        help="Only events about this zone, dpu/NAME, DOMAIN/CLIQUE or policy. Of one node: `dpuplane history`.",
+        help="Only events about this zone, DPU, DOMAIN/CLIQUE or policy. Of one node: `dpuplane history`.",
     ),
     click.option("--actor", callback=not_empty, default="", help="Only events of this principal."),
     click.option("--command", callback=command_id, default="", metavar="UUIDv7", help="Only events of this command."),
