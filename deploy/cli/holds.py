@@ -47,7 +47,9 @@ def _row(hold: pb.Hold) -> tuple[object, ...]:
 
 @holds.command()
 @click.argument("hold", type=INT64)
-@click.option("--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.")
+@click.option(
+    "--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.  [as it is now]"
+)
 @commands
 def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
     """Let a held withdrawal go. It takes two principals: see --as.

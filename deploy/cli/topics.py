@@ -33,7 +33,8 @@ def _principal(_context: click.Context, _parameter: click.Parameter, given: str)
 def acls(*, role: str, principal: str, topic_prefix: str, bootstrap: str, command_config: str, output: str) -> None:
     """Print the least that a role needs in Kafka, as kafka-acls.sh commands; nothing is changed.
 
-    Role `reader` is for commands that read the log themselves: verify, replay, events, checkpoint, backup.
+    Role `reader` is for commands that read the log themselves: verify, replay, events, history, checkpoint, backup,
+    upgrade.
     """
     if output != "table":
         out.print_value({"commands": list(arguments_of(role, principal, topic_prefix))}, output)

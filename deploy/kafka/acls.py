@@ -15,7 +15,7 @@ from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, TOPICS
 
 AclRole = Literal["all", "api", "relay", "provisioner", "reader"]
 ROLES: tuple[str, ...] = get_args(AclRole)
-"""The roles of processes, and `reader`: commands that read the log themselves (verify, events, replay, backup)."""
+"""The roles of processes, and `reader`: commands that read the log themselves (verify, history, backup ...)."""
 
 Operation = Literal["Describe", "DescribeConfigs", "Read", "Write", "Create"]
 
