@@ -21,6 +21,16 @@ _NODE = click.argument("node", type=NODE)
 _UID = click.option("--uid", default="", help="The incarnation (pod uid) that it is about.")
 
 
+def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str | None:
+    """What a file holds, read once: what is shown with `--watch` is shown again and again."""
+    if file is None:
+        return None
+    try:
+        return file.read()
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{file.name!r} must be text in UTF-8") from None
+
+
 @click.group()
 def cliques() -> None:
     """Cliques: each has indices 0 to capacity-1, each held by at most one node.
@@ -78,20 +88,23 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
 @click.option(
     "--merge",
     type=click.File(encoding="utf-8"),
+    callback=_whole,
     metavar="HOSTS",
     help="Print this hosts file with the mapping in place of the one in it.",
 )
 @looks_back
-def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: TextIO | None) -> None:
+def config(*, client: Client, output: str, domain: str, clique: str, part: str, merge: str | None) -> None:
     """Print the peers file and the hosts mapping of a clique.
 
     Example: dpuplane cliques config domain-1 clique-a --file hosts
     """
+    if merge is not None and (output != "table" or part == "peers"):
+        raise click.UsageError("give --merge without --output and --file peers: it prints a hosts file")
     found: pb.CliqueConfig = client.query("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
         out.print_value(out.to_plain(found), output)
     elif merge is not None:
-        click.echo(merge_hosts(merge.read(), found.hosts), nl=False)
+        click.echo(merge_hosts(merge, found.hosts), nl=False)
     elif part == "both":
         click.echo(f"# peers file\n{found.peers}\n# hosts mapping\n{found.hosts}", nl=not found.hosts.endswith("\n"))
     else:

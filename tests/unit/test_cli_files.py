@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deploy.audit import backups
 from deploy.audit.checkpoints import FORMAT, Statement, load, new_keys, signed
 from deploy.cli import cli
+from deploy.cli.client import Client
 from deploy.cli.wait import _let_through
 from deploy.doctor.log import check_log
 from deploy.opening import open_log, open_to_read, place_of
@@ -200,3 +201,28 @@ def test_what_an_inventory_says_cannot_be_said_beside_it(option: str, tmp_path: 
     file.write_text("name,zone,address\nn,z,10.0.0.1\n")
     ran = CliRunner().invoke(cli, ["demo", "--inventory", str(file), option, "3"])
     assert (ran.exit_code, f"{option} goes without --inventory" in ran.stderr) == (2, True)
+
+
+def test_a_hosts_file_that_is_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_bytes(b"10.0.0.9 \xff\n")
+    ran = CliRunner().invoke(cli, ["cliques", "config", "d", "c", "--merge", str(hosts)])
+    assert ran.exit_code == 2
+    assert f"{str(hosts)!r} must be text in UTF-8" in ran.stderr
+
+
+def test_a_hosts_file_is_whole_each_time_that_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.0.0.9 mine\n")
+    answers = [pb.CliqueConfig(hosts=f"10.0.0.{last}\tcompute-domain-daemon-1\n") for last in (1, 2)]
+
+    def asked(_client: Client, _method: str, _request: object) -> pb.CliqueConfig:
+        if not answers:
+            raise KeyboardInterrupt
+        return answers.pop(0)
+
+    monkeypatch.setattr(Client, "query", asked)
+    monkeypatch.setattr("deploy.cli.watching.EVERY_S", 0.0)
+    ran = CliRunner().invoke(cli, ["cliques", "config", "d", "c", "--merge", str(hosts), "--watch"])
+    assert ran.exit_code == 0
+    assert ran.stdout.count("10.0.0.9 mine\n") == ran.stdout.count("compute-domain-daemon-1\n") == 2

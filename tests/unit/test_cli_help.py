@@ -112,6 +112,8 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         ["zones", "limit", "z"],
         ["budgets", "set", "other", "--permille", "1", "--at-least", "1"],
         ["cliques", "capacity", "d", "c", "99999999999"],
+        ["cliques", "config", "d", "c", "--merge", "-", "--output", "json"],
+        ["cliques", "config", "d", "c", "--merge", "-", "--file", "peers"],
         ["zones", "limit", "z", "--parallel-installs", "99999999999"],
         ["cliques", "claim", "d", "c", "n", "--uid", "u", "--created-ms", "99999999999999999999"],
         ["holds", "approve", "99999999999999999999", "--hash", "aa"],
