@@ -115,7 +115,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
 @_DOMAIN
 @_CLIQUE
 @_NODE
-@click.option("--address", default="", help="Address of its daemon, for the peers file.")
+@click.option("--address", default="", help="Address of its daemon, for the hosts mapping.")
 @_UID
 @click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
 @commands
