@@ -28,6 +28,11 @@ def node(name: str, *addresses: str, **labels: str) -> pb.NodeSpec:
     return pb.NodeSpec(name=name, addresses=addresses, labels=labels)
 
 
+async def until_members(plane: Served, joined: pb.Answer) -> None:
+    """Wait until fleet has taken a join: until then its nodes are in no rule table, and a leave of them is not held."""
+    await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
+
+
 async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
     answer = await plane.join("z1", node("n1", "10.0.0.1", "fd00::1", model="A10"))
     assert answer.outcome == pb.Answer.done
@@ -108,7 +113,7 @@ async def test_a_delete_without_its_zone_is_told_as_done_wherever_the_dpu_has_go
 
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))).outcome == 1
-    await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9)))
+    await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)]))
     assert answer.outcome == pb.Answer.held
     assert answer.HasField("hold")
@@ -274,7 +279,7 @@ async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
 
 
 async def test_policies_are_set_listed_and_deleted(plane: Served) -> None:
-    await plane.join("z1", node("n1", "10.0.0.1", tier="web"), node("n2", "10.0.0.2"))
+    await until_members(plane, await plane.join("z1", node("n1", "10.0.0.1", tier="web"), node("n2", "10.0.0.2")))
     spec = pb.PolicySpec(
         name="web",
         action="allow",

@@ -49,6 +49,12 @@ def run(plane: Served) -> Run:
     return invoke
 
 
+async def become_member(run: Run, name: str, zone: str, address: str) -> None:
+    """Join, and wait until fleet has taken it. Who leaves before that was in no rule table, and is never held."""
+    joined = await run("nodes", "join", name, "--zone", zone, "--address", address)
+    assert (await run("budgets", "list", "--min-position", joined.json["position"])).status == 0
+
+
 async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
     joined = await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1", "--label", "model=A10")
     assert (joined.status, joined.json["outcome"], joined.stderr) == (0, "done", "")
@@ -153,7 +159,7 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert {budget["kind"]: budget["at_least"] for budget in budgets}["stated"] == 1
     names = [f"n{i}" for i in range(1, 6)]
     for number, name in enumerate(names, 1):
-        await run("nodes", "join", name, "--zone", "z1", "--address", f"10.0.0.{number}")
+        await become_member(run, name, "z1", f"10.0.0.{number}")
     left = await run("nodes", "leave", *names)
     assert (left.status, left.json["outcome"]) == (0, "held")
     hold = str(left.json["hold"])
@@ -183,7 +189,7 @@ async def test_nodes_of_several_zones_leave_once_however_often_that_is_said(run:
 async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
     await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
     for number, zone in enumerate(("z1", "z2"), 1):
-        await run("nodes", "join", f"n{number}", "--zone", zone, "--address", f"10.0.0.{number}")
+        await become_member(run, f"n{number}", zone, f"10.0.0.{number}")
     left = (await run("nodes", "leave", "n1", "n2")).json
     holds = [hold["hold"] for hold in (await run("holds", "list")).json["holds"]]
     assert left["hold"] == holds[0]
@@ -193,7 +199,7 @@ async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> Non
 
 async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
     await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
-    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
+    await become_member(run, "n1", "z1", "10.0.0.1")
     hold = str((await run("nodes", "leave", "n1")).json["hold"])
     await run("holds", "approve", hold, "--as", "alice")
     command_id = plane.command_id()
@@ -214,7 +220,7 @@ async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
 
 
 async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
-    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
+    await become_member(run, "n1", "z1", "10.0.0.1")
     assert (await run("zones", "label", "z1", "tier=gpu", "row=7")).status == 0
     assert (await run("zones", "label", "z1", "row-")).status == 0
     assert (await run("zones", "limit", "z1", "--parallel-installs", "5")).status == 0
