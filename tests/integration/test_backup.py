@@ -32,8 +32,9 @@ from projections.zones.fold import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Frozen, LogCreated
 from tests.support.embedded import Clock
+from tests.support.eventually import until
 from tests.support.kafka import KafkaUnderTest
-from tests.support.served import PARTITIONS, now_ms, served
+from tests.support.served import PARTITIONS, Served, now_ms, served
 from tests.support.stated_log import PARTITIONS as STATED_PARTITIONS
 from tests.support.stated_log import fill, stated
 
@@ -223,12 +224,18 @@ async def test_a_copy_of_a_plane_at_work_lacks_nothing_that_it_cites(tmp_path: P
             for worker in range(6):
                 tasks.create_task(join(worker))
             for number in range(5):
-                await asyncio.sleep(0.2)
+                await another_forward(plane)
                 manifest = await make(LogPlace(data), tmp_path / f"copy{number}", now_ms(), random.Random(1), unsaid)
                 assert manifest.partitions["fleet/0"].end > 1
                 copies += 1
     for number in range(5):
         await goes_on(tmp_path / f"copy{number}", tmp_path / f"new{number}")
+
+
+async def another_forward(plane: Served) -> None:
+    """Wait for one, however long it takes: there is something to cite then, and something that cites."""
+    seen = plane.replica.position(FLEET_0)
+    await until(lambda: plane.replica.position(FLEET_0) > seen)
 
 
 async def goes_on(copy: Path, data: Path) -> None:

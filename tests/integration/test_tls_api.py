@@ -102,11 +102,13 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
     budget = pb.SetBudgetRequest(kind="stated", permille=0, at_least=1)
     assert (await refused(operator.calls.SetBudget(budget)))[0] == Code.PERMISSION_DENIED
     assert (await approver.calls.SetBudget(budget)).outcome == pb.Answer.done
-    await operator.calls.JoinNodes(
+    joined = await operator.calls.JoinNodes(
         pb.JoinNodesRequest(
             zone="z1", nodes=[pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.0.{i}"]) for i in range(1, 9)]
         )
     )
+    # What fleet has not heard of is in no table, so no leave of it is held.
+    await operator.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
     leave = pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)])
     assert (await refused(approver.calls.LeaveNodes(leave)))[0] == Code.PERMISSION_DENIED
     assert (await operator.calls.LeaveNodes(leave)).outcome == pb.Answer.held
