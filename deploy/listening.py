@@ -24,7 +24,7 @@ def check_free(listeners: Mapping[str, Address]) -> None:
 
 @contextmanager
 def listening(setting: str, address: Address) -> Iterator[None]:
-    """Around what listens there: the setting is named if that fails."""
+    """Around what listens there: raises FatalError, which names the setting, if that fails."""
     try:
         yield
     except OSError as error:

@@ -63,7 +63,7 @@ def place_of(settings: Settings) -> LogPlace:
 
 @asynccontextmanager
 async def open_log(settings: Settings, *, now_ms: Callable[[], int], rng: random.Random) -> AsyncIterator[EventLog]:
-    """The log to append to; made if it is not there and this process may make it."""
+    """The log to append to; made if it is not there and this process may make it. Raises FatalError if it cannot be."""
     if settings.data is not None:
         folder = settings.data / LOG_FOLDER
         _make(settings.data, "data")

@@ -109,7 +109,7 @@ class Admission:
 
     @contextmanager
     def admit_answer(self, principal: str) -> Iterator[None]:
-        """The same around a call whose answer comes in many parts."""
+        """The same around a call whose answer comes in many parts. Raises OverLimit."""
         share = self._share(principal)
         if share.answers >= self._limits.concurrent_answers:
             self.refused += 1

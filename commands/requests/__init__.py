@@ -1,1 +1,4 @@
-"""Requests as statements: what each kind must look like, and the record that it becomes."""
+"""Requests as statements: what each kind must look like, and the record that it becomes.
+
+Whatever makes a statement raises BadRequest for a shape that is wrong.
+"""

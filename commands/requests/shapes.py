@@ -54,21 +54,24 @@ def require(fault: str | None) -> None:
 
 
 def require_range(field: str, value: int, low: int, high: int) -> None:
+    """Raise BadRequest for a number that is not from `low` to `high`."""
     if not low <= value <= high:
         raise BadRequest(f"{field}: {value} must be from {low} to {high}")
 
 
 def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise BadRequest for a word that is none of these."""
     if value not in allowed:
         raise BadRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
 
 
 def require_count(field: str, count: int) -> None:
-    """At least one item, and no more than one record may hold."""
+    """Raise BadRequest unless there is an item, and no more than one record may hold."""
     if not 1 <= count <= MAX_ITEMS:
         raise BadRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:
+    """Raise BadRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
     require_range("created_ms", created_ms, 0, MAX_MS)
     require(names.check_uid("uid", uid))

@@ -52,7 +52,7 @@ class KafkaAccess(NamedTuple):
         return access
 
     def password(self) -> SecretStr:
-        """What the file holds, but for the end of its line."""
+        """What the file holds, but for the end of its line. Raises BadKafkaAccess."""
         assert self.sasl_password_file is not None
         try:
             password = self.sasl_password_file.read_text(encoding="utf-8").rstrip("\r\n")

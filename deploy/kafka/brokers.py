@@ -73,7 +73,7 @@ class Brokers:
         await self.stop()
 
     async def start(self) -> None:
-        """Start every broker; returns when all of them answer and know each other."""
+        """Start every broker; returns when all of them answer and know each other. Raises NoKafka."""
         program = Program(java(), await asyncio.to_thread(kafka_jars, self._cache))
         self._lock = _own(self.data)
         cluster_id, nodes = self._load_or_create()
@@ -90,7 +90,7 @@ class Brokers:
         await self.ready()
 
     async def ready(self) -> None:
-        """Return when every broker answers and is known to the cluster."""
+        """Return when every broker answers and is known to the cluster. Raises NoKafka if one ends, or is late."""
         try:
             async with asyncio.timeout(START_S):
                 while not await self._is_whole():
@@ -222,7 +222,7 @@ def new_cluster_id() -> str:
 
 
 def ports_for(count: int, base: int | None) -> Sequence[int]:
-    """`count` ports from `base` on, or free ones."""
+    """`count` ports from `base` on, or free ones. Raises NoKafka if there are not so many."""
     if base is not None:
         if not 1 <= base <= PORTS_MAX - count + 1:
             raise NoKafka(f"port {base}: {count} ports from it on must lie between 1 and {PORTS_MAX}")

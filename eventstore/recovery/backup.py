@@ -179,7 +179,7 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def partition_named(text: str) -> Partition:
-    """A partition as the manifest names it."""
+    """A partition as the manifest names it. Raises PermanentError for a name that no backup has."""
     topic, _, number = text.partition("/")
     if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
         raise PermanentError(f"backup: {MANIFEST} names a partition {text[:40]!r}, and there is none of that name")

@@ -49,7 +49,10 @@ async def cut_at_time(log: EventLog, topics: Iterable[str], time_ms: int) -> dic
 async def cut_at_position(
     log: EventLog, topics: Collection[str], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """These positions, and for every other partition the one at the time of the latest record before them."""
+    """These positions, and for every other partition the one at the time of the latest record before them.
+
+    Raises PermanentError for a position that the log does not have, or has not come to yet.
+    """
     there = {partition for topic in topics for partition in log.partitions(topic)}
     for partition, offset in offsets.items():
         if partition not in there:

@@ -109,7 +109,10 @@ def restoration_of(
 
 
 def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
-    """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane."""
+    """Make the log of one process in this folder, which must not be there. Blocks; for a command, not for a plane.
+
+    Raises FatalError if the disk does not take it, PermanentError if the backup has changed since it was checked.
+    """
     partial = path.with_name(f"{path.name}.restoring")
     shutil.rmtree(partial, ignore_errors=True)
     rocks = open_rocks(partial, AccessType.read_write())
