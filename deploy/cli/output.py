@@ -1,9 +1,4 @@
-"""What goes to stdout: one value, as JSON, YAML or a table for the eye.
-
-JSON and YAML are the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit
-integers are numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that
-compares two versions must not compare text.
-"""
+"""What goes to stdout: one value, as JSON, YAML or a table for the eye."""
 
 from __future__ import annotations
 
@@ -14,62 +9,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from google.protobuf.message import Message
 
+from deploy.plain import Plain, to_plain
 from eventstore.recovery.moment import shown
-from schemas.api import dpuplane_pb2 as pb
 
-Plain = dict[str, Any]
+__all__ = [
+    "coloured",
+    "heading",
+    "moment",
+    "pairs",
+    "print_fields",
+    "print_table",
+    "print_value",
+    "to_plain",
+    "wants_colour",
+]
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining")
 _BAD = ("refused", "unknown", "failed", "wrong", "halted")
 _COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
 """Colours of states. They only repeat what the word says."""
-
-_ANSWERS = {method.output_type for method in pb.DESCRIPTOR.services_by_name["Queries"].methods} & {
-    message for message in pb.DESCRIPTOR.message_types_by_name.values() if "position" in message.fields_by_name
-}
-
-
-def to_plain(message: Message) -> Plain:
-    """An answer as plain data, with every field that is set or has a default."""
-    return {
-        field.name: _value(message, field)
-        for field in message.DESCRIPTOR.fields
-        if not field.has_presence or message.HasField(field.name)
-    }
-
-
-def _item(message: Message) -> Plain:
-    """A message inside another. Where it stands for itself, as an answer, it has a position: here the whole has it."""
-    plain = to_plain(message)
-    if message.DESCRIPTOR in _ANSWERS and not plain["position"]:
-        del plain["position"]
-    return plain
-
-
-def _value(message: Message, field: Any) -> Any:
-    value = getattr(message, field.name)
-    if _is_map(field):
-        item = field.message_type.fields_by_name["value"]
-        return {str(key): _single(value[key], item) for key in sorted(value)}
-    if field.is_repeated:
-        return [_single(item, field) for item in value]
-    return _single(value, field)
-
-
-def _single(value: Any, field: Any) -> Any:
-    if field.message_type is not None:
-        return _item(value)
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else value
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _is_map(field: Any) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def print_value(value: Plain, output: str) -> None:

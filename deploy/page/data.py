@@ -14,11 +14,11 @@ from aiohttp import web
 
 from commands.calls.guard import Call
 from commands.queries.service import QueriesService
-from deploy.cli.output import to_plain
 from deploy.export.events import Wanted
 from deploy.page import fleet
 from deploy.page.log import TYPES, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery, NotReady, data, number, parameters
+from deploy.plain import to_plain
 from eventstore.folding.fold import Fold
 from eventstore.folding.origin import read_first
 from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition

@@ -1,0 +1,60 @@
+"""Messages as plain data, for whoever reads JSON or YAML: scripts and the page.
+
+It is the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit integers are
+numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that compares two
+versions must not compare text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+from schemas.api import dpuplane_pb2 as pb
+
+Plain = dict[str, Any]
+
+_ANSWERS = {method.output_type for method in pb.DESCRIPTOR.services_by_name["Queries"].methods} & {
+    message for message in pb.DESCRIPTOR.message_types_by_name.values() if "position" in message.fields_by_name
+}
+
+
+def to_plain(message: Message) -> Plain:
+    """An answer as plain data, with every field that is set or has a default."""
+    return {
+        field.name: _value(message, field)
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _item(message: Message) -> Plain:
+    """A message inside another. Where it stands for itself, as an answer, it has a position: here the whole has it."""
+    plain = to_plain(message)
+    if message.DESCRIPTOR in _ANSWERS and not plain["position"]:
+        del plain["position"]
+    return plain
+
+
+def _value(message: Message, field: Any) -> Any:
+    value = getattr(message, field.name)
+    if _is_map(field):
+        item = field.message_type.fields_by_name["value"]
+        return {str(key): _single(value[key], item) for key in sorted(value)}
+    if field.is_repeated:
+        return [_single(item, field) for item in value]
+    return _single(value, field)
+
+
+def _single(value: Any, field: Any) -> Any:
+    if field.message_type is not None:
+        return _item(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else value
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
