@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 
-from eventstore.errors import PermanentError
+from drivers.simulators.simulator import DpuRefused
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
@@ -41,13 +41,13 @@ class LocalDirectory:
         return [name for name, dpu in dpus.items() if dpu.zone == zone]
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Raises PermanentError if the plane refuses the DPU."""
+        """Raises DpuRefused, and LogUnavailable or AppendUnknown while nobody knows."""
         said = envelope(dpu, "simulator", uuid7(self._now_ms(), self._rng))
         event = DpuRegistered(said, zone, dpu, node, serial, bmc_address)
         partition = self._replica.partition_for(ZONES, zone)
         answer = await self._replica.submit(partition, zone.encode(), event, timeout_s=REGISTER_TIMEOUT_S)
         if answer.outcome.code == "refused":
-            raise PermanentError(f"simulated DPU {dpu}: {answer.outcome.reason}")
+            raise DpuRefused(answer.outcome.reason)
 
     def _zones(self) -> frozenset[str]:
         return self._expected.union(*(state.zones() for state in self._states.all_zones()))

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from deploy.tls.certificates import Certificates
+from drivers.simulators.simulator import DpuRefused
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
@@ -81,7 +82,7 @@ class RemoteDirectory:
                 return names
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Raises PermanentError if the plane refuses the DPU."""
+        """Raises DpuRefused, LogUnavailable while nobody knows, and PermanentError for what we may not do."""
         request = pb.RegisterDpuRequest(
             command_id=uuid7(self._now_ms(), self._rng),
             zone=zone,
@@ -92,7 +93,7 @@ class RemoteDirectory:
         )
         answer = await self._call(CommandsStub, "RegisterDpu", request)
         if answer.outcome == pb.Answer.refused:
-            raise PermanentError(f"simulated DPU {dpu}: {answer.reason}")
+            raise DpuRefused(answer.reason)
         if answer.outcome == pb.Answer.unknown:
             raise LogUnavailable(answer.reason)
 

@@ -22,7 +22,7 @@ from drivers.simulators.zone import SimulatedZone
 from drivers.wire.dialing import Relays
 from drivers.wire.links import Dial
 from eventstore.backoff import ceiling
-from eventstore.errors import TransientError
+from eventstore.errors import PermanentError, TransientError
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,10 @@ REGISTRATIONS_AT_ONCE = 64
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.25, 8.0
 
 T = TypeVar("T")
+
+
+class DpuRefused(PermanentError):
+    """The plane does not take this DPU, as when another has its name. Others are none the worse for it."""
 
 
 class Directory(Protocol):
@@ -46,7 +50,7 @@ class Directory(Protocol):
         ...
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
-        """Registers a DPU; returns when the log has it. Raises TransientError to try again."""
+        """Registers a DPU; returns when the log has it. Raises TransientError to try again, and DpuRefused."""
         ...
 
 
@@ -123,7 +127,10 @@ class Simulator:
     async def _register(self, zone: str, number: int, dpu: str) -> None:
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
-            await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+            try:
+                await self._patiently(f"register {dpu}", lambda: self._directory.register(zone, dpu, node, serial, bmc))
+            except DpuRefused as refused:  # its zone speaks for it nevertheless, and no relay serves it
+                logger.warning("simulated DPU refused", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
     async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the directory until it answers: devices do not end because the plane is away."""

@@ -11,7 +11,7 @@ import pytest
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
-from drivers.simulators.simulator import Simulator
+from drivers.simulators.simulator import DpuRefused, Simulator
 from drivers.wire.links import Link, LinkClosed
 from drivers.wire.up import Ack
 from eventstore.errors import LogUnavailable
@@ -48,6 +48,15 @@ class Away:
             raise LogUnavailable("the plane does not answer")
 
 
+class Refusing(Away):
+    """One that refuses a DPU for good."""
+
+    async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
+        if dpu == "z-dpu-0000":
+            raise DpuRefused("dpu: 'z-dpu-0000' is registered in zone 'y'; delete it there first")
+        await super().register(zone, dpu, node, serial, bmc_address)
+
+
 async def _no_relay(address: str) -> Link:
     raise LinkClosed(f"{address} is down")
 
@@ -68,6 +77,23 @@ def test_devices_outlive_a_plane_that_goes_away_while_they_are_registered(caplog
     run_virtual(scenario())
     assert caplog.messages.count("cannot list dpus of z yet: the plane does not answer") == SILENCES
     assert caplog.messages.count("cannot register z-dpu-0000 yet: the plane does not answer") == SILENCES
+
+
+def test_a_device_that_the_plane_refuses_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """In `serve --simulate` it ended the plane, at every start: anybody may give a DPU the name of one to come."""
+
+    async def scenario() -> None:
+        refusing = Refusing()
+        devices = Simulator(refusing, ["r"], dial=_no_relay, rng=random.Random(1), dpus_per_zone=4)
+        running = asyncio.create_task(devices.run())
+        await asyncio.sleep(60)
+        assert not running.done()
+        assert sorted(refusing.registrations) == ["z-dpu-0002", "z-dpu-0003"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(scenario())
+    assert caplog.messages.count("simulated DPU refused") == 1
 
 
 class CountingFleet(Fleet):
