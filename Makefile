@@ -71,4 +71,4 @@ docs: $(INSTALLED)  ## The reference tables in deploy/reference, from the code
 	@$(BIN)/python -m deploy.reference
 
 clean:  ## Remove what was built
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
