@@ -229,6 +229,30 @@ def test_replicas_that_disagree_find_out(field: str) -> None:
     run_virtual(run())
 
 
+def test_a_digest_is_held_against_the_rows_that_it_is_of() -> None:
+    """That of a replica which has saved further than we have says nothing of our rows, however far we have folded."""
+
+    async def run() -> None:
+        plane, issue = Plane(), Issuer()
+        async with plane.joined("one") as one:
+            await one._replica.submit(FLEET_0, b"", issue.set("a", now_ms=plane.now_ms()), timeout_s=5)
+            await asyncio.sleep(3)
+            ours = one.alive()[0]
+            await one._replica.submit(FLEET_0, b"", issue.set("b", now_ms=plane.now_ms()), timeout_s=5)
+            mine = one._replica.folded(FLEET_0)
+            assert mine.saved_position < mine.position
+            saved = next(status for status in one._replica.partitions_status() if status.partition == FLEET_0)
+            further = saved._replace(saved_position=mine.position, digest="ff" * 16)
+            theirs = msgspec.structs.replace(ours, replica="other", partitions=[further])
+            await plane.logs["one"].append(TOPIC, b"", msgspec.json.encode(theirs))
+            await asyncio.sleep(0.1)
+            assert mine.saved_position < mine.position, "ours was saved meanwhile, which is another case"
+            assert "other" in [beacon.replica for beacon in one.alive()]
+            assert one.divergences == 0
+
+    run_virtual(run())
+
+
 def test_what_others_say_of_a_partition_that_is_not_folded_here_is_passed_over() -> None:
     async def run() -> None:
         plane = Plane()
