@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import shutil
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -199,65 +198,6 @@ async def test_a_bug_ends_the_log_for_all_instead_of_leaving_them_waiting(tmp_pa
             await reading
         with pytest.raises(FatalError, match="no time"):
             await log.append(ZONES_0, b"zone", b"v")
-
-
-# -- a disk that does not sync
-
-
-class SlowDisk:
-    """Syncs begin, and end when they are let: a real disk that hangs cannot be had for the asking."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.may_end = threading.Event(), threading.Event()
-        sync = Rocks.sync
-
-        def slow(rocks: Rocks) -> None:
-            self.begun.set()
-            assert self.may_end.wait(60)
-            sync(rocks)
-
-        monkeypatch.setattr(Rocks, "sync", slow)
-
-
-async def test_a_disk_that_hangs_keeps_only_those_waiting_who_append(
-    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await put(log, ZONES_0, b"before")
-    disk = SlowDisk(monkeypatch)
-    with pytest.raises(AppendUnknown, match=r"not synced within 0\.2 s"):
-        await log.append(ZONES_0, b"zone", b"hangs", timeout_s=0.2)
-    assert disk.begun.is_set()
-    assert [record.value for record in await read_all(log, ZONES_0)] == [b"before"], "read while the disk hangs"
-    after = log.append(ZONES_0, b"zone", b"after", timeout_s=60)
-    disk.may_end.set()
-    await after
-    assert [record.value for record in await read_all(log, ZONES_0)] == [b"before", b"hangs", b"after"]
-
-
-async def test_an_end_waits_for_the_sync_under_way(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "log"
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
-        disk = SlowDisk(monkeypatch)
-        append = log.append(ZONES_0, b"zone", b"v", timeout_s=60)
-        await asyncio.to_thread(disk.begun.wait)
-        asyncio.get_running_loop().call_later(0.1, disk.may_end.set)
-    with pytest.raises(AppendUnknown):
-        await append
-    async with EmbeddedLog.open(path, partition_count=2, now_ms=clock) as log:
-        assert [record.value for record in await read_all(log, ZONES_0)] == [b"v"]
-
-
-async def test_retention_while_the_disk_hangs_stays_done(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    await put(log, REPLICAS_0, *numbered("v", 5))
-    disk = SlowDisk(monkeypatch)
-    append = log.append(REPLICAS_0, b"replica", b"v-5", timeout_s=60)
-    await asyncio.to_thread(disk.begun.wait)
-    log.expire(REPLICAS_0, 3)
-    disk.may_end.set()
-    await append
-    assert (await log.begin(REPLICAS_0), await log.end(REPLICAS_0)) == (3, 6)
 
 
 # -- reads
