@@ -286,54 +286,6 @@ def test_reading_goes_on_where_it_broke_off() -> None:
     run_virtual(run())
 
 
-async def edited(log: FlakyLog, replica: Replica, offset: int) -> None:
-    records = log.contents.records[FLEET_0]
-    records[offset] = records[offset]._replace(key=b"edited")
-
-
-def test_an_edited_log_is_found_within_a_minute() -> None:
-    async def run() -> None:
-        log = FlakyLog()
-        replica = toy_replica(log)
-        run = asyncio.ensure_future(replica.run())
-        await replica.ready()
-        await submit(replica, Issuer().set("a"))
-        await edited(log, replica, 1)
-        with pytest.raises(LogMismatch, match=r"fleet/0 has another record at offset 1"):
-            await asyncio.wait_for(run, 70)
-
-    run_virtual(run())
-
-
-@pytest.mark.parametrize("damage", ["head edited", "last edited", "truncated by one", "refilled", "another log"])
-def test_a_restart_refuses_a_log_that_is_not_the_one_it_folded(tmp_path: Path, damage: str) -> None:
-    async def run() -> None:
-        log, issue = FlakyLog(), Issuer()
-        store = RocksStore(tmp_path)
-        async with running(replica := toy_replica(log, store=store)):
-            for name in "abc":
-                await submit(replica, issue.set(name))
-            await asyncio.sleep(2)
-        fleet = log.contents.records[FLEET_0]
-        match damage:
-            case "head edited":
-                fleet[0] = fleet[0]._replace(timestamp_ms=T0 - 1)
-            case "last edited":
-                fleet[3] = fleet[3]._replace(value=fleet[2].value)
-            case "truncated by one":
-                del fleet[3]
-            case "refilled":
-                del fleet[2:]
-                log.put(FLEET_0, *[fact(name) for name in "xyz"])
-            case "another log":
-                log = FlakyLog()
-        with pytest.raises(LogMismatch):
-            await toy_replica(log, store=store).run()
-        store.close()
-
-    run_virtual(run())
-
-
 # -- saving, halting, pace
 
 
