@@ -1,0 +1,188 @@
+"""Appends to Kafka, with a producer that acknowledges, fails and hangs as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
+from eventstore.kafka import appender as appending
+from eventstore.kafka.appender import Appender
+from eventstore.kafka.clients import Clients
+from eventstore.kafka.topics import Topics
+from eventstore.log import FLEET_0, ZONES, Partition
+
+ZONES_0 = Partition(ZONES, 0)
+
+
+class Builder:
+    """A batch that is filled."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def append(self, *, timestamp: None, key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]]) -> object:
+        self.values.append(value)
+        return object()
+
+
+class Brokers:
+    """What producers have sent, in order, and who of them was closed. `fails` says of which value a batch fails;
+    while `may_answer` is not set, none is acknowledged."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, str, list[bytes]]] = []
+        self.made = 0
+        self.closed: list[int] = []
+        self.fails = b""
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+
+class Producer:
+    """One client of these."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        brokers.made += 1
+        self._number = brokers.made
+        self._brokers = brokers
+
+    def create_batch(self) -> Builder:
+        return Builder()
+
+    async def send_batch(self, builder: Builder, topic: str, *, partition: int) -> asyncio.Future[None]:
+        self._brokers.batches.append((self._number, topic, builder.values))
+
+        async def answered() -> None:
+            await self._brokers.may_answer.wait()
+            if self._brokers.fails in builder.values:
+                raise KafkaError("no leader")
+
+        return asyncio.ensure_future(answered())
+
+    async def stop(self) -> None:
+        self._brokers.closed.append(self._number)
+
+    @property
+    def _client(self) -> Any:
+        async def close() -> None:
+            """Nothing is open."""
+
+        return SimpleNamespace(close=close)
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+@pytest.fixture
+async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
+    class Scripted(Clients):
+        async def started(self, make: Any) -> Any:
+            return Producer(brokers)
+
+    def fail(error: PlaneError) -> None:
+        raise AssertionError(error)
+
+    topics = cast("Topics", SimpleNamespace(name=lambda topic: topic))
+    appender = Appender(Scripted("", random.Random(1)), topics, fail)
+    yield appender
+    brokers.may_answer.set()
+    appender.end(LogUnavailable("the log is closed"))
+    await appender.close()
+
+
+async def queued(appender: Appender, *values: bytes, timeout_s: float = 60.0) -> list[asyncio.Task[None]]:
+    """Appends of these values to zones/0, once they wait in its lane."""
+    tasks = [asyncio.create_task(appender.append(ZONES_0, b"zone", value, timeout_s)) for value in values]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
+    brokers: Brokers, appender: Appender
+) -> None:
+    brokers.may_answer.clear()
+    appends = await queued(appender, b"a")
+    appends += await queued(appender, b"b", b"c")
+    assert [values for _, _, values in brokers.batches] == [[b"a"]]
+    brokers.may_answer.set()
+    await asyncio.gather(*appends)
+    assert [values for _, _, values in brokers.batches] == [[b"a"], [b"b", b"c"]]
+
+
+async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:
+    brokers.may_answer.clear()
+    appends = await queued(appender, b"a")
+    appends.append(asyncio.create_task(appender.append(FLEET_0, b"", b"f", 60.0)))
+    await queued(appender)
+    assert [topic for _, topic, _ in brokers.batches] == ["zones", "fleet"]
+    brokers.may_answer.set()
+    await asyncio.gather(*appends)
+
+
+async def test_a_producer_that_failed_once_is_closed_and_used_no_more(brokers: Brokers, appender: Appender) -> None:
+    brokers.fails = b"fails"
+    with pytest.raises(AppendUnknown, match=r"zones/0: .*no leader"):
+        await appender.append(ZONES_0, b"zone", b"fails", 60.0)
+    await appender.append(ZONES_0, b"zone", b"after", 60.0)
+    assert [(number, values) for number, _, values in brokers.batches] == [(1, [b"fails"]), (2, [b"after"])]
+    assert brokers.closed == [1]
+    assert (appender.batches, appender.failed_batches) == (1, 1)
+
+
+async def test_what_was_taken_back_in_time_is_not_sent_and_leaves_its_room(
+    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
+    brokers.may_answer.clear()
+    appends = await queued(appender, b"under way")
+    for _ in range(5):
+        taken_back = await queued(appender, bytes(1_000))
+        taken_back[0].cancel()
+        brokers.may_answer.set()
+        await asyncio.gather(*appends)
+        await queued(appender)
+        brokers.may_answer.clear()
+        appends = await queued(appender, b"next")
+    brokers.may_answer.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*appends)
+    assert [values for _, _, values in brokers.batches] == [[b"under way"], *[[b"next"]] * 5]
+
+
+async def test_who_waits_for_room_goes_on_when_there_is_some(
+    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
+    brokers.may_answer.clear()
+    appends = await queued(appender, b"under way")
+    appends += await queued(appender, bytes(1_000), b"waits")
+    brokers.may_answer.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*appends)
+    assert [values for _, _, values in brokers.batches] == [[b"under way"], [bytes(1_000)], [b"waits"]]
+
+
+async def test_an_end_leaves_nobody_waiting(
+    brokers: Brokers, appender: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on its way, nor in the queue, nor for room in it."""
+    monkeypatch.setattr(appending, "QUEUED_BYTES", 1_000)
+    brokers.may_answer.clear()
+    appends = await queued(appender, b"under way")
+    appends += await queued(appender, bytes(1_000), b"waits for room")
+    appender.end(LogMismatch("topic dpuplane.zones was deleted"))
+    async with asyncio.timeout(10):
+        ends = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(end) for end in ends] == [LogMismatch] * 3
+    with pytest.raises(LogMismatch, match="was deleted"):
+        await appender.append(ZONES_0, b"zone", b"after", 60.0)
