@@ -1,0 +1,206 @@
+"""What a log on Kafka makes of what its cluster says: whether the topics are still the same, and where a time lies."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import TopicPartition
+
+from eventstore.errors import LogMismatch, LogUnavailable
+from eventstore.kafka import offsets as kafka_offsets
+from eventstore.kafka.admin import Admin, Topic
+from eventstore.kafka.clients import Clients, Kept
+from eventstore.kafka.log import WATCH_S, KafkaLog
+from eventstore.kafka.offsets import Offsets
+from eventstore.kafka.topics import Topics
+from eventstore.log import FLEET_0, KEYED_TOPICS, TOPICS, Partition
+from tests.support.virtual_loop import run_virtual
+
+
+class Cluster:
+    """An Admin of a cluster with these topics; `says`, if given, is asked for each answer, and may raise."""
+
+    def __init__(self) -> None:
+        self.found = {
+            f"dpuplane.{topic}": Topic(
+                f"dpuplane.{topic}",
+                topic.encode(),
+                3,
+                dict.fromkeys(range(4 if topic in KEYED_TOPICS else 1), 1),
+            )
+            for topic in TOPICS
+        }
+        self.says: Callable[[], None] = lambda: None
+
+    async def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        self.says()
+        return {name: topic for name, topic in self.found.items() if name in names}
+
+    async def count_brokers(self) -> int:
+        return 3
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def topics_of(cluster: Cluster) -> Topics:
+    """Those of the cluster as they are now."""
+    topics = Topics(cast("Admin", cluster), "dpuplane")
+    topics._take_up(cluster.found, None)
+    return topics
+
+
+def log_of(cluster: Cluster) -> KafkaLog:
+    rng = random.Random(1)
+    return KafkaLog(Clients("127.0.0.1:1", rng), cast("Admin", cluster), topics_of(cluster), rng)
+
+
+# -- the topics
+
+
+async def test_topics_that_are_as_they_were_are_in_order() -> None:
+    cluster = Cluster()
+    await topics_of(cluster).check()
+
+
+@pytest.mark.parametrize("topic", ["zones", "installs", "replicas"])
+async def test_a_topic_that_was_made_again_is_another_log_whatever_is_in_it(topic: str) -> None:
+    cluster = Cluster()
+    topics, name = topics_of(cluster), f"dpuplane.{topic}"
+    cluster.found[name] = cluster.found[name]._replace(id=b"another")
+    with pytest.raises(LogMismatch, match=f"{name} was deleted and made again"):
+        await topics.check()
+
+
+async def test_a_topic_with_more_partitions_is_another_log() -> None:
+    cluster = Cluster()
+    topics = topics_of(cluster)
+    cluster.found["dpuplane.cliques"] = cluster.found["dpuplane.cliques"]._replace(leaders=dict.fromkeys(range(5), 1))
+    with pytest.raises(LogMismatch, match=r"dpuplane\.cliques has 5 partitions, and should have 4"):
+        await topics.check()
+
+
+def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again() -> None:
+    async def run(answers_without: int) -> None:
+        cluster = Cluster()
+        topics, asked = topics_of(cluster), 0
+        fleet = cluster.found.pop("dpuplane.fleet")
+
+        def says() -> None:
+            nonlocal asked
+            asked += 1
+            if asked > answers_without:
+                cluster.found["dpuplane.fleet"] = fleet
+
+        cluster.says = says
+        await topics.check()
+
+    run_virtual(run(3))
+    with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted"):
+        run_virtual(run(10))
+
+
+def test_a_log_is_looked_after_through_outages() -> None:
+    async def run() -> None:
+        cluster = Cluster()
+
+        def away() -> None:
+            raise LogUnavailable("no broker answers")
+
+        log, cluster.says = log_of(cluster), away
+        await asyncio.sleep(10 * WATCH_S)
+        log._raise_if_ended()
+        cluster.says = lambda: None
+        cluster.found["dpuplane.fleet"] = cluster.found["dpuplane.fleet"]._replace(id=b"another")
+        await asyncio.sleep(2 * WATCH_S)
+        with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and made again"):
+            await log.end(FLEET_0)
+        await log.close()
+
+    run_virtual(run())
+
+
+# -- offsets
+
+
+async def test_what_is_appended_while_a_time_is_looked_for_is_later_than_it() -> None:
+    class Growing:
+        """Something is appended between any two questions: at this time, or after."""
+
+        end = 7
+
+        async def records_end(self, partition: Partition) -> int:
+            self.end += 1
+            return self.end - 1
+
+        async def first_at(self, partition: Partition, time_ms: int) -> int | None:
+            self.end += 1
+            return None if time_ms > 1_000 else self.end - 1
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    log = log_of(Cluster())
+    log._offsets = cast("Offsets", Growing())
+    assert await log.position_at(FLEET_0, 2_000) == 7, "not one that came afterwards"
+    assert await log.position_at(FLEET_0, 500) == 9
+    await log.close()
+
+
+async def test_where_the_records_end_is_looked_at_whenever_something_was_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Looking costs a fetch, and a replica asks for every end each second."""
+    looked: list[int] = []
+
+    async def records_end(consumer: Any, place: TopicPartition, end: int) -> int:
+        looked.append(end)
+        return end - 1
+
+    class Asking(Clients):
+        async def started(self, make: Any) -> Any:
+            async def end_offsets(places: list[TopicPartition]) -> dict[TopicPartition, int]:
+                return dict.fromkeys(places, ends[0])
+
+            return SimpleNamespace(end_offsets=end_offsets, stop=stop, _client=SimpleNamespace(close=stop))
+
+    async def stop() -> None:
+        """Nothing is open."""
+
+    monkeypatch.setattr(kafka_offsets, "records_end", records_end)
+    clients, ends = Asking("", random.Random(1)), [0]
+    offsets = Offsets(clients, topics_of(Cluster()))
+    assert [await offsets.records_end(FLEET_0) for ends[0] in (0, 5, 5, 8, 8)] == [0, 4, 4, 7, 7]
+    assert looked[-2:] == [5, 8]
+    assert len(looked) <= 3
+    offsets.close()
+    await clients.close(1.0)
+
+
+# -- clients that several share
+
+
+async def test_one_that_was_found_broken_twice_takes_no_other_with_it() -> None:
+    class Making(Clients):
+        async def started(self, make: Any) -> Any:
+            made.append(SimpleNamespace(stop=stop, _client=SimpleNamespace(close=stop)))
+            return made[-1]
+
+    async def stop() -> None:
+        """Nothing is open."""
+
+    made: list[Any] = []
+    clients = Making("", random.Random(1))
+    kept: Kept[Any] = Kept(clients, lambda servers, access: None)
+    broken = await kept.get()
+    kept.discard(broken)
+    sound = await kept.get()
+    kept.discard(broken)
+    assert await kept.get() is sound is made[1]
+    kept.close()
+    await clients.close(1.0)
