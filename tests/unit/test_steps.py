@@ -103,7 +103,7 @@ async def attempt(
         if said is not None:
             said.append((task, percent))
 
-    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.Semaphore(1), steps.DevicePace()))
+    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.BoundedSemaphore(1), steps.DevicePace()))
 
 
 def begun(bmc: SimulatedBmc, phase: str) -> int:
@@ -169,17 +169,66 @@ def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
     run_virtual(scenario())
 
 
-def test_a_task_of_another_step_or_image_is_ended_first() -> None:
+@pytest.mark.parametrize("token", [9, 11], ids=["disowned", "of this request"])
+@pytest.mark.parametrize(("action", "image"), [("install", "old"), ("firmware", "i")])
+def test_a_task_of_another_step_or_image_is_ended_first(token: int, action: Action, image: str) -> None:
     async def scenario() -> None:
         bmc = device()
-        await bmc.open(9)
-        await bmc.start(9, "install", "old")
+        await bmc.open(token)
+        await bmc.start(token, action, image)
         with pytest.raises(Unreachable, match="in progress"):
-            await bmc.start(9, "install", "i")
-        await attempt(bmc, dpu_in(OS_INSTALLING, 11))
+            await bmc.start(token, "install", "i")
+        await attempt(bmc, dpu_in(OS_INSTALLING, 12))
         assert bmc.image == "i"
-        device_now = await bmc.read(11)
-        assert [(task.image, task.state) for task in device_now.tasks] == [("old", "cancelled"), ("i", "done")]
+        device_now = await bmc.read(12)
+        assert [(task.action, task.image, task.state) for task in device_now.tasks] == [
+            (action, image, "cancelled"),
+            ("install", "i", "done"),
+        ]
+
+    run_virtual(scenario())
+
+
+def test_a_task_that_failed_is_begun_anew_by_the_next_attempt() -> None:
+    async def scenario() -> None:
+        bmc = device(FAST._replace(fail=1.0))
+        with pytest.raises(TaskFailed, match="ended as failed"):
+            await attempt(bmc, dpu_in(OS_INSTALLING, 11))
+        bmc.faults = FAST
+        assert (await attempt(bmc, dpu_in(OS_INSTALLING, 12)))["image"] == "i"
+        assert begun(bmc, OS_INSTALLING) == 2
+
+    run_virtual(scenario())
+
+
+def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
+    async def scenario() -> None:
+        bmc, is_ours, calls = device(), True, asyncio.Semaphore(1)
+
+        def check() -> None:
+            if not is_ours:
+                raise NotActor("not any more")
+
+        async def progressed(task: str, percent: int) -> None:
+            """Nobody listens."""
+
+        await calls.acquire()
+        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, progressed, calls, steps.DevicePace()))
+        waiting = asyncio.ensure_future(step)
+        await asyncio.sleep(1.0)
+        is_ours = False
+        calls.release()
+        with pytest.raises(NotActor):
+            await waiting
+        await bmc.open(1)  # no session of the attempt's own is in the way
+        assert not bmc.begun
+
+    run_virtual(scenario())
+
+
+def test_a_device_that_states_no_serial_is_believed() -> None:
+    async def scenario() -> None:
+        assert "serial" not in await attempt(device(serial=""), dpu_in(NODE_EFFECT))
 
     run_virtual(scenario())
 
