@@ -76,6 +76,7 @@ def test_a_fleet_of_sound_devices_gets_ready_with_each_thing_done_once() -> None
                 assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
             assert {how for _, how in found.ended} == {"done"} and found.under_way == 0
             assert found.ended.total() == 60 * len(PROVISIONING)
+            assert not found._taken_s, "what is over is kept"
 
     run_virtual(scenario())
 
