@@ -5,10 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from eventstore.errors import FatalError
+from eventstore.folding.partition import FoldedPartition
 from eventstore.pace import Pace
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import Saver, restored, save
+from eventstore.saved.snapshots import MemoryStore, SaveFailed
 from tests.support.toy_log import Issuer, created, fact, records
 from tests.unit.test_saving import FailingStore, empty
 
@@ -47,6 +51,32 @@ async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest
     await saver.save_all([large, small], saver.next_s, count)
     assert (large.saved_position, small.saved_position) == (1_001, 2)
     assert saver.next_s == saver.saved_s + 1.0
+
+
+async def test_rows_that_were_added_together_are_not_lost_with_a_save_that_fails() -> None:
+    """A run of joins adds rows like that, which are saved without a look at what was there."""
+    store, partition = FailingStore(), empty()
+    for record in records([created(), fact("a")]):
+        partition.fold(record)
+    await _fails(partition, store)
+    row = partition.state.policies.rows["a"]
+    partition.state.policies.add_all({f"added-{i}": row for i in range(500)})
+    partition.state.policies.put_all({f"put-{i}": row for i in range(500)})
+    await _fails(partition, store)
+    await _fails(partition, store)
+    partition.state.policies.remove("added-7")
+    store.broken = False
+    await save(partition, store)
+    at_once = empty()
+    for table, others in zip(at_once.tables, partition.tables, strict=True):
+        table.put_all(others.rows)
+    await save(at_once, MemoryStore())
+    assert partition.digest == at_once.digest
+
+
+async def _fails(partition: FoldedPartition, store: FailingStore) -> None:
+    with pytest.raises(SaveFailed):
+        await save(partition, store)
 
 
 async def test_ids_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) -> None:
