@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from drivers.forwarder import Forwarder
+from drivers.forwarder import WINDOW_MAX_S, Forwarder
 from eventstore.log import FLEET_0
 from schemas.events import Forwarded, MembershipChanged, ZoneDescribed
 from tests.support.driven import Plane, plane
@@ -100,6 +100,39 @@ def test_the_outbox_forgets_what_fleet_has() -> None:
             assert made.count(made.partition("z1"), Forwarded) == 1
             await asyncio.sleep(600)
             assert made.count(made.partition("z1"), Forwarded) == 1
+
+    run_virtual(scenario())
+
+
+def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            await made.add("r2")
+            for name in ("r1", "r2"):
+                forwarder(made, name)
+            for i in range(20):
+                await made.join("z1", f"n{i}")
+                await asyncio.sleep(30)
+            assert not made.zone("z1").outgoing
+            assert made.count(made.partition("z1"), Forwarded) == 20
+
+    run_virtual(scenario())
+
+
+def test_a_forward_that_took_long_makes_the_next_wait_for_half_a_second_and_no_longer() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = forwarder(made, "r1")
+            await asyncio.sleep(10)
+            made.log.latency_s = 1.8
+            first = asyncio.ensure_future(made.join("z1", "a"))
+            await made.until(lambda: found.forwards == 1)
+            made.log.latency_s = 0.0
+            await first
+            await made.join("z1", "b")
+            assert await made.until(lambda: "b" in made.fleet().members.rows) <= WINDOW_MAX_S + 0.02
 
     run_virtual(scenario())
 

@@ -80,6 +80,22 @@ def test_a_clock_that_is_hours_ahead_says_something_once_a_minute_however_many_s
     run_virtual(scenario())
 
 
+def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> None:
+    """The log may have been quiet for long: by the time of its last record the deadline has not come."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            found = timers(made, "r1")
+            await begin_step(made)
+            made.log.late_s[made.partition("z1")] = 36_000.0
+            waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
+            assert LIMIT_S <= waited_s < LIMIT_S + 2 * AGAIN_S
+            assert (found.stated, found.statements.failures) == (1, 1)
+
+    run_virtual(scenario())
+
+
 def test_a_clock_that_was_ahead_and_is_right_again_is_gone_by() -> None:
     async def scenario() -> None:
         async with plane() as made:

@@ -1,0 +1,108 @@
+"""What drivers share: waiting for a turn and for the folds, and appends that may not have landed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from drivers.following import Following
+from drivers.statements import RANK_MAX, TURN_S, Statements
+from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable
+from eventstore.ids import statement
+from eventstore.log import FLEET_0, ZONES
+from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.replica import Replica
+from schemas.events import Forwarded
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import running, toy_replica
+from tests.support.toy_log import T0, fact
+from tests.support.virtual_loop import run_virtual
+
+
+class Ranked(Ranks):
+    """Always of this rank."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def rank(self, subject: str, role: str) -> int:
+        return self._rank
+
+    def is_alive(self, replica: str) -> bool:
+        return True
+
+
+def toy() -> Replica:
+    return toy_replica(MemoryLog(Contents(4), lambda: T0))
+
+
+def statements_of(replica: Replica, rank: int) -> Statements:
+    return Statements(replica, Ranked(rank), Following(replica, ZONES), "api")
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 5])
+def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
+    async def scenario() -> None:
+        async with running(replica := toy()):
+            loop, statements = asyncio.get_running_loop(), statements_of(replica, rank)
+            began_s = loop.time()
+            assert not await statements.is_anothers("subject", FLEET_0, lambda: False)
+            assert loop.time() - began_s == pytest.approx(rank * TURN_S)
+            assert statements.turns == {min(rank, RANK_MAX): 1}
+
+    run_virtual(scenario())
+
+
+def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
+    async def scenario() -> None:
+        async with running(replica := toy()):
+            following = Following(replica, "fleet")
+            statements = Statements(replica, Ranked(2), following, "api")
+            following_task = asyncio.ensure_future(following.run())
+            position = replica.position(FLEET_0)
+
+            def is_met() -> bool:
+                return replica.position(FLEET_0) > position
+
+            turn = asyncio.ensure_future(statements.is_anothers("subject", FLEET_0, is_met))
+            await asyncio.sleep(1.5 * TURN_S)
+            await replica.state_fact(FLEET_0, b"", fact("a"), timeout_s=5.0)
+            assert await turn
+            assert not statements.turns
+            following_task.cancel()
+
+    run_virtual(scenario())
+
+
+def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
+    async def scenario() -> None:
+        async with running(replica := toy()):
+            following, met = Following(replica, ZONES), False
+            waiting = asyncio.ensure_future(following.until(FLEET_0, lambda: met, 2.0))
+            await asyncio.sleep(1.0)
+            met = True
+            assert await waiting
+            assert not await following.until(FLEET_0, lambda: False, 2.0)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("error", [AppendUnknown, AppendRefused, LogUnavailable])
+def test_an_append_that_may_not_have_landed_is_counted(error: type[Exception]) -> None:
+    assert run_virtual(_append_that_raises(error("no answer"))) == (False, 1)
+
+
+def test_an_append_to_another_log_ends_who_states() -> None:
+    with pytest.raises(LogMismatch, match="another log"):
+        run_virtual(_append_that_raises(LogMismatch("another log")))
+
+
+async def _append_that_raises(error: Exception) -> tuple[bool, int]:
+    class Failing(MemoryLog):
+        async def append(self, *_: object, **__: object) -> None:
+            raise error
+
+    statements = statements_of(toy_replica(Failing(Contents(4), lambda: T0)), 0)
+    event = Forwarded(statement("zones/0", "forwarder", T0), 7)
+    return await statements.append(FLEET_0, "zones/0", event), statements.failures
