@@ -82,6 +82,16 @@ def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
     assert (event.envelope.actor, event.envelope.command_id, event.dpu_count) == ("relay/r", "", 10)
 
 
+def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() -> None:
+    pending = Pending()
+    pending.went_back, pending.refused = {"d": 7, "e": 7}, {"d": "FULL: then", "e": "FULL: then"}
+    taken = pending.take(0.0)
+    pending.went_back, pending.refused = {"d": 5}, {"d": "DEVICE: now"}
+    pending.put_back(taken)
+    assert pending.went_back == {"d": 5, "e": 7}
+    assert pending.refused == {"d": "DEVICE: now", "e": "FULL: then"}
+
+
 def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
     pending, mine, again = Pending(), BitMap([1]), Pending()
     pending.reach(5, Level.APPLIED, mine, 100, 150)

@@ -6,6 +6,7 @@ import asyncio
 
 from drivers.relays.frames import Frames
 from drivers.relays.replica_rules import ReplicaRules
+from drivers.relays.zones import Zone
 from drivers.wire.down import encode_frame
 from eventstore.log import FLEET_0
 from projections.fleet.tables import table
@@ -38,6 +39,7 @@ def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_other
             await policy(made, 3, {})
             async with asyncio.timeout(5):
                 assert await rules.changed()
+            assert not rules._told, "what was said of states that are gone is kept"
             after = rules.current("a", before.version)
             assert after is rules.current("b", before.version)
             assert before.version < after.version
@@ -65,5 +67,42 @@ def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> 
             assert (of_a.version, of_b.version) == (rules.current("a", 0).version, before.version)
             assert of_a.data == encode_frame(rules.epoch, rules.snapshot("a"))
             assert of_b.data == encode_frame(rules.epoch, rules.snapshot("b"))
+
+    run_virtual(scenario())
+
+
+def test_a_zone_is_as_it_was_while_only_others_change() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            rules = ReplicaRules(await made.add("r1"))
+            await stated(made, ZoneDescribed(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+            await policy(made, 1, {})
+            zones: list[Zone[object]] = [Zone(name, rules, {}) for name in "ac"]
+            await asyncio.sleep(5)
+            await policy(made, 3, {})
+            await asyncio.sleep(5)
+            await policy(made, 4, {})
+            await rules.changed()
+            assert [zone.refresh() for zone in zones] == [True, True]
+            before = zones[0].current
+            await policy(made, 2, {"tier": "1"})
+            await rules.changed()
+            assert [zone.refresh() for zone in zones] == [False, True]
+            assert zones[0].current == before
+
+    run_virtual(scenario())
+
+
+def test_a_dpu_has_an_ordinal_in_its_own_zone_alone() -> None:
+    """Zones share partitions, where the log knows DPUs by name."""
+
+    async def scenario() -> None:
+        async with plane(1) as made:
+            rules = ReplicaRules(await made.add("r1"))
+            await made.register("d", zone="z1")
+            await made.register("e", zone="z2")
+            assert rules.ordinals_of("z1", ["d", "e", "f"]) == [0, None, None]
+            assert rules.ordinals_of("z2", ["d", "e"]) == [None, 0]
+            assert (rules.dpu_count("z1"), rules.dpu_count("z2")) == (1, 1)
 
     run_virtual(scenario())

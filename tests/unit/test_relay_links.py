@@ -1,0 +1,211 @@
+"""What a relay does with a link that is slow, falls silent, or speaks for others; and what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from drivers.relays import sessions, zones
+from drivers.relays.zones import Zone
+from drivers.wire.down import Refused, Welcome
+from drivers.wire.links import LinkClosed, pair
+from drivers.wire.protocol import Holding
+from drivers.wire.up import Ack, Heartbeat
+from eventstore.errors import AppendUnknown
+from projections.rules.device_table import digest_of
+from schemas.events import RulesInstalled
+from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, House, Peer, has, house
+from tests.support.rule_source import ALLOW, Tables
+from tests.support.virtual_loop import run_virtual
+
+
+def sent(made: House) -> int:
+    """Frames that the only link was sent."""
+    [session] = made.relay.zones["z"].sessions
+    return session.sent
+
+
+def holding(tables: Tables, version: int, dpus: int = 1) -> Holding:
+    return Holding(dpus, tables.epoch, version, version, version, tables.history[version].digest)
+
+
+# -- what a link has not taken yet
+
+
+def test_a_link_with_much_untaken_gets_nothing_for_its_other_dpus_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "BACKLOG_BYTES", 0)
+
+    async def scenario() -> None:
+        tables = Tables(["a", "b", "c"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("a")
+            assert isinstance(await peer.hear(), Welcome)
+            await asyncio.sleep(5)
+            assert sent(made) == 1
+            peer.hello("b", "c")
+            await asyncio.sleep(20)
+            assert sent(made) == 1, "it has not taken that one yet"
+            await peer.frame()
+            assert (await peer.frame()).dpus == 0b110
+
+    run_virtual(scenario())
+
+
+def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d", held=holding(tables, 5))
+            await peer.hear()
+            await asyncio.sleep(2)
+            tables.put(6, {ALLOW: SECOND})
+            for _ in range(6):
+                await asyncio.sleep(10)
+                peer.say(Heartbeat([holding(tables, 5)]))
+            await asyncio.sleep(1)
+            assert sent(made) == 1
+            assert (await peer.frame()).delta.to_version == 6
+            assert await peer.is_quiet(1)
+            peer.say(Heartbeat([holding(tables, 5)]))
+            assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), "now it is lost"
+
+    run_virtual(scenario())
+
+
+def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
+    """It would be a whole table more for a DPU that is about to have most of it."""
+
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d", held=holding(tables, 5))
+            await peer.hear()
+            tables.put(6, {ALLOW: SECOND})
+            delta = await peer.frame()
+            assert (delta.delta.from_version, delta.delta.to_version) == (5, 6)
+            tables.put(7, {ALLOW: THIRD})
+            del tables.history[6]
+            assert await peer.is_quiet(5)
+            peer.say(Ack([Holding(1, 1, 6, 6, 6, digest_of({ALLOW: SECOND}))], []))
+            assert ((await peer.frame()).delta.from_version, sent(made)) == (0, 2)
+
+    run_virtual(scenario())
+
+
+# -- how a link speaks
+
+
+def test_who_says_a_little_all_the_time_is_not_flooding() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        async with house(tables, settings=SETTINGS._replace(messages_per_second=20)) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            for _ in range(200):
+                peer.say(Heartbeat([]))
+                await asyncio.sleep(0.1)
+            assert made.relay.closed_for["flooding"] == 0
+            for _ in range(50):
+                peer.say(Heartbeat([]))
+            await asyncio.sleep(1.1)
+            assert made.relay.closed_for["flooding"] == 1
+
+    run_virtual(scenario())
+
+
+def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            assert isinstance(await peer.hear(), Welcome)
+            await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
+            assert len(made.relay.zones["z"].sessions) == 1
+            refused = await peer.hear()
+            assert isinstance(refused, Refused) and refused.reason.startswith("heartbeat: none for 3")
+            with pytest.raises(LinkClosed):
+                await peer.hear()
+            await asyncio.sleep(5)
+            assert not made.relay.devices().get("z") and made.relay.closed_for["silent"] == 1
+
+    run_virtual(scenario())
+
+
+def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
+    async def scenario() -> None:
+        tables = Tables(["d", "e"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            for named in (["e"], ["d", "e"]):
+                relays_end, agents_end = pair("r0", "agent")
+                made.start(made.relay.serve(relays_end, "d"))
+                peer = Peer(agents_end)
+                peer.hello(*named)
+                refused = await peer.hear()
+                assert isinstance(refused, Refused)
+                assert refused.reason == "hello.dpus: 'e' is not 'd', whom the link's certificate names"
+            relays_end, agents_end = pair("r0", "agent")
+            made.start(made.relay.serve(relays_end, "d"))
+            peer = Peer(agents_end)
+            peer.hello("d")
+            peer.say(has(await peer.frame()))
+            peer.hello("e")
+            while not isinstance(message := await peer.hear(), Refused):
+                """What it was told before."""
+            assert "'e' is not 'd'" in message.reason
+
+    run_virtual(scenario())
+
+
+# -- reports
+
+
+class LosingTables(Tables):
+    """Tables of a log whose first answers to reports are lost."""
+
+    lost = 3
+
+    async def report(self, event: RulesInstalled) -> None:
+        await super().report(event)
+        if len(self.reports) <= self.lost:
+            raise AppendUnknown("append to installs/0: the answer was lost")
+
+
+def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
+    async def scenario() -> None:
+        tables = LosingTables(["d"])
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            peer = Peer(await made.dial("r0"))
+            peer.hello("d")
+            peer.say(has(await peer.frame()))
+            await asyncio.sleep(30)
+            assert [set(report.versions) for report in tables.reports] == [{5}] * (tables.lost + 1)
+
+    run_virtual(scenario())
+
+
+# -- what a zone remembers
+
+
+def test_a_zone_remembers_the_newest_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zones, "VERSIONS_MAX", 3)
+    tables = run_virtual(_tables())
+    zone: Zone[object] = Zone("z", tables, {})
+    for version in range(1, 8):
+        tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})
+        zone.refresh()
+    known = [version for version in range(1, 8) if zone.digest(version) is not None]
+    assert known == [5, 6, 7]
+
+
+async def _tables() -> Tables:
+    return Tables(["d"])
