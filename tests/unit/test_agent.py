@@ -16,7 +16,7 @@ from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.relays.reports import Level
 from drivers.wire import down as protocol_down
 from drivers.wire import up as protocol_up
-from drivers.wire.down import Refused, Unwelcome, Welcome
+from drivers.wire.down import Heard, Refused, Unwelcome, Welcome
 from drivers.wire.links import Link, pair
 from drivers.wire.up import Hello
 from projections.rules.device_table import EMPTY, DeviceTable
@@ -280,6 +280,8 @@ def test_no_relay_sends_an_agent_away_for_weeks(answer: Refused | Welcome) -> No
                 if isinstance(protocol_up.decode(await link.receive()), Hello):
                     hellos.append(asyncio.get_running_loop().time())
                     link.send(protocol_down.encode(answer))
+                else:  # it lives, so the agent stays
+                    link.send(protocol_down.encode(Heard(1, 5, False)))
 
         serving: set[asyncio.Task[None]] = set()
         who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
