@@ -51,6 +51,12 @@ async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest
     await saver.save_all([large, small], saver.next_s, count)
     assert (large.saved_position, small.saved_position) == (1_001, 2)
     assert saver.next_s == saver.saved_s + 1.0
+    store.broken = True
+    for record in records([fact("p")], start=2):
+        small.fold(record)
+    again_s = saver.next_s
+    await saver.save_all([large, small], again_s, count)
+    assert saver.next_s == again_s + 2.0, "it is the first failure again"
 
 
 async def test_rows_that_were_added_together_are_not_lost_with_a_save_that_fails() -> None:

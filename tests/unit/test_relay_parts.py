@@ -14,7 +14,7 @@ from drivers.backends.simulated import NO_FAULTS
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
 from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
-from drivers.relays.frames import Frames
+from drivers.relays.frames import ENTRY_BYTES, Frames
 from drivers.relays.latency import Histogram
 from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
 from drivers.relays.zones import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, Budget
@@ -157,6 +157,10 @@ def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.Mon
     for version in range(1, 2_000):
         assert not frames.frame("a", tables.current("a", 0), version).is_snapshot
     assert len(frames._frames) < 200
+    assert frames._bytes == sum(len(frame.data) + ENTRY_BYTES for frame in frames._frames.values())
+    encoded = frames.encoded
+    assert not frames.frame("a", tables.current("a", 0), 1_999).is_snapshot
+    assert frames.encoded == encoded, "the newest are kept"
 
 
 def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None:

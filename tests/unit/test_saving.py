@@ -311,6 +311,7 @@ async def test_what_a_listener_has_dealt_with_is_saved_when_nothing_more_is_fold
         await saver.save_all([partition], now_s=float(now_s))
         head = store.head(FLEET_0)
         assert head is not None and (head.position, head.owed_from) == (3, done)
+        assert partition.is_saved(), "or it would be saved again each second"
     store.close()
 
 
