@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from eventstore.recovery.moment import shown as shown_time
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
@@ -151,7 +152,7 @@ def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> St
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is not None:
         return _missing(
-            "sent", f"zone {zone} is frozen by {freeze.actor} since {freeze.since_ms}: no device is written"
+            "sent", f"zone {zone} is frozen by {freeze.actor} since {shown_time(freeze.since_ms)}: no device is written"
         )
     if about.held is None:
         return _missing("sent", f"dpu {about.dpu_name!r} is not connected to any relay")
@@ -189,7 +190,7 @@ def _waits(about: Subject, installs: InstallsState, version: int) -> str:
                 if exception.version < 0
                 else f"went back to {exception.version}"
             )
-            return f"the DPU {what} (at {exception.said_ms})"
+            return f"the DPU {what} (at {shown_time(exception.said_ms)})"
     if about.held is None:
         return f"dpu {about.dpu_name!r} is not connected to any relay"
     if about.held.version >= version and about.held.epoch == about.epoch:
