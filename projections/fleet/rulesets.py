@@ -187,6 +187,11 @@ class RuleSet:
                 return step.version, dict(self._changed).get(step.version, 0)
         return 0, 0
 
+    @property
+    def told_from(self) -> int:
+        """The version from which on its history is known; what it has since before then, it had at this one."""
+        return self._floor
+
     def forget(self) -> None:
         """Let go of everything; nothing can be asked any more."""
         self._four = self._six = None

@@ -16,12 +16,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from projections.fleet.holders import Address
 from projections.fleet.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
 from projections.fleet.state import ANY_ZONE, FleetState, Former
 from projections.rules.digests import to_bytes
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
 
-__all__ = ["Delta", "Rule", "RuleTable", "SetStep", "TableSet", "delta", "earliest_since", "snapshot", "table"]
+__all__ = [
+    "Delta",
+    "Rule",
+    "RuleTable",
+    "SetStep",
+    "TableSet",
+    "delta",
+    "earliest_since",
+    "held_since",
+    "snapshot",
+    "table",
+]
 
 
 class TableSet(NamedTuple):
@@ -65,6 +77,29 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
     changes = [found.prefixes.earliest_since(since) for found in now.sets]
     moved = info.moved_ms if info.moved > since else None
     return min((earliest for earliest in (moved, *changes) if earliest is not None), default=now.earliest_ms)
+
+
+def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -> tuple[int, int]:
+    """The version from which on a zone's table has an address in one of its sets, and that change's append time; a 0
+    for what is too long ago to be known. A set that other zones had before may be older than its coming to this one."""
+    version, time_ms = found.held_since(address)
+    came, is_known = _came(state, zone, found)
+    if version > came:
+        return version, time_ms
+    if not is_known or not (version or found.told_from <= came):
+        return 0, 0
+    info = state.zone(zone)
+    return came, info.moved_ms if came == info.moved else 0
+
+
+def _came(state: FleetState, zone: str, found: RuleSet) -> tuple[int, bool]:
+    """The version at which a set came to a zone's list; if that is forgotten, one since which it surely was there."""
+    came = state.zone(zone).moved
+    for former in reversed(_trail(state, zone)):
+        if not any(had is found for had in former.sets):
+            return came, True
+        came = former.since
+    return came, False
 
 
 def snapshot(state: FleetState, zone: str) -> Delta:

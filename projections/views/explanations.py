@@ -16,7 +16,7 @@ from eventstore.recovery.moment import shown as shown_time
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.tables import RuleTable, TableSet, table
+from projections.fleet.tables import RuleTable, TableSet, held_since, table
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
 from projections.rules.rule import Held
@@ -67,7 +67,7 @@ class Subject(NamedTuple):
 def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> ExplanationView:
     now = table(fleet, about.dpu.zone)
     member = fleet.members.rows.get(about.node_name)
-    rules = [*_rules(fleet, now, about.node_name, member)]
+    rules = [*_rules(fleet, about.dpu.zone, now, about.node_name, member)]
     steps: list[StepView] = []
     for step in _steps(about, fleet, installs, now, rules):
         steps.append(step)
@@ -198,7 +198,9 @@ def _waits(about: Subject, installs: InstallsState, version: int) -> str:
     return f"the DPU has version {about.held.version} of epoch {about.held.epoch}, and needs {version} of {about.epoch}"
 
 
-def _rules(fleet: FleetState, now: RuleTable, name: str, member: Member | None) -> Iterator[tuple[AddressView, int]]:
+def _rules(
+    fleet: FleetState, zone: str, now: RuleTable, name: str, member: Member | None
+) -> Iterator[tuple[AddressView, int]]:
     """The rules that speak of what makes a node reachable, in order per address; and when each came to do so."""
     if member is None:
         return
@@ -206,16 +208,16 @@ def _rules(fleet: FleetState, now: RuleTable, name: str, member: Member | None) 
     addresses = [address for held in reachable for address in (held.address4, held.address6)]
     for address in dict.fromkeys(addresses):
         if address:
-            yield from (found for rule in now.sets if (found := _rule(rule, address)) is not None)
+            yield from (found for rule in now.sets if (found := _rule(fleet, zone, rule, address)) is not None)
 
 
-def _rule(found: TableSet, address: Address) -> tuple[AddressView, int] | None:
+def _rule(fleet: FleetState, zone: str, found: TableSet, address: Address) -> tuple[AddressView, int] | None:
     key = found.prefixes.prefix_of(address)
     if key is None:
         return None
     is_four = isinstance(address, int)
     network = (IPv4Network if is_four else IPv6Network)((key >> 8, key & 255))
-    version, time_ms = found.prefixes.held_since(address)
+    version, time_ms = held_since(fleet, zone, found.prefixes, address)
     spelled = str(IPv4Address(address) if is_four else IPv6Address(address))
     rule = found.rule
     view = AddressView(

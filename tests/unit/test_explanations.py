@@ -212,6 +212,45 @@ def test_an_address_that_was_there_before_the_history_begins() -> None:
     )
 
 
+def test_a_policy_set_just_now_is_in_the_table_since_then(fleet: Fleet) -> None:
+    fleet.now_ms += 5
+    fleet.policy("web", protocol="tcp", ports=(443, 443), sources={})
+    version = version_of(fleet)
+    first, *others = ask(fleet).addresses
+    assert (first.policy, first.version) == ("web", version)
+    assert {view.policy: view.version for view in others}["default"] < version, "it was there before"
+    intended = ask(fleet).steps[2]
+    assert (intended.version, intended.time_ms, intended.position) == (version, fleet.now_ms, f"fleet/0/{version - 1}")
+
+
+def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) -> None:
+    """Their tables may have had the address for long; a DPU here that has an older table has it not."""
+    fleet.budget("inferred", 1_000, 0)
+    fleet.describe("z1", {"tier": "gold"})
+    fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"})
+    actual_table(fleet.state, "z1")
+    fleet.change(Item("n", address="10.0.0.7"), partition=HERE)
+    old = version_of(fleet)
+    fleet.now_ms += 5
+    fleet.describe("z0", {"tier": "gold"})
+    wanted = version_of(fleet)
+    found = ask(fleet, held=Held(EPOCH, wanted - 1, b""))
+    assert old < wanted
+    assert [view.version for view in found.addresses] == [wanted]
+    assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
+    fleet.describe("z0", {"tier": "gold", "side": "left"})
+    assert [view.version for view in ask(fleet).addresses] == [wanted], "its list is the same"
+
+
+def test_a_set_that_a_zone_lost_and_got_again_is_in_its_table_since_then(fleet: Fleet) -> None:
+    fleet.budget("inferred", 1_000, 0)
+    for zones in ({"tier": "gold"}, {}):
+        fleet.policy("default", priority=-1_000_000, zones=zones)
+        actual_table(fleet.state, "z0")
+    fleet.policy("ssh", protocol="tcp", ports=(22, 22), sources={"a": "b"})
+    assert [view.version for view in ask(fleet).addresses] == [version_of(fleet) - 1] * 2
+
+
 def test_after_a_restart_a_dpu_that_lags_is_not_said_to_have_the_rule(fleet: Fleet) -> None:
     """No history tells since when the address is in the table: only who has the newest one has it for sure."""
     wanted = version_of(fleet)
