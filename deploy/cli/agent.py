@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 from pathlib import Path
@@ -12,10 +13,13 @@ import click
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import Folder, addresses
 from drivers.agents.store import FileStore, MemoryStore, TableStore
+from eventstore.errors import FatalError
 from projections import names
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
+
+logger = logging.getLogger(__name__)
 
 
 def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -86,7 +90,17 @@ async def _serve(
 
 
 def _store(state: Path | None, dpu: str) -> TableStore:
+    """Where its table is kept. A folder that was there and takes nothing now, as on a disk gone bad, stops no agent:
+    a DPU without one would have no rules at all."""
     if state is None:
         return MemoryStore()
-    state.mkdir(parents=True, exist_ok=True)
-    return FileStore(state / f"{dpu.replace('/', '@')}.table", dpu)
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FatalError(f"state: {str(state)!r} cannot be made: {error.strerror}") from error
+    store = FileStore(state / f"{dpu.replace('/', '@')}.table", dpu)
+    try:
+        store.check()
+    except OSError as error:
+        logger.error("state: %r cannot be written (%s): no table is kept over a restart", str(state), error.strerror)
+    return store

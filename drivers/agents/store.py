@@ -64,6 +64,12 @@ class FileStore:
         self._path = path
         self._dpu = dpu
 
+    def check(self) -> None:
+        """Raise OSError if nothing can be kept here, before there is anything to keep."""
+        beside = self._beside()
+        beside.touch()
+        beside.unlink()
+
     def load(self) -> DeviceTable:
         try:
             data = self._path.read_bytes()
@@ -85,7 +91,7 @@ class FileStore:
     def save(self, table: DeviceTable) -> None:
         sets = [(rule, *pack(prefixes)) for rule, prefixes in table.rules.items()]
         data = msgspec.msgpack.encode(_Saved(self._dpu, table.epoch, table.version, table.digest, sets))
-        beside = self._path.with_suffix(".new")
+        beside = self._beside()
         with beside.open("wb") as file:
             file.write(_hash(data) + data)
             file.flush()
@@ -96,6 +102,9 @@ class FileStore:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _beside(self) -> Path:
+        return self._path.with_suffix(".new")
 
 
 def _hash(data: bytes) -> bytes:

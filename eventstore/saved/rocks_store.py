@@ -33,6 +33,20 @@ _KEEPING = Keeping()
 _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
+_NO_GOOD = "read ({}); delete it to fold afresh"
+_IN_USE = "opened ({}); another process uses it"
+_NO_RIGHT = "written ({}); this process needs the right to write there"
+_NO_ROOM = "written ({}); make room on its disk"
+_ADVICE = {
+    "lock hold by": _IN_USE,
+    "While lock file": _IN_USE,
+    "Permission denied": _NO_RIGHT,
+    "Operation not permitted": _NO_RIGHT,
+    "Read-only file system": _NO_RIGHT,
+    "No space left on device": _NO_ROOM,
+    "Disk quota exceeded": _NO_ROOM,
+}
+"""How it is said that saved state cannot be opened, by what RocksDB's words have in them."""
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +112,8 @@ class RocksSaved:
         try:
             yield
         except Exception as error:
-            locked = "lock hold by" in str(error) or "While lock file" in str(error)
-            hint = "another process uses it" if locked else "delete it to fold afresh"
-            raise FatalError(f"saved state {self._path}: it cannot be read ({error}); {hint}") from error
+            advice = next((advice for word, advice in _ADVICE.items() if word in str(error)), _NO_GOOD)
+            raise FatalError(f"saved state {self._path}: it cannot be {advice.format(error)}") from error
 
 
 class RocksStore(RocksSaved):

@@ -377,6 +377,11 @@ def test_a_folder_that_is_no_state_is_refused_with_advice(tmp_path: Path) -> Non
         RocksStore(tmp_path)
 
 
+def test_a_folder_that_may_not_be_written_is_no_damage_that_somebody_should_delete() -> None:
+    with pytest.raises(FatalError, match=r"it cannot be written \(.*\); this process needs the right to write there$"):
+        RocksStore(Path("/sys"))
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_damaged_file_is_found_or_harmless_and_never_a_wrong_state(tmp_path: Path, seed: int) -> None:
     log, rng = story(5), random.Random(seed)
