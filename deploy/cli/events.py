@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, get_args
@@ -14,10 +15,11 @@ import yaml
 
 from deploy.cli.client import Client
 from deploy.cli.options import queries_in
-from deploy.cli.output import print_value
+from deploy.cli.output import check_reader, print_value
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
 from deploy.cli.values import Moment, command_id, moment, not_empty
+from deploy.cli.watching import EVERY_S
 from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
@@ -150,7 +152,7 @@ def _asked(client: Client) -> LogPlace:
 
 
 def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> None:
-    async def run() -> None:
+    async def show() -> None:
         async with open_to_read(place, rng=random.Random()) as log:
             count = 0
             async for line in lines(log, wanted, follow=follow):
@@ -161,7 +163,23 @@ def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> Non
             sys.stdout.write(_ending(output, count))
 
     with failing():
-        asyncio.run(run())
+        asyncio.run(_while_read(show()))
+
+
+async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
+    """Shows until the end, or until nobody reads stdout any more: no event may come for long."""
+
+    async def look() -> None:
+        while True:
+            check_reader()
+            await asyncio.sleep(EVERY_S)
+
+    tasks = (asyncio.create_task(showing), asyncio.create_task(look()))
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    done.pop().result()
 
 
 async def _write(

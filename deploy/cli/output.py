@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -78,6 +79,15 @@ def coloured(text: str, *, err: bool = False) -> str:
 
 def heading(text: str) -> str:
     return click.style(text, bold=True) if wants_colour(sys.stdout) else text
+
+
+def check_reader(wait_s: float = 0.0) -> None:
+    """Raise BrokenPipeError if whoever read stdout has gone, or goes within this time: what prints only when something
+    changes would not find out before, and outlive `| head` for as long as nothing does."""
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    if poller.poll(wait_s * 1_000):
+        raise BrokenPipeError
 
 
 def moment(time_ms: int) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import io
 import re
 import sys
-import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -14,6 +13,7 @@ import click
 
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Unreachable
+from deploy.cli.output import check_reader
 
 EVERY_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -39,7 +39,7 @@ def watch(client: Client, show: Callable[[], None]) -> NoReturn:
                 click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
             shown = text
             client.no_older()
-            time.sleep(EVERY_S)
+            check_reader(EVERY_S)
     except KeyboardInterrupt:
         sys.exit(0)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.planes import DPUPLANE, READY_TIMEOUT_S, run
 from tests.support.served import Served, served
+from tests.support.stated_log import stated
 
 
 @pytest.fixture
@@ -23,6 +25,18 @@ async def plane(tmp_path: Path) -> AsyncIterator[Served]:
 
 async def joined(plane: Served, zone: str, name: str, address: str) -> None:
     assert (await plane.join(zone, pb.NodeSpec(name=name, addresses=[address]))).outcome == pb.Answer.done
+
+
+@asynccontextmanager
+async def piped(*arguments: str, stdout: int = asyncio.subprocess.PIPE) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command that goes on; killed at the end if it still runs."""
+    child = await asyncio.create_subprocess_exec(DPUPLANE, *arguments, stdout=stdout, stderr=asyncio.subprocess.PIPE)
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
 
 
 async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
@@ -66,16 +80,37 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
 async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_0(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     arguments = ("nodes", "list", "--watch", "--server", plane.address)
-    child = await asyncio.create_subprocess_exec(
-        DPUPLANE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    assert child.stdout is not None and child.stderr is not None
-    async with asyncio.timeout(READY_TIMEOUT_S):
+    async with piped(*arguments) as child, asyncio.timeout(READY_TIMEOUT_S):
+        assert child.stdout is not None and child.stderr is not None
         await child.stdout.readuntil(b"n1")
         await joined(plane, "z1", "n2", "10.0.0.2")
         again = await child.stdout.readuntil(b"n2")
         assert again.count(b"NAME") == 1 and b"\x1b" not in again, "once more, whole, and no colours for a pipe"
         child.send_signal(signal.SIGINT)
+        assert await child.wait() == 0
+        assert await child.stderr.read() == b""
+
+
+async def test_a_list_is_shown_no_longer_than_it_is_read_though_nothing_changes(plane: Served) -> None:
+    await joined(plane, "z1", "n1", "10.0.0.1")
+    await ends_with_its_reader("nodes", "list", "--watch", "--server", plane.address)
+
+
+async def test_events_are_followed_no_longer_than_they_are_read_though_none_comes(tmp_path: Path) -> None:
+    await stated(tmp_path / "plane", records=4)
+    one = ("--topic", "fleet", "--type", "LogCreated")
+    await ends_with_its_reader("events", "tail", *one, "--data", str(tmp_path / "plane"))
+
+
+async def ends_with_its_reader(*arguments: str) -> None:
+    reading, writing = os.pipe()
+    async with piped(*arguments, stdout=writing) as child, asyncio.timeout(READY_TIMEOUT_S):
+        assert child.stderr is not None
+        os.close(writing)
+        try:
+            assert await asyncio.to_thread(os.read, reading, 1)
+        finally:
+            os.close(reading)
         assert await child.wait() == 0
         assert await child.stderr.read() == b""
 
