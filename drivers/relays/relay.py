@@ -26,7 +26,7 @@ from drivers.relays.latency import Histogram
 from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.sessions import Session, Surroundings
-from drivers.relays.zones import Zone
+from drivers.relays.zones import Zone, log_turned
 from drivers.wire import down as protocol_down
 from drivers.wire import up as protocol_up
 from drivers.wire.down import Refused
@@ -202,7 +202,9 @@ class Relay:
         while True:
             if await self._source.changed():
                 began, began_ms = self._around.now(), self._around.now_ms()
+                frozen = {zone.name for zone in self.zones.values() if zone.frozen}
                 changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
+                log_turned(changed, frozen)
                 if self._delivery is not None:
                     self._delivery.distributing({zone.name: zone.current.version for zone in changed})
                 await self._advance(session for zone in changed for session in list(zone.sessions))

@@ -8,7 +8,7 @@ up is not held to that, as a small table under many changes is sent whole time a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -116,8 +116,6 @@ class Zone(Generic[S]):
         if found.version == self.current.version:
             found = found._replace(earliest_ms=self.current.earliest_ms)
         self.current, self.frozen = found, self._source.is_frozen(self.name)
-        if self.frozen is not before[1]:
-            logger.info("zone %s is %s", self.name, "frozen" if self.frozen else "thawed")
         self._remember(found)
         return before != (self.current, self.frozen)
 
@@ -179,3 +177,13 @@ class Zone(Generic[S]):
                 earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
         if earliest_ms is not None:
             self._latency[level].add(now_ms - earliest_ms, count)
+
+
+def log_turned(changed: Sequence[Zone[S]], frozen_before: Collection[str]) -> None:
+    """Says which zones were frozen or thawed, in a line each way: a freeze of all may be of thousands."""
+    for word, is_frozen in (("frozen", True), ("thawed", False)):
+        turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
+        if len(turned) > 1:
+            logger.info("%d zones are %s, %s the first of them", len(turned), word, min(turned))
+        elif turned:
+            logger.info("zone %s is %s", turned[0], word)

@@ -329,6 +329,27 @@ def test_a_freeze_counts_from_when_it_is_folded_not_from_when_the_relay_comes_to
     run_virtual(scenario())
 
 
+def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        tables = Tables(["d"])
+        async with house(tables) as made:
+            for zone in ("z2", "z1", "z3"):
+                Peer(await made.dial("r0")).hello("d", zone=zone)
+            await asyncio.sleep(1)
+            for frozen in ({"z1", "z2", "z3"}, {"z3"}, set[str]()):
+                tables.frozen = frozen
+                tables.wake()
+                await asyncio.sleep(1)
+
+    with caplog.at_level("INFO", logger="drivers.relays.zones"):
+        run_virtual(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "3 zones are frozen, z1 the first of them",
+        "2 zones are thawed, z1 the first of them",
+        "zone z3 is thawed",
+    ]
+
+
 def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_it_gets_less() -> None:
     async def scenario() -> None:
         tables = Tables(["d", "e"], epoch=2)
