@@ -20,7 +20,7 @@ from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import INT32
+from projections.cliques.state import MAX_CAPACITY
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
@@ -34,19 +34,20 @@ _SHOWN_REFUSALS = 20
 @inventory_options
 @click.option(
     "--clique-size",
-    type=INT32,
-    default=0,
+    type=click.IntRange(1, MAX_CAPACITY),
     metavar="N",
     help="Nodes of a clique, in file order.  [18 with --clique-when, else no cliques]",
 )
 @commands
-def import_file(*, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int) -> None:
+def import_file(
+    *, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int | None
+) -> None:
     """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
 
     Columns that mean nothing else become labels. Bad rows are named by line, and nothing of the file is applied unless
     they may be skipped.
     """
-    plan = _read(file, reading(clique_size=clique_size))
+    plan = _read(file, reading(clique_size=clique_size or 0))
     _refuse_foreign_cliques(client, plan)
     summary = _start(plan)
     _join(client, plan, summary)

@@ -104,6 +104,7 @@ def test_a_raise_is_of_no_log_that_only_a_flag_names(place: tuple[str, str]) -> 
     ("option", "given", "says"),
     [
         ("--zone-size", "0", "0 is not in the range x>=1"),
+        ("--clique-size", "0", "0 is not in the range 1<=x<=4096"),
         ("--zone-column", "", "must not be empty"),
         ("--address-pool", "", "must not be empty"),
     ],
