@@ -28,7 +28,7 @@ _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
 _DOTTED = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
-_BMC_ADDRESS = re.compile(rf"(?:{_MORE}+|\[[0-9A-Fa-f:.]+\]):(?://)?[^\s/]\S*")
+_BMC_ADDRESS = re.compile(r"(?:http://|simulated:)[^\s/]\S*")
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f"
     r"\u205f-\u2064\u2066-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U00013438"
@@ -97,10 +97,10 @@ def check_uid(field: str, value: str) -> str | None:
 
 
 def check_bmc_address(field: str, value: str) -> str | None:
-    """Where a BMC is, possibly empty: a URL, HOST:PORT, or SCHEME:NAME, as `simulated:` ones are."""
+    """Where a BMC is, possibly empty: what some driver speaks to, over HTTP or to a simulated one, `simulated:NAME`."""
     fault = check_text(field, value)
     if fault is None and value and not _BMC_ADDRESS.fullmatch(value):
-        return f"{field}: {shown(value)} must be a URL as http://HOST:PORT/NAME, or HOST:PORT"
+        return f"{field}: {shown(value)} must be http://HOST:PORT/NAME, as no driver speaks anything else"
     return fault
 
 

@@ -64,9 +64,8 @@ def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
     [
         "",
         "http://10.9.0.3:8443/d3",
-        "https://bmc-3.example",
+        "http://bmc-3.example",
         "simulated:d",
-        "10.0.0.1:443",
         "http://[fd00::3]/d",
         "http://bmc7.example.org/",
         "http://bmc7.example.org./",
@@ -77,6 +76,15 @@ def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
 )
 def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
     assert register(address).event.bmc_address == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ftp://x", "https://bmc-3.example", "10.0.0.1:443", "http:x", "HTTP://10.0.0.1/d", "redfish:d", "http://", "d3"],
+)
+def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
+    with pytest.raises(BadRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME, as no driver speaks"):
+        register(address)
 
 
 @pytest.mark.parametrize(
