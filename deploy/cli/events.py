@@ -26,6 +26,7 @@ from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
 from deploy.whole_files import whole_file
 from eventstore.log import FOLDED_TOPICS, EventLog
+from eventstore.recovery.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event
 
@@ -144,7 +145,11 @@ def export(
 
 
 def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> Wanted:
-    return Wanted(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
+    wanted = Wanted(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
+    for option, first in (("--since", wanted.since_ms), ("--from", wanted.start)):
+        if isinstance(first, int) and isinstance(wanted.until, int) and first > wanted.until:
+            raise click.UsageError(f"{option}: {shown(first)} is later than --until, {shown(wanted.until)}")
+    return wanted
 
 
 def _asked(client: Client) -> LogPlace:
@@ -163,7 +168,7 @@ def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> Non
             sys.stdout.write(_ending(output, count))
 
     with failing():
-        asyncio.run(_while_read(show()))
+        asyncio.run(_while_read(show()) if follow else show())
 
 
 async def _while_read(showing: Coroutine[Any, Any, None]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import NamedTuple
 
 import msgspec
 
 from eventstore.avro.codec import decode
-from eventstore.errors import Undecodable
+from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import await_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
 from eventstore.position import from_token
@@ -91,13 +91,20 @@ async def _range(log: EventLog, wanted: Wanted) -> tuple[dict[Partition, int], d
     partitions = [partition for topic in wanted.topics for partition in log.partitions(topic)]
     ends = {partition: await log.end(partition) for partition in partitions}
     begins = {partition: await _start(log, partition, wanted.since_ms) for partition in partitions}
-    if wanted.start is not None:
-        first = await _cut(log, wanted.start, 0)
-        begins = {partition: max(begin, first[partition]) for partition, begin in begins.items()}
-    if wanted.until is not None:
-        last = await _cut(log, wanted.until, 1)
-        ends = {partition: min(end, last[partition]) for partition, end in ends.items()}
+    first = await _cut(log, wanted.start, 0) if wanted.start is not None else {}
+    last = await _cut(log, wanted.until, 1) if wanted.until is not None else {}
+    _check_order(first, last)
+    begins = {partition: max(begin, first.get(partition, begin)) for partition, begin in begins.items()}
+    ends = {partition: min(end, last.get(partition, end)) for partition, end in ends.items()}
     return begins, ends
+
+
+def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) -> None:
+    """Raise PermanentError for moments in the wrong order, of which nobody would ever get an event. Two that are equal,
+    or each later than the other somewhere, as positions of answers may be, are none."""
+    further = [last[partition] - begin for partition, begin in first.items() if partition in last]
+    if further and min(further) < 0 and max(further) <= 0:
+        raise PermanentError("from: it is later than until, so there is no event between them")
 
 
 async def _cut(log: EventLog, moment: Moment, more_ms: int) -> dict[Partition, int]:

@@ -145,3 +145,16 @@ def test_a_file_is_there_whole_or_not_at_all(data: Path) -> None:
 def test_wrong_usage_says_what_to_give(data: Path, wrong: tuple[str, ...]) -> None:
     refused = run("--data", data, *wrong)
     assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_an_end_before_the_beginning_is_refused(data: Path) -> None:
+    """An empty list would pass for all there was."""
+    for option in ("--from", "--since"):
+        ran = run("--data", data, option, START_MS + 20_000, "--until", START_MS + 10_000)
+        assert (ran.exit_code, ran.stdout) == (2, "")
+        assert f"{option}: 2023-11-14T22:13:40.000Z is later than --until, 2023-11-14T22:13:30.000Z" in ran.stderr
+    for until in (token(data, 14), str(START_MS + 1_000)):
+        ran = run("--data", data, "--from", token(data, 15), "--until", until)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr == "Error: from: it is later than until, so there is no event between them\n"
+    assert exported(data, "--from", token(data, 15), "--until", token(data, 15)) == []
