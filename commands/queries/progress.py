@@ -47,5 +47,6 @@ class ProgressQueries:
         return message(pb.Latency, self._latencies.view(), position=self._reader.token(INSTALLS, numbers=numbers))
 
     def _zone_progress(self, zone: str, number: int) -> pb.ZoneProgress:
-        state, installs = self._reader.zones(number), self._reader.installs(zone)
-        return message(pb.ZoneProgress, self._progress.view(zone, state, self._reader.fleet, installs))
+        reader = self._reader
+        state, installs = reader.zones(number), reader.installs(zone)
+        return message(pb.ZoneProgress, self._progress.view(zone, state, reader.fleet, installs, reader.generation))

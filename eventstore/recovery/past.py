@@ -19,9 +19,10 @@ from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.fold import Fold
 from eventstore.folding.origin import await_origin
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import EventLog, Partition, Record
+from eventstore.log import FLEET_0, EventLog, Partition, Record
 from eventstore.recovery.moment import Cut
 from eventstore.replicas.folds import Folds
+from eventstore.replicas.lineage import lineage_of
 from eventstore.saved.archive import Archived
 from eventstore.saved.rocks_store import open_checkpoint
 from eventstore.saved.saving import restored
@@ -68,7 +69,8 @@ async def fold_past(
         # What expired is not missed, but nobody goes beyond the cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
     await _fold_on(log, folded, cut.offsets, say)
-    return PastFolds(origin.log_id, origin.generation, cut, folded, log.partition_count)
+    generation = lineage_of(origin).generation_at(cut.offsets.get(FLEET_0, 0))
+    return PastFolds(origin.log_id, generation, cut, folded, log.partition_count)
 
 
 async def _nearest(

@@ -29,6 +29,15 @@ class Lineage(NamedTuple):
         since = [fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch]
         return any(generation == epoch for generation, _ in self.forks) and version <= min(since)
 
+    def generation_at(self, position: int) -> int:
+        """What generation the log was of when fleet was this far."""
+        found = self.generation
+        for generation, fork in self.forks:
+            if position > fork.offsets.get(FLEET_0, 0):
+                break
+            found = generation
+        return found
+
     def fork_of(self, log_id: str) -> Position | None:
         """How far of an earlier log this one goes; None if it does not come from it."""
         return next((fork for _, fork in self.forks if fork.log_id == log_id), None)

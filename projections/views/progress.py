@@ -87,11 +87,13 @@ class ProgressViews:
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
 
-    def view(self, zone: str, state: ZoneState, fleet: FleetState, installs: InstallsState) -> ProgressView:
+    def view(self, zone: str, state: ZoneState, fleet: FleetState, installs: InstallsState, epoch: int) -> ProgressView:
+        """`epoch` is that of the tables there are: what was reported of others came with a restored log."""
         now = tables.table(fleet, zone)
         dpus = state.dpu_index.zone(zone)
-        told = installs.zones.rows.get(zone)
-        numbers = installs.numbers.get(zone)
+        row = installs.zones.rows.get(zone)
+        told = row if row is not None and row.epoch == epoch else None
+        numbers = installs.numbers.get(zone) if told is not None else None
         reported = numbers[-1] if numbers else 0
         reach = self._reach(zone, numbers, dpus.used, installs) if numbers else _NOWHERE
         is_unreported = dpus.names and reported < now.version

@@ -98,10 +98,13 @@ def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
     )
 
 
-def installs(zone: str, state: ZoneState, reported: InstallsState) -> InstallsView:
-    """How far the zone's DPUs are with its newest tables, and which of them are behind or out of the ordinary."""
+def installs(zone: str, state: ZoneState, reported: InstallsState, epoch: int) -> InstallsView:
+    """How far the zone's DPUs are with its newest tables, and which of them are behind or out of the ordinary.
+
+    What was reported of tables of another epoch came with a restored log: nobody has said it of the tables there are.
+    """
     progress = zone_progress(reported, zone, _SHOWN_VERSIONS)
-    if progress is None:
+    if progress is None or progress.epoch != epoch:
         return InstallsView((), (), ())
     names = state.dpu_index.zone(zone).names
     behind = laggards(reported, zone, ordinals=names)[:_SHOWN_LAGGARDS]

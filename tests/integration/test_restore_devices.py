@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -55,6 +56,8 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         await stack.enter_async_context(started(*simulate))
         assert (await plane.say("nodes", "join", "n1", "--zone", "z", "--address", "10.0.0.1")).status == 0
         await plane.until_equal()
+        assert (await plane.say("wait", "zone", "z", "--for", "in-hardware")).status == 0
+        then_ms = str(time.time_ns() // 1_000_000)
         assert (await plane.say("backup", "--out", copy)).status == 0
         assert (await plane.say("nodes", "join", "n2", "--zone", "z", "--address", "10.0.0.9")).status == 0
         await plane.until_equal()
@@ -69,6 +72,13 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         said = [line for line in differing.json()["differences"] if "which this log was restored without" in line]
         assert len(said) == DPUS
         assert all("holds epoch 1 version" in line and "the zone is frozen" in line for line in said)
+
+        restored = (await plane.say("zones", "show", "z")).json()
+        assert (restored["installs"], restored["lagging"]) == ([], []), "what was reported of tables of the old log"
+        before = (await plane.say("zones", "show", "z", "--at", then_ms)).json()
+        assert before["installs"][0]["in_hardware"] == DPUS, "as it was said then"
+        waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "1")
+        assert (waited.status, "no DPU has reported" in waited.stderr) == (3, True)
 
         assert (await plane.say("thaw")).status == 0
         await plane.until_equal()

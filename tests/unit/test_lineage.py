@@ -41,6 +41,13 @@ def test_a_restored_log_knows_its_parents_tables_up_to_where_it_was_cut() -> Non
     assert fork.offsets == {FLEET_0: 400, Partition("zones", 1): 7}
 
 
+def test_a_log_was_of_its_parents_generation_up_to_where_it_was_cut() -> None:
+    lineage = lineage_of(restored(restored(origin("a", 1), "b", 400), "c", 500, generation=5))
+    assert [lineage.generation_at(position) for position in (1, 400, 401, 500, 501)] == [1, 1, 2, 2, 5]
+    shorter = lineage_of(restored(restored(origin("a", 1), "b", 400), "c", 300, generation=5))
+    assert [shorter.generation_at(position) for position in (300, 301)] == [1, 5]
+
+
 @pytest.mark.parametrize(("last", "known"), [(300, (300, 300)), (900, (400, 900))])
 def test_a_grandchild_knows_what_every_cut_on_the_way_left(last: int, known: tuple[int, int]) -> None:
     lineage = lineage_of(restored(restored(origin("a", 1), "b", 400), "c", last, generation=5))

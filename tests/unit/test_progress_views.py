@@ -48,23 +48,25 @@ def told(*versions: tuple[int, dict[int, set[int]], dict[int, set[int]]]) -> Ins
 
 def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_not_count() -> None:
     state = zone_of(dpu(0), dpu(1), dpu(2))
-    found = ProgressViews().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})))
+    found = ProgressViews().view("z", state, FleetState(1), told((7, {5: {0, 1}}, {9: {1, 8}})), 1)
     assert (found.dpus, found.reported) == (3, 7)
     assert (found.received, found.applied, found.in_hardware) == (2, 1, 1)
     assert found.waiting_ms == APPENDED + 7
     later = told((7, {}, {9: {0, 1}}), (9, {}, {1: {0, 2}}))
-    assert ProgressViews().view("z", state, FleetState(1), later).waiting_ms == APPENDED + 9
-    everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})))
+    assert ProgressViews().view("z", state, FleetState(1), later, 1).waiting_ms == APPENDED + 9
+    restored = ProgressViews().view("z", state, FleetState(1), later, 2)
+    assert (restored.reported, restored.applied, restored.in_hardware) == (0, 0, 0), "said of tables of another log"
+    everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})), 1)
     assert everywhere.waiting_ms == 0
 
 
 def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
     progress, state, fleet = ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
     before = told((7, {}, {9: {0, 1}}))
-    assert progress.view("z", state, fleet, before).in_hardware == 2
+    assert progress.view("z", state, fleet, before, 1).in_hardware == 2
     state.apply(Change(dpus={"d1": None}), AT)
-    assert progress.view("z", state, fleet, before).in_hardware == 1
-    assert progress.view("z", state, fleet, told((8, {}, {3: set()}))).in_hardware == 0
+    assert progress.view("z", state, fleet, before, 1).in_hardware == 1
+    assert progress.view("z", state, fleet, told((8, {}, {3: set()})), 1).in_hardware == 0
 
 
 def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newer() -> None:
@@ -76,7 +78,7 @@ def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newe
         columns = [version], [2], [bytes(BitMap([ordinal]).serialize())], [APPENDED + version], [0]
         report = RulesInstalled(Envelope("", "z", "relay", APPENDED), "z", "relay", 1, 2, *columns, {}, {})
         fold.evolve(installs, fold.decide(installs, report, AT).change, AT)
-        seen.append(progress.view("z", state, fleet, installs).waiting_ms - APPENDED)
+        seen.append(progress.view("z", state, fleet, installs, 1).waiting_ms - APPENDED)
     assert seen == [7, 7, 9]
 
 
