@@ -14,10 +14,12 @@ from eventstore.errors import PermanentError
 def whole_file(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """A path to write to; what is written there takes the place of `path` when the context ends well.
 
-    Raises PermanentError.
+    Raises PermanentError, also for what is there and no file: root would put one in the place of a device.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        if path.exists() and not path.is_file():
+            raise PermanentError(f"{path}: must be a file, or not be there; what is there is none, and stays")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     except OSError as error:
         raise PermanentError(f"{path}: cannot be written: {error.strerror}") from error

@@ -128,6 +128,18 @@ def test_a_file_that_does_not_fit_on_the_disk_is_no_traceback_and_not_there(tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    asyncio.run(stated(tmp_path / "plane", records=4))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "stdout").symlink_to(pipe)
+    for out in (pipe, tmp_path / "stdout"):
+        ran = CliRunner().invoke(cli, ["events", "export", "--data", str(tmp_path / "plane"), "--out", str(out)])
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr == f"Error: {out}: must be a file, or not be there; what is there is none, and stays\n"
+        assert out.is_fifo()
+
+
 def test_a_backup_that_does_not_fit_on_the_disk_is_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
