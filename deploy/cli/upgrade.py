@@ -96,7 +96,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
 def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dict[str, int], output: str) -> None:
     where = place or place_of_status(status, client.server)
     with failing(), logging_here("CRITICAL"):  # what halts is in the table
-        changes = asyncio.run(_dry_run(where, wanted)) if wanted else []
+        changes = asyncio.run(_dry_run(where, wanted))
     unready = _unready(status, wanted)
     if output == "table":
         _print(changes, unready)
@@ -112,7 +112,7 @@ def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dic
 
 async def _dry_run(place: LogPlace, wanted: dict[str, int]) -> list[Raised]:
     async with open_to_read(place, rng=random.Random()) as log:
-        return await raised(log, folds_of(log.partition_count), wanted)
+        return await raised(log, folds_of(log.partition_count), wanted) if wanted else []
 
 
 def _print(changes: Sequence[Raised], unready: Sequence[str]) -> None:

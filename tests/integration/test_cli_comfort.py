@@ -115,6 +115,12 @@ async def ends_with_its_reader(*arguments: str) -> None:
         assert await child.stderr.read() == b""
 
 
+async def test_a_dry_run_over_a_log_that_is_not_there_is_refused(plane: Served, tmp_path: Path) -> None:
+    ended = await run("upgrade", "--dry-run", "--data", str(tmp_path / "none"), server=plane.address)
+    assert (ended.status, ended.stdout) == (1, "")
+    assert "none holds no log; name the folder that" in ended.stderr
+
+
 async def test_what_is_past_cannot_be_watched(plane: Served) -> None:
     ended = await run("zones", "list", "--watch", "--at", "2026-01-01", server=plane.address)
     assert ended.status == 2
