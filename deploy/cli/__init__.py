@@ -11,6 +11,8 @@ import difflib
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
@@ -93,19 +95,44 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        with _ending():  # `--help` is printed here
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:  # click would end each of these with the status of what was refused
+        with _ending():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        except BrokenPipeError:
-            # Whoever read our output has seen enough (`| head`): no further byte may be written at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, found.summary) for name, found in SUBCOMMANDS.items()])
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Ends what is interrupted, or cannot be printed, as it should: click would do so with the status of what was
+    refused, or with a traceback."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has seen enough (`| head`)
+        _print_no_more()
+        sys.exit(0)
+    except OSError as error:
+        if error.filename is not None:  # it is not of stdout
+            raise
+        _print_no_more()
+        click.echo(f"Error: stdout: cannot be written: {error.strerror}; a command may have taken effect", err=True)
+        sys.exit(3)
+
+
+def _print_no_more() -> None:
+    """No further byte may be written at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
 from eventstore.ids import issued_at_ms
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.stated_log import stated
 
 ID = "0197b2a4-7c00-7000-8000-000000000001"
 
@@ -247,8 +249,9 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
     assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
 
 
-def test_a_reader_that_has_seen_enough_is_no_refusal() -> None:
-    program = [sys.executable, "-c", "from deploy.cli import main; main()", "certs", "issue", "--help"]
+@pytest.mark.parametrize("command", [["certs", "issue", "--help"], ["--help"]], ids=" ".join)
+def test_a_reader_that_has_seen_enough_is_no_refusal(command: list[str]) -> None:
+    program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -256,6 +259,21 @@ def test_a_reader_that_has_seen_enough_is_no_refusal() -> None:
     finally:
         os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("command", [["--help"], ["completion", "bash"], ["events", "export"]], ids=" ".join)
+def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
+    command: list[str], tmp_path: Path
+) -> None:
+    """It may be the answer of a command that took effect."""
+    if command[0] == "events":
+        asyncio.run(stated(tmp_path / "plane", records=1))
+        command = [*command, "--data", str(tmp_path / "plane")]
+    program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, check=False)
+    said = b"Error: stdout: cannot be written: No space left on device; a command may have taken effect\n"
+    assert (ran.returncode, ran.stderr) == (3, said)
 
 
 def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
