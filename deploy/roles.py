@@ -38,8 +38,9 @@ ROLES = ("api", "relay", "provisioner")
 _FOLDED: dict[str, frozenset[str]] = {
     "api": frozenset({ZONES, FLEET, CLIQUES, INSTALLS}),
     "relay": frozenset({ZONES, FLEET}),
-    "provisioner": frozenset({ZONES}),
+    "provisioner": frozenset({ZONES, FLEET}),
 }
+"""A provisioner reads of fleet which zones are frozen."""
 
 
 LATER: tuple[Fold[Any], ...] = ()

@@ -5,6 +5,9 @@
 Only the actor that the fold names touches a device, and it looks before every call. If that actor's beacon is gone,
 whoever is first in rank states so (StepFailed, lost) and the next attempt is open to all; if it hangs, the step's
 deadline ends it. An actor is a replica's name and a mark of this life of its process: what a former life began is lost.
+
+In a zone that is frozen no attempt is taken, and one that was taken alters nothing more: it follows the task that its
+device runs already, and else waits for the thaw, for as long as it has time.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from drivers.provisioning import steps
 from drivers.statements import Statements
 from eventstore.errors import PermanentError, TransientError
 from eventstore.ids import statement
-from eventstore.log import ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.states import States
@@ -47,7 +50,8 @@ class ProvisionerSettings(NamedTuple):
     look_s: float = 0.02
     """Shortest time between two looks at a partition."""
     idle_look_s: float = 1.0
-    """Longest time between two looks at a partition in which attempts run, since beacons end without a record."""
+    """Longest time between two looks at a partition in which attempts run, since beacons end without a record, or steps
+    wait for a thaw."""
     landing_s: float = 2.0
     """How long an append, also one of which nothing is known, may take to be folded before it is made again."""
     retry_s: float = 1.0
@@ -95,7 +99,7 @@ class Provisioner:
         self._now_ms = now_ms
         self._rng = rng
         self._settings = settings
-        self._following = Following(replica, ZONES)
+        self._following = Following(replica, ZONES, FLEET)
         self.statements = Statements(replica, ranks, self._following, "provisioner")
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
@@ -137,7 +141,9 @@ class Provisioner:
             step = _Step(partition, name, state.dpus.rows[name])
             if step.dpu.paused:
                 continue
-            if left_ms := wait_ms(step.dpu, now_ms):
+            if self._is_frozen(step):
+                waits.append(self._settings.idle_look_s)
+            elif left_ms := wait_ms(step.dpu, now_ms):
                 waits.append(left_ms / 1_000)
             elif self.under_way < self._settings.attempts_at_once:
                 self._begin(tasks, step, self._take)
@@ -180,7 +186,7 @@ class Provisioner:
     async def _take(self, step: _Step) -> None:
         """State that we take the next attempt, and work on it if the fold names us."""
         number = step.dpu.attempt + 1
-        if await self._is_anothers(step):
+        if await self._is_anothers(step) or self._is_frozen(step):
             return
         event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
         self._taken_s[step.partition, step.name] = asyncio.get_running_loop().time()
@@ -217,6 +223,11 @@ class Provisioner:
             if not self._is_ours(step):
                 raise steps.NotActor(f"attempt {step.dpu.attempt} is over")
 
+        async def thawed() -> None:
+            while self._is_frozen(step):
+                check()
+                await self._following.changed(step.partition, FLEET_0)
+
         async def progressed(task: str, percent: int) -> None:
             check()
             await self.statements.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
@@ -224,7 +235,7 @@ class Provisioner:
         try:
             bmc = self._connect(step.dpu.bmc_address)
             async with asyncio.timeout(max(0.0, self._left_s(step))):
-                attempt = steps.Attempt(bmc, step.dpu, check, progressed, self._calls, self._settings.device)
+                attempt = steps.Attempt(bmc, step.dpu, check, thawed, progressed, self._calls, self._settings.device)
                 return StepSucceeded(*about, await steps.run_step(attempt))
         except SessionEnded:
             raise
@@ -288,6 +299,10 @@ class Provisioner:
         """Whether the fold says that an attempt at this DPU runs, and is ours."""
         now = self._now(step)
         return now is not None and now.dpu.standing == "running" and now.dpu.provisioner == self._actor
+
+    def _is_frozen(self, step: _Step) -> bool:
+        """Whether the device may not be altered now."""
+        return self._states.fleet.is_frozen(step.dpu.zone)
 
     def _left_s(self, step: _Step) -> float:
         """What an attempt of ours has left of its time: counted from before we stated it, so that it is over no later

@@ -68,19 +68,23 @@ class NotActor(Exception):
 
 
 class Attempt(NamedTuple):
-    """What an attempt works with. `check` raises NotActor; `calls` bounds the calls under way in this process, but for
-    those that devices leave hanging."""
+    """What an attempt works with. `check` raises NotActor, `thawed` waits until the DPU's zone is not frozen; `calls`
+    bounds the calls under way in this process, but for those that devices leave hanging."""
 
     bmc: Bmc
     dpu: Dpu
     check: Callable[[], None]
+    thawed: Callable[[], Awaitable[None]]
     progressed: Callable[[str, int], Awaitable[None]]
     calls: asyncio.Semaphore
     pace: DevicePace
 
-    async def call(self, make: Callable[[], Awaitable[_Result]]) -> _Result:
-        """One call to the device, if this is still the actor, within its hard limit."""
+    async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
+        """One call to the device, if this is still the actor, within its hard limit. No freeze holds up one that alters
+        nothing there."""
         async with _turn(self.calls, self.pace.prompt_s):
+            if alters:
+                await self.thawed()
             self.check()
             try:
                 async with asyncio.timeout(self.pace.call_s):
@@ -119,7 +123,7 @@ async def run_step(attempt: Attempt) -> dict[str, str]:
         if task is None:
             task = await attempt.call(partial(bmc.start, token, ACTIONS[dpu.phase], dpu.image))
         await _follow(attempt, task)
-        device = await attempt.call(partial(bmc.read, token))
+        device = await attempt.call(partial(bmc.read, token), alters=False)
     _check_done(dpu, device)
     facts = {"serial": device.serial, "image": device.image, "boot_id": device.boot_id}
     _check_facts(facts)
@@ -150,7 +154,7 @@ async def _follow(attempt: Attempt, task: Task) -> None:
             await attempt.progressed(task.id, percent)
         await asyncio.sleep(wait_s)
         wait_s = min(wait_s * 1.5, attempt.pace.poll_max_s)
-        device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt))
+        device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt), alters=False)
         task = _same_task(task, device)
     if task.state != "done":
         raise TaskFailed(f"task: {task.id} ({task.action}) ended as {task.state}: {task.message}")

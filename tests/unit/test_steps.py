@@ -99,11 +99,14 @@ async def attempt(
         if calls > stop_after:
             raise NotActor("not any more")
 
+    async def thawed() -> None:
+        """Nothing is frozen."""
+
     async def progressed(task: str, percent: int) -> None:
         if said is not None:
             said.append((task, percent))
 
-    return await run_step(Attempt(bmc, dpu, check, progressed, asyncio.BoundedSemaphore(1), steps.DevicePace()))
+    return await run_step(Attempt(bmc, dpu, check, thawed, progressed, asyncio.BoundedSemaphore(1), steps.DevicePace()))
 
 
 def begun(bmc: SimulatedBmc, phase: str) -> int:

@@ -1,0 +1,109 @@
+"""What a freeze means to provisioners: no device of the zone is altered before the thaw, whatever was going on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from drivers.backends.bmc import Bmc
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
+from drivers.provisioning.provisioner import Provisioner
+from eventstore.log import FLEET_0
+from projections.zones.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
+from schemas.events import Event, Frozen, StepFailed, StepStarted, Thawed
+from tests.support.driven import Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+HOUR_S = 3_600.0
+SLOW = BmcFaults(latency_s=0.001, pace=10.0)
+
+
+class Bench:
+    """A provisioner of simulated devices. `connected` has the name of each device that was turned to."""
+
+    def __init__(self, made: Plane) -> None:
+        self.connected: list[str] = []
+        self._made = made
+        self.bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=made.rng(), faults=SLOW)
+        self.provisioner = Provisioner(
+            made.replicas["p1"], made.ranks("p1"), self._connect, now_ms=made.now_ms, rng=made.rng()
+        )
+        made.spawn("p1", self.provisioner.run())
+
+    def begun(self, name: str) -> list[str]:
+        """What a device was told to do."""
+        return [task.action for task in self.bmcs.device(name).begun]
+
+    async def freeze(self, zone: str) -> None:
+        await self._say(Frozen(self._made.command(zone), zone))
+
+    async def thaw(self, zone: str) -> None:
+        await self._say(Thawed(self._made.command(zone), zone))
+
+    def _connect(self, address: str) -> Bmc:
+        self.connected.append(address.removeprefix("simulated:"))
+        return self.bmcs.connect(address)
+
+    async def _say(self, event: Event) -> None:
+        answer = await self._made.replicas["p1"].submit(FLEET_0, b"fleet", event, timeout_s=5.0)
+        assert answer.outcome.code == "done"
+
+
+def test_no_step_begins_in_a_frozen_zone_before_the_thaw() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bench = Bench(made)
+            await bench.freeze("z1")
+            for name, zone in (("d", "z1"), ("e", "z2")):
+                await made.register(name, zone=zone)
+                await made.request(name, "provision", "image-1", zone=zone)
+            await made.until(lambda: made.dpu("e", "z2").phase == READY, timeout_s=HOUR_S)
+            await asyncio.sleep(HOUR_S)
+            assert (made.dpu("d").phase, made.dpu("d").standing) == (NODE_EFFECT, "open")
+            assert "d" not in bench.connected and bench.provisioner.under_way == 0
+            await bench.thaw("z1")
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+
+    run_virtual(scenario())
+
+
+def test_a_step_that_runs_as_all_is_frozen_is_followed_to_its_end_and_no_other_begins() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bench = Bench(made)
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(
+                lambda: made.dpu("d").phase == OS_INSTALLING and made.dpu("d").percent > 0, timeout_s=HOUR_S
+            )
+            begun = bench.begun("d")
+            assert begun[-1] == "install"
+            await bench.freeze("")
+            await asyncio.sleep(HOUR_S)
+            assert (made.dpu("d").phase, made.dpu("d").standing) == (DPU_CONFIG, "open")
+            assert bench.begun("d") == begun
+            await bench.thaw("")
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+            assert not made.count(made.partition("z1"), StepFailed)
+
+    run_virtual(scenario())
+
+
+def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_the_thaw() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bench = Bench(made)
+            await made.register("d")
+            made.log.latency_s = 1.0
+            await made.request("d", "provision", "image-1")
+            await bench.freeze("z1")
+            await made.until(lambda: made.dpu("d").standing == "running")
+            await asyncio.sleep(HOUR_S / 10)
+            assert made.count(made.partition("z1"), StepStarted) == 1 and not bench.begun("d")
+            await bench.thaw("z1")
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+            assert not made.count(made.partition("z1"), StepFailed)
+
+    run_virtual(scenario())
