@@ -1,9 +1,10 @@
 """What a provisioner needs of a DPU's management controller (BMC), whatever its protocol.
 
-Doing something twice is not harmless to a device, so every call carries a token, the number of the attempt that makes
-it. The device remembers the highest one that opened a session and refuses all lower ones: whoever takes over opens a
-session first, and from then on the one before can do nothing. What takes long is a task of the device itself, which
-outlives whoever started it and says by which attempt, so a successor adopts it instead of doing it again.
+Doing something twice is not harmless to a device, so every call carries a token, which stands for the attempt that
+makes it, and is higher than those of all attempts before, in whatever zone and log. The device remembers the highest
+one that opened a session and refuses all lower ones: whoever takes over opens a session first, and from then on the one
+before can do nothing. What takes long is a task of the device itself, which outlives whoever started it and says by
+which attempt, so a successor adopts it instead of doing it again.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from projections.zones.phases import (
     PREPARE_IMAGE,
     REBOOTING,
     SERVICE_READINESS,
+    STEPS,
 )
 from projections.zones.rows import Dpu
 
@@ -46,6 +47,9 @@ ACTIONS: Mapping[str, Action] = {
     NODE_EFFECT_REMOVAL: "undrain",
     DELETING: "release",
 }
+
+TOKENS_PER_MS = 1 << 20
+"""More than attempts at one DPU that can begin within a millisecond of the log."""
 
 _Result = TypeVar("_Result")
 
@@ -113,9 +117,20 @@ async def _turn(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[Non
         let_go()
 
 
+def token_of(dpu: Dpu) -> int:
+    """What the running attempt is to its device: the time of the log when it began, and its number.
+
+    A device outlives its registration. It may be deleted and registered in a zone of another partition, whose offsets
+    are lower, and a restored log counts attempts anew from where it was cut: by the number alone, a device that had
+    seen higher ones would refuse all that come.
+    """
+    began_ms = dpu.deadline_ms - STEPS[dpu.phase].deadline_ms
+    return began_ms * TOKENS_PER_MS + dpu.attempt
+
+
 async def run_step(attempt: Attempt) -> dict[str, str]:
     """Do the step; the facts that the device states afterwards. Raises what the device raised, or NotActor."""
-    bmc, dpu, token = attempt.bmc, attempt.dpu, attempt.dpu.attempt
+    bmc, dpu, token = attempt.bmc, attempt.dpu, token_of(attempt.dpu)
     device = await attempt.call(partial(bmc.open, token))
     _check_serial(dpu, device)
     if not _is_rebooted(dpu, device):
@@ -135,12 +150,18 @@ async def _adopted(attempt: Attempt, device: Reading) -> Task | None:
     dpu = attempt.dpu
     found: Task | None = None
     for task in device.tasks:
-        ours = (task.action, task.image) == (ACTIONS[dpu.phase], dpu.image) and task.token > dpu.disowned
+        ours = (task.action, task.image) == (ACTIONS[dpu.phase], dpu.image) and _is_owned(dpu, task.token)
         if ours and task.state in ("running", "done"):
             found = task
         elif task.state == "running":
-            await attempt.call(partial(attempt.bmc.cancel, dpu.attempt, task.id))
+            await attempt.call(partial(attempt.bmc.cancel, token_of(dpu), task.id))
     return found
+
+
+def _is_owned(dpu: Dpu, token: int) -> bool:
+    """Whether this is the token of an attempt at the present phase of this very registration, and is not disowned."""
+    number = dpu.disowned + (token - dpu.disowned) % TOKENS_PER_MS
+    return dpu.disowned < number <= dpu.attempt and token - number >= dpu.since_ms * TOKENS_PER_MS
 
 
 async def _follow(attempt: Attempt, task: Task) -> None:
@@ -154,7 +175,7 @@ async def _follow(attempt: Attempt, task: Task) -> None:
             await attempt.progressed(task.id, percent)
         await asyncio.sleep(wait_s)
         wait_s = min(wait_s * 1.5, attempt.pace.poll_max_s)
-        device = await attempt.call(partial(attempt.bmc.read, attempt.dpu.attempt), alters=False)
+        device = await attempt.call(partial(attempt.bmc.read, token_of(attempt.dpu)), alters=False)
         task = _same_task(task, device)
     if task.state != "done":
         raise TaskFailed(f"task: {task.id} ({task.action}) ended as {task.state}: {task.message}")

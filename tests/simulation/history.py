@@ -121,10 +121,10 @@ class Stood(_Happening, frozen=True):
 
 
 class Called(_Happening, frozen=True):
-    """A BMC was told to begin an action, by the holder of a token. In the order in which it was told."""
+    """A BMC was told to begin an action, by the attempt of this number. In the order in which it was told."""
 
     device: str
-    token: int
+    attempt: int
     action: str
 
 

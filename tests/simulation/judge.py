@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drivers.provisioning.steps import TOKENS_PER_MS
 from eventstore.log import FOLDED_TOPICS, REPLICAS, Partition, Record
 from projections.rules.device_table import pack
 from projections.rules.rule import Rule
@@ -62,7 +63,7 @@ def _at_rest(world: World) -> Iterator[Happening]:
     """What can be seen once nothing goes wrong."""
     for name, bmc in world.bmcs.devices.items():
         for task in bmc.begun:
-            yield Called(name, task.token, task.action)
+            yield Called(name, task.token % TOKENS_PER_MS, task.action)
     for process in world.processes:
         if process.life:
             yield process.lived(process.life)

@@ -413,3 +413,30 @@ def test_no_step_is_taken_over_and_over_in_a_partition_that_is_halted() -> None:
             assert made.count(made.partition("z1"), StepStarted) == 0
 
     run_virtual(scenario())
+
+
+def test_a_dpu_that_moves_to_a_zone_of_another_partition_is_provisioned_there() -> None:
+    """Its attempts are counted from the offset of its registration, and there are fewer records where it goes: its
+    device refused each of them, as it had seen higher ones, until the retries were used up."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("p1")
+            bmcs = devices(made)
+            provisioner(made, "p1", bmcs)
+            there = next(zone for zone in map("z{}".format, range(20)) if made.partition(zone) != made.partition("z1"))
+            for i in range(50):
+                await made.join("z1", f"n{i}")
+            await made.register("d")
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").phase == READY)
+            attempts = made.dpu("d").attempt
+            await made.request("d", "delete")
+            await made.until(lambda: "d" not in made.zone("z1").dpus.rows)
+            await made.register("d", zone=there)
+            await made.request("d", "provision", "image-1", zone=there)
+            await made.until(lambda: made.dpu("d", there).phase == READY)
+            assert made.dpu("d", there).attempt < attempts
+            assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 2
+
+    run_virtual(scenario())

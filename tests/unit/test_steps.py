@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, SessionEnded, Task, TaskFailed, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning import steps
-from drivers.provisioning.steps import ACTIONS, Attempt, NotActor, run_step
+from drivers.provisioning.steps import ACTIONS, TOKENS_PER_MS, Attempt, NotActor, run_step, token_of
 from projections.zones.phases import CONFIG_FIRMWARE, NODE_EFFECT, OS_INSTALLING, REBOOTING, STEPS
 from projections.zones.rows import Dpu
 from tests.support.virtual_loop import run_virtual
 
 FAST = BmcFaults(latency_s=0.0)
+BEGAN_MS = 1_700_000_000_000
 T = TypeVar("T")
 
 
@@ -79,10 +80,11 @@ def dpu_in(phase: str, attempt: int = 11) -> Dpu:
         attempt,
         10,
         9,
-        9,
+        BEGAN_MS,
         standing="running",
         image="i",
         disowned=10,
+        deadline_ms=BEGAN_MS + attempt + STEPS[phase].deadline_ms,
         facts={"boot_id": "boot-1"},
     )
 
@@ -172,18 +174,18 @@ def test_a_successor_ends_the_session_of_a_zombie_and_adopts_its_task() -> None:
     run_virtual(scenario())
 
 
-@pytest.mark.parametrize("token", [9, 11], ids=["disowned", "of this request"])
+@pytest.mark.parametrize("number", [9, 11], ids=["disowned", "of this request"])
 @pytest.mark.parametrize(("action", "image"), [("install", "old"), ("firmware", "i")])
-def test_a_task_of_another_step_or_image_is_ended_first(token: int, action: Action, image: str) -> None:
+def test_a_task_of_another_step_or_image_is_ended_first(number: int, action: Action, image: str) -> None:
     async def scenario() -> None:
-        bmc = device()
+        bmc, token = device(), token_of(dpu_in(OS_INSTALLING, number))
         await bmc.open(token)
         await bmc.start(token, action, image)
         with pytest.raises(Unreachable, match="in progress"):
             await bmc.start(token, "install", "i")
         await attempt(bmc, dpu_in(OS_INSTALLING, 12))
         assert bmc.image == "i"
-        device_now = await bmc.read(12)
+        device_now = await bmc.read(token_of(dpu_in(OS_INSTALLING, 12)))
         assert [(task.action, task.image, task.state) for task in device_now.tasks] == [
             (action, image, "cancelled"),
             ("install", "i", "done"),
@@ -212,11 +214,14 @@ def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
             if not is_ours:
                 raise NotActor("not any more")
 
+        async def thawed() -> None:
+            """Nothing is frozen."""
+
         async def progressed(task: str, percent: int) -> None:
             """Nobody listens."""
 
         await calls.acquire()
-        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, progressed, calls, steps.DevicePace()))
+        step = run_step(Attempt(bmc, dpu_in(OS_INSTALLING), check, thawed, progressed, calls, steps.DevicePace()))
         waiting = asyncio.ensure_future(step)
         await asyncio.sleep(1.0)
         is_ours = False
@@ -246,6 +251,29 @@ def test_what_was_disowned_is_done_again() -> None:
         assert begun(bmc, OS_INSTALLING) == 2
 
     run_virtual(scenario())
+
+
+def test_what_an_earlier_registration_did_is_done_again() -> None:
+    """Its attempts may have had the numbers that those of this one have."""
+
+    async def scenario() -> None:
+        bmc = device()
+        former = replace(dpu_in(OS_INSTALLING), since_ms=0, deadline_ms=STEPS[OS_INSTALLING].deadline_ms + BEGAN_MS - 1)
+        await attempt(bmc, former)
+        await attempt(bmc, dpu_in(OS_INSTALLING))
+        assert begun(bmc, OS_INSTALLING) == 2
+
+    run_virtual(scenario())
+
+
+def test_a_token_is_higher_than_all_before_it_in_whatever_zone_and_log() -> None:
+    told = [(0, 11), (0, 12), (5, 13), (5, TOKENS_PER_MS), (5, TOKENS_PER_MS + 1), (5_000, 3), (5_001, 1)]
+    tokens = [
+        token_of(replace(dpu_in(NODE_EFFECT, number), deadline_ms=BEGAN_MS + ms + STEPS[NODE_EFFECT].deadline_ms))
+        for ms, number in told
+    ]
+    assert tokens == sorted(set(tokens))
+    assert tokens[-1] < 1 << 63, "a device may keep it as a long"
 
 
 @pytest.mark.parametrize(("phase", "word"), [(OS_INSTALLING, "image"), (REBOOTING, "boot_id")])

@@ -183,13 +183,13 @@ def check_calls(run: Evidence) -> Found:
                 named[step.event.dpu, step.event.attempt] = ACTIONS[step.event.phase]
     calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for call in run.history.of(Called):
-        calls[call.device].append((call.token, call.action))
+        calls[call.device].append((call.attempt, call.action))
     for dpu, told in calls.items():
-        if len(set(told)) != len(told) or [token for token, _ in told] != sorted(token for token, _ in told):
+        if len(set(told)) != len(told) or [number for number, _ in told] != sorted(number for number, _ in told):
             yield f"{dpu} was told twice, or by an attempt that was over: {told}"
-        for token, action in told:
-            if named.get((dpu, token)) != action:
-                yield f"{dpu} was told to {action} by attempt {token}, which the log has for {named.get((dpu, token))}"
+        for number, action in told:
+            if (known := named.get((dpu, number))) != action:
+                yield f"{dpu} was told to {action} by attempt {number}, which the log has for {known}"
 
 
 def check_rollout(run: Evidence) -> Found:
