@@ -83,13 +83,13 @@ async def _serve(
     identity = Identity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
     async with dialing(certificates) as dialer:
         device = SimulatedDevice(rng=rng)
-        serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu), rng=rng)
+        serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu, zone), rng=rng)
         sys.stdout.write(f"ready dpu={dpu} zone={zone} relays={','.join(relays)}\n")
         sys.stdout.flush()
         await serving.run()
 
 
-def _store(state: Path | None, dpu: str) -> TableStore:
+def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     """Where its table is kept. A folder that was there and takes nothing now, as on a disk gone bad, stops no agent:
     a DPU without one would have no rules at all."""
     if state is None:
@@ -98,7 +98,7 @@ def _store(state: Path | None, dpu: str) -> TableStore:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FatalError(f"state: {str(state)!r} cannot be made: {error.strerror}") from error
-    store = FileStore(state / f"{dpu.replace('/', '@')}.table", dpu)
+    store = FileStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
     try:
         store.check()
     except OSError as error:

@@ -1,7 +1,8 @@
 """The last good table of a DPU, kept over restarts of its agent: forwarding needs no control plane to come back.
 
 A file is replaced whole or not at all (written beside, synced, renamed, folder synced), and read only if it is this
-DPU's and has the hash it was written with: a torn or foreign file is as good as none, and the relay sends it all.
+DPU's and has the hash it was written with: a torn or foreign file is as good as none, and the relay sends it all. So is
+one from when the DPU was in another zone, whose versions may all be higher than that of the table which it lacks.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class _Saved(msgspec.Struct, array_like=True, frozen=True):
     """A table as it stands in the file."""
 
     dpu: str
+    zone: str
     epoch: int
     version: int
     digest: bytes
@@ -60,9 +62,10 @@ class _Saved(msgspec.Struct, array_like=True, frozen=True):
 class FileStore:
     """Keeps it in one file."""
 
-    def __init__(self, path: Path, dpu: str) -> None:
+    def __init__(self, path: Path, dpu: str, zone: str) -> None:
         self._path = path
         self._dpu = dpu
+        self._zone = zone
 
     def check(self) -> None:
         """Raise OSError if nothing can be kept here, before there is anything to keep."""
@@ -83,14 +86,15 @@ class FileStore:
         except (OSError, msgspec.DecodeError, ValueError) as error:  # the last for text and prefixes that are none
             logger.warning("table of %s in %s cannot be read and is left out: %s", self._dpu, self._path, error)
             return EMPTY
-        if saved.dpu != self._dpu:
-            logger.warning("table in %s is of %s and not of %s, and is left out", self._path, saved.dpu, self._dpu)
+        whose, ours = (saved.dpu, saved.zone), (self._dpu, self._zone)
+        if whose != ours:
+            logger.warning("table in %s is of %s in %s and not of %s in %s, and is left out", self._path, *whose, *ours)
             return EMPTY
         return DeviceTable(saved.epoch, saved.version, saved.digest, rules)
 
     def save(self, table: DeviceTable) -> None:
         sets = [(rule, *pack(prefixes)) for rule, prefixes in table.rules.items()]
-        data = msgspec.msgpack.encode(_Saved(self._dpu, table.epoch, table.version, table.digest, sets))
+        data = msgspec.msgpack.encode(_Saved(self._dpu, self._zone, table.epoch, table.version, table.digest, sets))
         beside = self._beside()
         with beside.open("wb") as file:
             file.write(_hash(data) + data)

@@ -82,7 +82,7 @@ def agent_table(data: bytes) -> bool:
     """The table that an agent kept: whatever stands in the file, it comes up with a whole table or with none."""
     path = _folder() / "table"
     path.write_bytes(hash_of_table(data) + data)
-    store = FileStore(path, "dpu-1")
+    store = FileStore(path, "dpu-1", "rack-1")
     table = store.load()
     if table is EMPTY:
         return False

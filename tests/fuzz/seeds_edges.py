@@ -154,7 +154,7 @@ def _agent_tables() -> Iterable[bytes]:
         assert isinstance(after, DeviceTable)
         table = after
         with TemporaryDirectory() as folder:
-            FileStore(Path(folder) / "table", "dpu-1").save(table)
+            FileStore(Path(folder) / "table", "dpu-1", "rack-1").save(table)
             yield (Path(folder) / "table").read_bytes()[HASH_BYTES:]
 
 

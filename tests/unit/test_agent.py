@@ -27,9 +27,14 @@ from tests.support.virtual_loop import run_virtual
 
 
 def new_agent(
-    made: House, device: SimulatedDevice, *, store: TableStore | None = None, relays: Sequence[str] = ("r0",)
+    made: House,
+    device: SimulatedDevice,
+    *,
+    store: TableStore | None = None,
+    relays: Sequence[str] = ("r0",),
+    zone: str = "z",
 ) -> Agent:
-    who = Identity("z", "d", "boot")
+    who = Identity(zone, "d", "boot")
     agent = Agent(who, relays, dial=made.dial, device=device, store=store or MemoryStore(), rng=random.Random(3))
     made.start(agent.run())
     return agent
@@ -64,13 +69,13 @@ def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None
     async def scenario() -> None:
         tables = served()
         async with house(tables) as made:
-            new_agent(made, device(), store=FileStore(tmp_path / "table", "d"))
+            new_agent(made, device(), store=FileStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(1)
         tables.put(6, {ALLOW: SECOND})
         async with house(tables) as made:
             made.down.add("r0")
             empty_device = device()
-            agent = new_agent(made, empty_device, store=FileStore(tmp_path / "table", "d"))
+            agent = new_agent(made, empty_device, store=FileStore(tmp_path / "table", "d", "z"))
             await asyncio.sleep(60)
             assert agent.table == empty_device.holds == tables.history[5]
             made.down.clear()
@@ -78,6 +83,24 @@ def test_a_restart_needs_no_relay_and_resumes_by_a_delta(tmp_path: Path) -> None
             await asyncio.sleep(60)
             assert agent.table == empty_device.holds == tables.history[6]
             assert tables.snapshots == snapshots
+
+    run_virtual(scenario())
+
+
+def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_path: Path) -> None:
+    """It may be of a lower version: what the DPU had kept was newer to it for as long as nothing changed there."""
+
+    async def scenario() -> None:
+        here, there, simulated = served(), Tables(["d"]), device()
+        async with house(here) as made:
+            new_agent(made, simulated, store=FileStore(tmp_path / "table", "d", "z"))
+            await asyncio.sleep(1)
+        there.put(3, {ALLOW: THIRD})
+        async with house(there) as made:
+            agent = new_agent(made, simulated, store=FileStore(tmp_path / "table", "d", "y"), zone="y")
+            assert simulated.holds == here.table, "it forwards by what it has until it is told more"
+            await asyncio.sleep(60)
+            assert agent.table == simulated.holds == there.table
 
     run_virtual(scenario())
 
