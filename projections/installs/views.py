@@ -6,7 +6,7 @@ is worked in here, from the newest version down, so that what is stored stays wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 import numpy as np
@@ -47,21 +47,27 @@ class ZoneProgress(msgspec.Struct, frozen=True):
     exceptions: tuple[Exceptional, ...]
 
 
-def zone_progress(state: InstallsState, zone: str, versions: int = MAX_VERSIONS) -> ZoneProgress | None:
-    """The newest `versions` of a zone; None if nobody reported one. What it costs grows with `versions`."""
+def zone_progress(
+    state: InstallsState, zone: str, versions: int = MAX_VERSIONS, *, ordinals: Collection[int] | None = None
+) -> ZoneProgress | None:
+    """The newest `versions` of a zone; None if nobody reported one. What it costs grows with `versions`.
+
+    Of the DPUs with these ordinals; without any given, of all that ever reported, and as many as were counted last.
+    """
     row = state.zones.rows.get(zone)
     if row is None:
         return None
-    reached = _Reached()
+    dpu_count = row.dpu_count if ordinals is None else len(ordinals)
+    reached = _Reached(ordinals)
     progress = []
     for number in state.numbers[zone][-1 : -versions - 1 : -1]:
         installs = state.version(zone, number)
         assert installs is not None, f"{zone} has no row of its version {number}"
         reached.add(installs.levels)
         counts = reached.counts()
-        milestones = reached.milestones(installs.appended_ms, row.dpu_count)
+        milestones = reached.milestones(installs.appended_ms, dpu_count)
         progress.append(VersionProgress(number, installs.appended_ms, *counts, milestones))
-    return ZoneProgress(zone, row.epoch, row.dpu_count, tuple(progress), row.exceptions)
+    return ZoneProgress(zone, row.epoch, dpu_count, tuple(progress), row.exceptions)
 
 
 def laggards(
@@ -82,16 +88,18 @@ def laggards(
 
 
 class _Reached:
-    """Per level the earliest time of each ordinal, over the versions added so far."""
+    """Per level the earliest time of each ordinal that is wanted (None: any), over the versions added so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Iterable[int] | None) -> None:
+        self._wanted = None if wanted is None else BitMap(wanted)
         self._times: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64) for _ in LEVELS]
 
     def add(self, levels: Iterable[Iterable[tuple[int, bytes]]]) -> None:
         for level, reached in enumerate(levels):
             for time_ms, packed in reached:
-                ordinals = np.array(BitMap.deserialize(packed), np.int64)
-                for implied in range(level + 1):
+                told = BitMap.deserialize(packed)
+                ordinals = np.array(told if self._wanted is None else told & self._wanted, np.int64)
+                for implied in range(level + 1) if len(ordinals) else ():
                     self._at_most(implied, ordinals, time_ms)
 
     def counts(self) -> tuple[int, int, int]:

@@ -103,10 +103,10 @@ def installs(zone: str, state: ZoneState, reported: InstallsState, epoch: int) -
 
     What was reported of tables of another epoch came with a restored log: nobody has said it of the tables there are.
     """
-    progress = zone_progress(reported, zone, _SHOWN_VERSIONS)
+    names = state.dpu_index.zone(zone).names
+    progress = zone_progress(reported, zone, _SHOWN_VERSIONS, ordinals=names)
     if progress is None or progress.epoch != epoch:
         return InstallsView((), (), ())
-    names = state.dpu_index.zone(zone).names
     behind = laggards(reported, zone, ordinals=names)[:_SHOWN_LAGGARDS]
     return InstallsView(
         installs=tuple(

@@ -11,6 +11,7 @@ from eventstore.log import INSTALLS, ZONES, Partition
 from projections.fleet.state import FleetState
 from projections.installs.fold import InstallsFold
 from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
+from projections.views import zones as zone_views
 from projections.views.progress import EDGES_MS, Latencies, ProgressViews
 from projections.zones.fold import ZoneFold
 from projections.zones.phases import ERROR, PENDING
@@ -58,6 +59,18 @@ def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_no
     assert (restored.reported, restored.applied, restored.in_hardware) == (0, 0, 0), "said of tables of another log"
     everywhere = ProgressViews().view("z", state, FleetState(1), told((7, {}, {9: {0, 1, 2}})), 1)
     assert everywhere.waiting_ms == 0
+
+
+def test_a_zone_that_is_shown_counts_the_dpus_that_there_are() -> None:
+    """One that was deleted stood for one that lagged, and one that came since counted only once somebody reported."""
+    reported = told((7, {}, {9: {0, 2, 9}}))
+    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), reported)
+    (found,) = shown.installs
+    assert (found.dpus, found.received, found.applied, found.in_hardware) == (3, 2, 2, 2)
+    assert {milestone.permille for milestone in found.milestones} == {500} and shown.lagging == ("d1",)
+    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), reported).installs
+    assert (found.dpus, found.in_hardware) == (2, 2)
+    assert {milestone.permille for milestone in found.milestones} == {500, 990, 999, 1000}
 
 
 def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> None:
