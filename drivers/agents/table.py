@@ -106,9 +106,12 @@ class AgentTable:
             except (DeviceFailed, TimeoutError) as error:
                 self.received = self.table.version
                 return str(error) or f"the device took longer than {self._apply_s} s"
+        if in_hardware:
+            self._in_hardware = after.version
+        elif after.epoch != self.table.epoch:  # a version of another log says nothing of this one's
+            self._in_hardware = 0
         self.table, self.received = after, after.version
         self._digest, self._in_step = after.digest, True
-        self._in_hardware = after.version if in_hardware else self._in_hardware
         self._keep(after)
         return ""
 

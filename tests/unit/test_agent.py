@@ -11,16 +11,18 @@ import pytest
 
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import FileStore, MemoryStore, TableStore
+from drivers.agents.table import AgentTable
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.relays.reports import Level
 from drivers.wire import down as protocol_down
 from drivers.wire import up as protocol_up
-from drivers.wire.down import Heard, Refused, Unwelcome, Welcome
+from drivers.wire.down import Frame, Heard, Refused, Unwelcome, Welcome
 from drivers.wire.links import Link, pair
+from drivers.wire.protocol import Holding
 from drivers.wire.up import Hello
-from projections.rules.device_table import EMPTY, DeviceTable
-from projections.rules.rule import SetStep
+from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
+from projections.rules.rule import Delta, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, House, house
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
@@ -101,6 +103,28 @@ def test_a_dpu_that_moves_to_another_zone_has_the_table_of_that_one(tmp_path: Pa
             assert simulated.holds == here.table, "it forwards by what it has until it is told more"
             await asyncio.sleep(60)
             assert agent.table == simulated.holds == there.table
+
+    run_virtual(scenario())
+
+
+def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later_one() -> None:
+    class Lagging(SimulatedDevice):
+        """Takes a table into hardware some time later, but for the first."""
+
+        async def _take(self, table: DeviceTable) -> bool:
+            await super()._take(table)
+            return table.version == 500
+
+    async def scenario() -> None:
+        held = AgentTable(Lagging(rng=random.Random(9)), MemoryStore(), apply_s=9.0, read_back_s=9.0)
+        levels = []
+        for epoch, version in ((1, 500), (1, 501), (2, 300)):
+            rules = {ALLOW: FIRST}
+            steps = steps_between(EMPTY, DeviceTable(epoch, version, digest_of(rules), rules))
+            found = await held.take(Frame(0, epoch, Delta(0, version, digest_of(rules), steps)))
+            assert isinstance(found, Holding)
+            levels.append((found.applied, found.in_hardware))
+        assert levels == [(500, 500), (501, 500), (300, 0)]
 
     run_virtual(scenario())
 

@@ -64,11 +64,11 @@ def test_who_has_it_in_hardware_has_it_applied_and_received_and_who_left_does_no
 def test_a_zone_that_is_shown_counts_the_dpus_that_there_are() -> None:
     """One that was deleted stood for one that lagged, and one that came since counted only once somebody reported."""
     reported = told((7, {}, {9: {0, 2, 9}}))
-    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), reported)
+    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), reported, 1)
     (found,) = shown.installs
     assert (found.dpus, found.received, found.applied, found.in_hardware) == (3, 2, 2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500} and shown.lagging == ("d1",)
-    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), reported).installs
+    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), reported, 1).installs
     assert (found.dpus, found.in_hardware) == (2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500, 990, 999, 1000}
 
