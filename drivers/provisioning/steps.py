@@ -86,6 +86,8 @@ class Attempt(NamedTuple):
     async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
         """One call to the device, if this is still the actor, within its hard limit. No freeze holds up one that alters
         nothing there."""
+        if alters:
+            await self.thawed()  # without a place: thousands may wait here, and go on together
         async with _turn(self.calls, self.pace.prompt_s):
             if alters:
                 await self.thawed()

@@ -234,6 +234,26 @@ def test_who_waited_for_a_place_looks_again_before_the_call() -> None:
     run_virtual(scenario())
 
 
+def test_who_waits_for_a_thaw_takes_no_place() -> None:
+    async def scenario() -> None:
+        bmc, calls, thaw = device(), asyncio.Semaphore(1), asyncio.Event()
+
+        async def thawed() -> None:
+            await thaw.wait()
+
+        async def progressed(task: str, percent: int) -> None:
+            """Nobody listens."""
+
+        frozen = Attempt(bmc, dpu_in(OS_INSTALLING), lambda: None, thawed, progressed, calls, steps.DevicePace())
+        waiting = asyncio.ensure_future(run_step(frozen))
+        await asyncio.sleep(0)
+        assert not calls.locked()
+        thaw.set()
+        assert (await waiting)["image"] == "i"
+
+    run_virtual(scenario())
+
+
 def test_a_device_that_states_no_serial_is_believed() -> None:
     async def scenario() -> None:
         assert "serial" not in await attempt(device(serial=""), dpu_in(NODE_EFFECT))
