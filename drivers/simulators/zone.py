@@ -50,6 +50,8 @@ class SimulatedZone:
         self._beat_at = 0.0
         self._again: list[tuple[float, int]] = []
         """When to ask again for which of the DPUs that were refused."""
+        self._told = 0
+        """Those of them, of this link, that the log has a line about: they ask every two seconds."""
 
     async def run(self) -> None:
         """Keeps a link to some relay, for ever."""
@@ -62,6 +64,7 @@ class SimulatedZone:
             finally:
                 self._link = None
                 self._again.clear()
+                self._told = 0
                 await link.close()
 
     def answer(self, acks: Sequence[Ack]) -> None:
@@ -123,7 +126,9 @@ class SimulatedZone:
         self._relays.welcomed()
         self._heartbeat_s = welcome.heartbeat_ms / 1000
         for part in welcome.unwelcome:
-            logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
+            if part.dpus & ~self._told:
+                logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
+            self._told |= part.dpus
             self._again.append(
                 (now + min(AWAY_S_MAX, part.retry_after_ms / 1000), part.dpus & (1 << len(self.dpus)) - 1)
             )

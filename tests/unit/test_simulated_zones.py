@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 from pyroaring import BitMap
@@ -147,6 +148,27 @@ def test_a_frozen_zone_gets_nothing_until_it_is_thawed() -> None:
             assert made.versions() == [6] * 20
 
     run_virtual(scenario())
+
+
+def test_devices_that_no_relay_serves_ask_again_and_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "drivers.simulators.zone")
+
+    async def scenario() -> None:
+        tables = Tables()
+        tables.put(5, {ALLOW: FIRST})
+        async with house(tables) as made:
+            made.simulate(["a"], 10)
+            await asyncio.sleep(5)
+            last, ordinal = tables.ordinals.popitem()
+            tables.wake()
+            await asyncio.sleep(60)
+            assert made.versions() == [5] * 9
+            tables.ordinals[last] = ordinal
+            await asyncio.sleep(10)
+            assert made.versions() == [5] * 10
+
+    run_virtual(scenario())
+    assert len([line for line in caplog.messages if "1 DPUs are not served" in line]) == 1
 
 
 def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_lost() -> None:
