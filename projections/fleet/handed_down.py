@@ -7,7 +7,7 @@ keeps the last of them, which are few.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eventstore.folding.fold import At
 from eventstore.log import partition_of
@@ -26,9 +26,22 @@ def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded
     envelope = Envelope("", handed.zones[0], ACTOR, handed.time_ms)
     if handed.limits:
         return ZoneLimited(envelope, mark, handed.offset + 1, handed.zones[0], *handed.limits)
-    return NodesSuperseded(
-        envelope, mark, handed.offset + 1, handed.zones, handed.names, handed.created_ms, handed.uids
-    )
+    gone = [node for node in _nodes(handed) if not _is_there(state, node)]
+    zones, names, created_ms, uids = map(list, zip(*gone, strict=True)) if gone else ([], [], [], [])
+    return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids)
+
+
+def _nodes(handed: Handed) -> Iterable[Superseded]:
+    return map(Superseded, handed.zones, handed.names, handed.created_ms, handed.uids)
+
+
+def _is_there(state: FleetState, node: Superseded) -> bool:
+    """Whether a node that was superseded has come back as what it was: to be told, the zone would drop what the other
+    one drops as well, since that is told of its coming back."""
+    member = state.members.rows.get(node.name)
+    if member is None or member.held:
+        return False
+    return (member.zone, member.created_ms, member.uid) == (node.zone, node.created_ms, node.uid)
 
 
 def hand_superseded(state: FleetState, superseded: Sequence[Superseded], at: At) -> None:

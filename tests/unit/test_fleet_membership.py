@@ -146,6 +146,25 @@ def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> No
     assert fleet.state.members.rows["n"].zone == there
 
 
+def test_a_zone_that_an_incarnation_came_back_to_is_not_told_to_drop_it() -> None:
+    """Both zones dropped it: the one for where it had been, the other for where it had come back to."""
+    fleet = Fleet()
+    here, there = zone_on(0), zone_on(1)
+    fleet.change(Item("n", here), Item("m", here))
+    fleet.change(Item("n", there), Item("m", there))
+    superseded_at = fleet.offset
+    fleet.change(Item("n", here, labels={"a": "1"}))
+    told = caused(fleet.state, 0, 0)
+    assert isinstance(told, NodesSuperseded)
+    assert (told.from_offset, told.to_offset) == (0, superseded_at)
+    assert (told.zones, told.names, told.created_ms, told.uids) == ([here], ["m"], [1], ["u"])
+    told = caused(fleet.state, 1, 0)
+    assert isinstance(told, NodesSuperseded) and (told.zones, told.names) == ([there], ["n"])
+    fleet.change(Item("n", here, state=1))
+    told = caused(fleet.state, 0, 0)
+    assert isinstance(told, NodesSuperseded) and told.names == ["n", "m"], "it is in neither"
+
+
 def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
