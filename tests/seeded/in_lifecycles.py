@@ -57,7 +57,7 @@ def _any_attempt(stale: Any) -> Any:
 
 
 def _without_check(call: Any) -> Any:
-    async def called(self: steps.Attempt, make: Any) -> Any:
+    async def called(self: steps.Attempt, make: Any, *, alters: bool = True) -> Any:
         async with self.calls:
             return await make()
 
