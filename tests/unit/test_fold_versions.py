@@ -47,7 +47,7 @@ NEVER_TOLD = {
     "name: {} would be more than the {} policies allowed": "it takes 1,000 records",
     "clique: {} has {} nodes in line, the most there may be": "it takes 4,096 records",
     "clique: {} would be more than the {} allowed with a capacity and no node": "it takes 65,536 records",
-    "{}: {} must be a URL as http://HOST:PORT/NAME, or HOST:PORT": "an edge says it",
+    "{}: {} must be http://HOST:PORT/NAME, as no driver speaks anything else": "an edge says it",
     "{}: {} must be 1 to 255 lower-case letters, digits, '.', '_' and '-', as example.org": "an edge says it",
     "certificate: {} must begin with {}": "an edge says it",
     "certificate: role {} of {} must be one of {}": "an edge says it",
