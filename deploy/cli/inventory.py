@@ -50,8 +50,12 @@ def import_file(
     plan = _read(file, reading(clique_size=clique_size or 0))
     _refuse_foreign_cliques(client, plan)
     summary = _start(plan)
-    _join(client, plan, summary)
-    _claim(client, plan, summary)
+    try:
+        _join(client, plan, summary)
+        _claim(client, plan, summary)
+    except KeyboardInterrupt:
+        click.echo("interrupted, and some of the file may be applied: the same import again applies the rest", err=True)
+        raise
     _finish(summary, output)
 
 

@@ -249,6 +249,20 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
     assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
 
 
+def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "stream", pressed)
+    file = tmp_path / "fleet.csv"
+    file.write_text("name,zone,address\nn,z,10.0.0.1\n")
+    ran = CliRunner().invoke(cli, ["import", str(file)])
+    assert (ran.exit_code, ran.stdout) == (130, "")
+    assert ran.stderr == "interrupted, and some of the file may be applied: the same import again applies the rest\n"
+
+
 @pytest.mark.parametrize("command", [["certs", "issue", "--help"], ["--help"]], ids=" ".join)
 def test_a_reader_that_has_seen_enough_is_no_refusal(command: list[str]) -> None:
     program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
