@@ -16,6 +16,7 @@ _RULES = {
     "path_type": "must be a path",
     "list_type": "must be a list",
     "dict_type": "must be a mapping",
+    "greater_than": "must be more than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "string_pattern_mismatch": "must match {pattern}",

@@ -16,6 +16,7 @@ from deploy.addresses import Address, parse_address, parse_addresses
 from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import sentence
 from deploy.yaml_text import NotYaml, documents_of
+from deploy.zone_names import parse_zones
 from eventstore.errors import PermanentError
 from projections.fleet.principals import check_trust_domain
 
@@ -177,6 +178,11 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_zones(self) -> Self:
+        parse_zones(self.zones)
+        return self
+
+    @model_validator(mode="after")
     def _check_listeners(self) -> Self:
         for name in ("listen", "http", "agents"):
             address: Address = getattr(self, name)
@@ -191,7 +197,7 @@ class Settings(BaseModel):
 
     @property
     def zone_names(self) -> frozenset[str]:
-        return frozenset(filter(None, (zone.strip() for zone in self.zones.split(","))))
+        return parse_zones(self.zones)
 
 
 def load_settings(flags: Mapping[str, object], config: Path | None, environment: Mapping[str, str]) -> Settings:

@@ -14,6 +14,7 @@ import click
 from deploy.addresses import Address, parse_address
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import Real, addresses
+from deploy.zone_names import parse_zones
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -65,8 +66,11 @@ def simulator(
         listen = parse_address(bmc)
     except ValueError as error:
         raise click.UsageError(f"bmc: {error}") from error
+    try:
+        wanted = parse_zones(zones)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     configure_logs()
-    wanted = frozenset(filter(None, (zone.strip() for zone in zones.split(","))))
     rng = random.Random(seed)
     simulating = _simulate(
         relays=relays,

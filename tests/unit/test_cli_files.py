@@ -82,6 +82,13 @@ def test_what_is_no_number_is_in_no_range(command: list[str]) -> None:
     assert (ran.exit_code, f"Invalid value for '{command[-2]}': nan is not a number" in ran.stderr) == (2, True)
 
 
+def test_devices_are_simulated_in_zones_that_there_can_be() -> None:
+    simulate = ["simulator", "--relay", "127.0.0.1:1", "--dpus-per-zone", "1", "--zones"]
+    for zones, says in (("a,b c", "zones: 'b c' must be 1 to 63"), (",", "zones: ',' must name a zone")):
+        ran = CliRunner().invoke(cli, [*simulate, zones])
+        assert (ran.exit_code, says in ran.stderr) == (2, True), ran.output
+
+
 @pytest.mark.parametrize("host", ["", "not a host", "a:1", "bücher.example", "a..b", "http://a", "a" * 64, "-a"])
 def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: Path) -> None:
     issue = ["certs", "issue", "plane", "p", "--dir", str(tmp_path)]
