@@ -38,7 +38,7 @@ _OUTPUTS = ("table", "json", "yaml")
 _AS = click.option(
     "--as",
     "principal",
-    callback=values.not_empty,
+    callback=values.principal,
     metavar="NAME",
     default="",
     help="Your name in the log (unauthenticated; loopback only).",

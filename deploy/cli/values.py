@@ -14,6 +14,7 @@ from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.position import check_token
 from eventstore.recovery.moment import parse_moment, parse_time
+from projections.names import check_clique
 
 
 class Fits(click.ParamType[int]):
@@ -105,6 +106,13 @@ def not_empty(context: click.Context, parameter: click.Parameter, given: str) ->
     """Callback of an option that may be left out, but not be empty: an unset variable of a script would go unseen."""
     if not given and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
         raise click.BadParameter("must not be empty; leave the option out instead")
+    return given
+
+
+def principal(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Callback of an option for a name in the log; empty if it is not given."""
+    if not_empty(context, parameter, given) and (fault := check_clique("as", given)):
+        raise click.BadParameter(fault.removeprefix("as: "))
     return given
 
 

@@ -89,6 +89,11 @@ def test_devices_are_simulated_in_zones_that_there_can_be() -> None:
         assert (ran.exit_code, says in ran.stderr) == (2, True), ran.output
 
 
+def test_a_name_that_nobody_can_have_is_refused_by_its_option() -> None:
+    ran = CliRunner().invoke(cli, ["freeze", "--as", "a b", "--server", "127.0.0.1:1"])
+    assert (ran.exit_code, "Invalid value for '--as': 'a b' must be 1 to 128" in ran.stderr) == (2, True), ran.output
+
+
 @pytest.mark.parametrize("host", ["", "not a host", "a:1", "bücher.example", "a..b", "http://a", "a" * 64, "-a"])
 def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: Path) -> None:
     issue = ["certs", "issue", "plane", "p", "--dir", str(tmp_path)]
