@@ -1,0 +1,139 @@
+"""The door of an HTTP listener, and the gate of the API: who comes in, to what, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from commands.denials import Denials
+from commands.gate import Gate
+from commands.identities import Identities, Unauthenticated
+from deploy.tls.doors import ANYBODY, door
+from projections.fleet.principals import DPU_AGENT, ROLES, VIEWER
+from tests.support.certs import TRUST_DOMAIN, Office
+from tests.support.virtual_loop import run_virtual
+
+PATHS = {"/probe": ANYBODY, "/link": frozenset({DPU_AGENT})}
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class Connection(asyncio.Transport):
+    """A connection with TLS, over which this certificate (DER) was proved, or none."""
+
+    def __init__(self, certificate: bytes | None) -> None:
+        super().__init__({"ssl_object": self})
+        self._certificate = certificate
+        self.is_broken = False
+
+    def getpeercert(self, binary_form: bool) -> bytes | None:
+        return self._certificate if binary_form else None
+
+    def abort(self) -> None:
+        self.is_broken = True
+
+    def is_closing(self) -> bool:
+        return self.is_broken
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+    return Office(tmp_path_factory.mktemp("certs"))
+
+
+def der(office: Office, who: str) -> bytes:
+    """Somebody's certificate."""
+    return x509.load_pem_x509_certificate(office.issue(who).cert.read_bytes()).public_bytes(Encoding.DER)
+
+
+def expiry_ms(certificate: bytes) -> int:
+    return int(x509.load_der_x509_certificate(certificate).not_valid_after_utc.timestamp() * 1_000)
+
+
+async def status(
+    connection: Connection,
+    path: str,
+    clock: Clock,
+    others: frozenset[str] | None = None,
+    handle: Callable[[], Awaitable[None]] | None = None,
+) -> int:
+    async def handler(_request: web.Request) -> web.StreamResponse:
+        if handle is not None:
+            await handle()
+        return web.Response(text="in")
+
+    identities, denials = Identities(TRUST_DOMAIN, clock), Denials(asyncio.get_running_loop().time)
+    guard = cast("Callable[..., Awaitable[web.Response]]", door(identities, denials, PATHS, others))
+    request = make_mocked_request("GET", path, transport=connection)
+    return (await guard(request, handler)).status
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_path_that_no_line_names_is_for_nobody(office: Office, role: str) -> None:
+    async def scenario() -> list[int]:
+        paths = ("/probe", "/link", "/link/", "/devices", "/")
+        return [await status(Connection(der(office, f"{role}/x")), path, Clock()) for path in paths]
+
+    assert run_virtual(scenario()) == [200, 200 if role == DPU_AGENT else 403, 403, 403, 403]
+
+
+def test_others_come_to_what_is_left_and_to_nothing_that_a_line_names(office: Office) -> None:
+    async def scenario() -> list[int]:
+        who = der(office, "viewer/vic")
+        return [await status(Connection(who), path, Clock(), frozenset({VIEWER})) for path in ("/link", "/devices")]
+
+    assert run_virtual(scenario()) == [403, 200]
+
+
+def test_a_certificate_is_good_until_its_last_moment_and_not_in_it(office: Office) -> None:
+    who = der(office, "dpu-agent/d")
+
+    async def scenario(left_ms: int) -> int:
+        clock = Clock()
+        clock.ms = expiry_ms(who) - left_ms
+        return await status(Connection(who), "/link", clock)
+
+    assert [run_virtual(scenario(left_ms)) for left_ms in (1, 0, -1)] == [200, 401, 401]
+
+
+def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and_not_after_one(office: Office) -> None:
+    who = der(office, "dpu-agent/d")
+
+    async def scenario(takes_s: float) -> bool:
+        clock, connection = Clock(), Connection(who)
+        clock.ms = expiry_ms(who) - 10_000
+        assert await status(connection, "/link", clock, handle=lambda: asyncio.sleep(takes_s)) == 200
+        await asyncio.sleep(100)
+        return connection.is_broken
+
+    assert [run_virtual(scenario(takes_s)) for takes_s in (9, 11)] == [False, True]
+
+
+def test_nobody_comes_in_without_a_certificate_or_with_two(office: Office) -> None:
+    async def scenario() -> int:
+        found = await status(Connection(None), "/link", Clock())
+        gate = Gate(Identities(TRUST_DOMAIN, Clock()), Denials(asyncio.get_running_loop().time))
+        one, other = der(office, "viewer/vic"), der(office, "operator/olga")
+        assert str(gate.identify(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
+        with pytest.raises(Unauthenticated, match="none was given"):
+            gate.identify(lambda: {}, lambda: "ipv4:10.0.0.1:7")
+        with pytest.raises(Unauthenticated, match="none was given"):
+            gate.identify(lambda: {"x509_pem_cert": [one, other]}, lambda: "ipv4:10.0.0.1:7")
+        assert gate.denials.unauthenticated == 2
+        return found
+
+    assert run_virtual(scenario()) == 401
