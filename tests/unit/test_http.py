@@ -1,0 +1,38 @@
+"""What a process says of its health over HTTP: that it lives, and, apart from that, whether it can serve yet."""
+
+from __future__ import annotations
+
+import aiohttp
+from aiohttp import web
+
+from deploy.http import HttpServer
+from deploy.metrics.exposition import CONTENT_TYPE, Exposition
+from deploy.settings import Address
+
+
+async def _extra(_request: web.Request) -> web.Response:
+    return web.Response(text="what it was given")
+
+
+async def test_a_process_is_ready_when_it_has_no_reason_not_to_be() -> None:
+    unready = "the log is not folded yet"
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: unready, [web.get("/extra", _extra)])
+    address = await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://{address}") as session:
+
+            async def get(path: str) -> tuple[int, str]:
+                async with session.get(path) as answer:
+                    return answer.status, await answer.text()
+
+            assert await get("/readyz") == (503, "the log is not folded yet\n")
+            assert await get("/healthz") == (200, "ok\n"), "it lives, and need not be killed"
+            unready = ""
+            assert await get("/readyz") == (200, "ok\n")
+            unready = "a part of it failed"
+            assert await get("/readyz") == (503, "a part of it failed\n")
+            assert await get("/extra") == (200, "what it was given")
+            async with session.get("/metrics") as answer:
+                assert (answer.status, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
+    finally:
+        await server.stop()
