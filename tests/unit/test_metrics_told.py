@@ -1,0 +1,187 @@
+"""Metrics say what the parts of a process know: each of them moves when that does, and no two are taken for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from prometheus_client.core import Metric
+
+from deploy.metrics import collector, log
+from deploy.metrics.catalog import (
+    APPEND_FAILURES,
+    DENIALS,
+    FOLD_VERSION,
+    FOLD_VERSION_SUPPORTED,
+    HALTED,
+    LAG_RECORDS,
+    LAG_SECONDS,
+    QUARANTINED,
+    READY,
+    REFUSED_ADMISSIONS,
+    SIDE_EFFECTS,
+    STALLED,
+    UNSAVED,
+    Described,
+)
+from deploy.metrics.collector import Parts, PlaneCollector
+from deploy.metrics.survey import Survey
+from deploy.roles import Actors
+from drivers.stalls import Stalls
+from drivers.wire.protocol import Holding
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from eventstore.replicas.replica import Replica
+from eventstore.replicas.status import PartitionStatus
+from tests.support.driven import plane
+from tests.support.relays import FIRST, Peer, has, house
+from tests.support.rule_source import ALLOW, Tables
+from tests.support.virtual_loop import run_virtual
+
+NOW_MS = 1_700_000_000_000
+
+
+def told(metrics: Iterable[Metric], described: Described) -> dict[tuple[str, ...], float]:
+    """The samples of one metric, by the values of its labels."""
+    return {
+        tuple(sample.labels[label] for label in described.labels): sample.value
+        for family in metrics
+        if family.name == described.name.removesuffix("_total")
+        for sample in family.samples
+        if sample.name == described.name
+    }
+
+
+def status(partition: Partition, **said: Any) -> PartitionStatus:
+    found = PartitionStatus(partition, 10, 10, "", "", (), 1, "", 0, NOW_MS, 0)
+    return found._replace(**said)
+
+
+# -- the log
+
+
+def test_a_partition_that_is_behind_halted_or_poisoned_is_told_from_one_that_is_not() -> None:
+    zones = Partition(ZONES, 3)
+    metrics = [
+        *log._partitions(
+            [status(FLEET_0), status(zones, lag=7, time_ms=NOW_MS - 4_000, halted="a bug", quarantined=2)],
+            NOW_MS,
+        )
+    ]
+    assert told(metrics, LAG_RECORDS) == {("fleet/0",): 0, ("zones/3",): 7}
+    assert told(metrics, LAG_SECONDS) == {("fleet/0",): 0, ("zones/3",): 4}
+    assert told(metrics, HALTED) == {("fleet/0",): 0, ("zones/3",): 1}
+    assert told(metrics, QUARANTINED) == {("fleet/0",): 0, ("zones/3",): 2}
+
+
+def test_a_quiet_partition_is_not_late() -> None:
+    metrics = [*log._partitions([status(FLEET_0, time_ms=NOW_MS - 3_600_000)], NOW_MS)]
+    assert told(metrics, LAG_SECONDS) == {("fleet/0",): 0}
+
+
+def test_the_version_in_force_is_that_of_the_partition_which_is_raised_last() -> None:
+    replica = cast("Replica", SimpleNamespace(supports=lambda: {FLEET: [1, 2, 3], ZONES: [1, 2]}))
+    partitions = [
+        status(FLEET_0, fold_version=3),
+        *(status(Partition(ZONES, number), fold_version=version) for number, version in enumerate((2, 1, 2))),
+    ]
+    metrics = [*log._versions(replica, partitions)]
+    assert told(metrics, FOLD_VERSION) == {("fleet",): 3, ("zones",): 1}
+    assert told(metrics, FOLD_VERSION_SUPPORTED) == {("fleet",): 3, ("zones",): 2}
+
+
+def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            replica = await made.add("r1")
+            await asyncio.sleep(5)
+            stalls = cast(
+                "Stalls", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
+            )
+            before = [*log.collect(replica, stalls, made.now_ms())]
+            assert (told(before, UNSAVED), told(before, STALLED)) == ({(): 0}, {(): 2})
+            await made.join("z1", "a")
+            assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}
+            await asyncio.sleep(5)
+            assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 0}
+
+    run_virtual(scenario())
+
+
+# -- the process
+
+
+def test_a_process_is_shown_to_be_ready_when_it_is() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            replica, reasons = await made.add("r1"), ["the log is not folded yet"]
+            parts = Parts(
+                replica=replica,
+                roles=["api"],
+                version="1",
+                engine="embedded",
+                now_ms=made.now_ms,
+                unready=lambda: reasons[0],
+                security=None,
+            )
+            assert told(PlaneCollector(parts).collect(), READY) == {(): 0}
+            reasons[0] = ""
+            assert told(PlaneCollector(parts).collect(), READY) == {(): 1}
+
+    run_virtual(scenario())
+
+
+def test_who_was_not_let_in_is_told_by_door_and_by_why() -> None:
+    parts = SimpleNamespace(
+        server=SimpleNamespace(admission=SimpleNamespace(refused=1)),
+        relay=SimpleNamespace(admission=SimpleNamespace(refused=2)),
+        security=SimpleNamespace(denials=SimpleNamespace(denied=3, unauthenticated=4)),
+    )
+    metrics = [*collector._admissions(cast("Parts", parts))]
+    assert told(metrics, REFUSED_ADMISSIONS) == {("api",): 1, ("agents",): 2}
+    assert told(metrics, DENIALS) == {("denied",): 3, ("unauthenticated",): 4}
+
+
+def test_statements_are_told_by_who_makes_them() -> None:
+    def stating(failures: int, **counts: Any) -> Any:
+        statements = SimpleNamespace(failures=failures, turns=Counter({0: 10 * failures, 2: failures}))
+        return SimpleNamespace(statements=statements, **counts)
+
+    actors = Actors(
+        forwarder=stating(1, forwards=0, forwarded_items=0, handed_down=0),
+        decisions=cast("Any", SimpleNamespace(failures=4, written=0)),
+        timers=stating(2, stated=0),
+        provisioner=stating(3, ended=Counter(), under_way=0),
+    )
+    metrics = [*collector._actors(actors)]
+    failures = {("forwarder",): 1, ("timers",): 2, ("provisioner",): 3, ("decisions",): 4}
+    assert told(metrics, APPEND_FAILURES) == failures
+    turns = {labels: count for labels, count in told(metrics, SIDE_EFFECTS).items() if count}
+    assert turns == {
+        (name, rank): count * times
+        for (name,), count in failures.items()
+        if name != "decisions"
+        for rank, times in (("0", 10), ("2", 1))
+    }
+
+
+# -- the relay
+
+
+def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number() -> None:
+    async def scenario() -> None:
+        tables = Tables(["new", "old"], epoch=2)
+        tables.put(5, {ALLOW: FIRST})
+        async with plane() as made, house(tables) as served:
+            survey = Survey(await made.add("r1"), served.relay, made.now_ms)
+            new, old = Peer(await served.dial("r0")), Peer(await served.dial("r0"))
+            old.hello("old", held=Holding(1, 1, 9, 9, 9, bytes(16)))
+            new.hello("new")
+            new.say(has(await new.frame()))
+            await asyncio.sleep(1)
+            await survey.walk()
+            assert (survey.found.connected, survey.found.current, survey.found.links) == (2, 1, 2)
+
+    run_virtual(scenario())
