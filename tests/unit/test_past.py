@@ -84,6 +84,18 @@ async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) ->
     assert (await folded(filled(), cut(15, 1), archive))[1] == (15 - 4) + 1 + 1
 
 
+async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
+    await archive_of(tmp_path, {FLEET_0: 4})
+    store = RocksStore(tmp_path)
+    store.forget(FLEET_0)
+    await save(await state_at(filled(), FLEET_0, 12), store)
+    [(key, row), *_] = store._scan(b"r\0fleet/0\0policies\0")
+    store._db[key + b" that was never set"] = row
+    await store.checkpoint()
+    store.close()
+    assert (await folded(filled(), cut(15, 1), checkpoints(tmp_path)))[1] == (15 - 4) + 1 + 1
+
+
 async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
     log = filled()
     topics = (FLEET, ZONES)
@@ -93,6 +105,10 @@ async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
     assert await cut_of(log, LOG_ID, topics, parse_moment(token)) == Cut(
         {FLEET_0: 2, ZONES_0: 1, ZONES_1: 2}, T0 + 2_000
     )
+    both = {FLEET_0: 2, ZONES_1: 5}
+    assert await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, both))) == Cut(both | {ZONES_0: 1}, T0 + 8_000)
+    now = {FLEET_0: 21, ZONES_1: 21}
+    assert (await cut_of(log, LOG_ID, topics, to_token(Position(LOG_ID, now)))).offsets == now | {ZONES_0: 1}
     with pytest.raises(PermanentError, match=r"^at: 2023-11-14T22:13:19.999Z is before this log begins, at 2023"):
         await cut_of(log, LOG_ID, topics, T0 - 1)
     with pytest.raises(PermanentError, match=r"^at: position: zones/1 has not come to 22 yet, it ends at 21$"):
