@@ -57,3 +57,24 @@ def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() ->
             assert [answer.outcome for answer in answers] == [pb.Answer.done, pb.Answer.refused]
 
     run_virtual(run())
+
+
+def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() -> None:
+    """What is behind the halt was not folded, though it was read to the end once."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        def now_ms() -> int:
+            return T0 + round(loop.time() * 1_000)
+
+        log, never = MemoryLog(Contents(4), now_ms), Issuer().id(now_ms())
+        async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+            remembering = Remembering(replica, now_ms)
+            await asyncio.sleep(200)
+            assert remembering.answer(never).outcome == pb.Answer.refused
+            replica.folded(FLEET_0).halted = "a bug"
+            answer = remembering.answer(never)
+            assert (answer.outcome, "fleet/0" in answer.reason) == (pb.Answer.unknown, True)
+
+    run_virtual(run())
