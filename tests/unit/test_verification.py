@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import random
 
-from deploy.audit.verification import Claim, fold_afresh
+from deploy.audit.verification import Claim, compare_devices, fold_afresh
+from eventstore.avro.codec import encode
 from eventstore.folding.origin import establish
-from eventstore.log import FLEET_0
+from eventstore.ids import statement
+from eventstore.log import FLEET_0, ZONES, partition_for
+from eventstore.replicas.lineage import Lineage
 from projections.fleet.fold import FleetFold
+from projections.fleet.tables import table
+from projections.rules.rule import Held
+from projections.zones.fold import ZoneFold
+from schemas.events import DpuRegistered, FoldVersionRaised, PolicySet
 from tests.support.memory_log import Contents, MemoryLog
 
 NOW_MS = 1_700_000_000_000
@@ -34,3 +41,34 @@ async def test_a_claim_is_held_against_the_fold_at_its_position() -> None:
     fresh = await fold_afresh(log, [FleetFold(3)], claims)
     assert fresh.claims == 2
     assert fresh.differences == (f"fleet/0 at {end}: bad has state {wrong}, the log {right}",)
+
+
+async def test_a_partition_that_cannot_be_folded_differs() -> None:
+    log = await new_log()
+    raised = FoldVersionRaised(statement("fold", "test", NOW_MS), 9)
+    await log.append(FLEET_0, b"fold", encode(raised))
+    fresh = await fold_afresh(log, [FleetFold(3)], [])
+    [difference] = fresh.differences
+    assert difference.startswith("fleet/0 cannot be folded at 1: it is raised to fold version 9")
+
+
+async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> None:
+    log = await new_log()
+    for name in ("right", "digest", "epoch", "older", "away"):
+        event = DpuRegistered(statement(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")
+        await log.append(partition_for(ZONES, "z1", 3), b"z1", encode(event))
+    policy = PolicySet(statement("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
+    await log.append(FLEET_0, b"", encode(policy))
+    fresh = await fold_afresh(log, [FleetFold(3), ZoneFold()], [])
+    now = table(fresh.fleet, "z1")
+    assert now.version
+    right = Held(1, now.version, now.digest)
+    held = {
+        "right": right,
+        "digest": right._replace(digest=b"x" * 16),
+        "epoch": right._replace(epoch=2),
+        "older": right._replace(version=now.version - 1),
+    }
+    found = compare_devices(fresh, Lineage(1, ()), {"z1": held})
+    assert (found.equal, found.absent) == (1, ("away",))
+    assert [difference.split()[1] for difference in found.differences] == ["digest", "epoch", "older"]
