@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.origin import establish
 from eventstore.kafka.clients import BATCH_BYTES
 from eventstore.log import FLEET_0, ZONES, Partition, Record
-from eventstore.recovery.backup import Copied, Manifest, copy, file_of, read_records
+from eventstore.recovery.backup import Copied, Manifest, copy, file_of, partition_named, read_records
 from eventstore.recovery.restoring import _batches, into_folder, restoration_of
 from schemas.events import LogCreated
 from tests.support.memory_log import Contents, MemoryLog
@@ -77,6 +79,31 @@ async def test_a_forward_that_fleet_refuses_moves_no_cut(tmp_path: Path) -> None
     contents.add(FLEET_0, NOW_MS, b"", b"no event")
     copied = await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
     assert (copied["fleet/0"].end, copied["zones/0"].end) == (3, 4)
+
+
+async def test_a_mark_that_was_forged_ahead_of_its_zone_keeps_no_copy_waiting(tmp_path: Path) -> None:
+    contents = Contents(1)
+    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    forged = replace(sample("MembershipChanged"), cause_partition=0, from_offset=0, to_offset=1_000)
+    contents.add(FLEET_0, NOW_MS, b"", encode(forged))
+    async with asyncio.timeout(10):
+        copied = await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
+    assert (copied["fleet/0"].end, copied["zones/0"].end) == (2, 1)
+
+
+async def test_a_copy_is_on_disk_when_it_is_said_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        sync(file)
+
+    contents = Contents(1)
+    await establish(MemoryLog(contents, lambda: NOW_MS), "test", NOW_MS, random.Random(7))
+    monkeypatch.setattr(os, "fsync", noted)
+    copied = await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
+    assert sorted(synced) == sorted(str(file_of(tmp_path, partition_named(name))) for name in copied)
 
 
 async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -> None:
