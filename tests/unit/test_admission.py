@@ -74,3 +74,13 @@ def test_the_principal_longest_unseen_is_forgotten() -> None:
     assert [admitted(admission, name, 1) for name in ("a", "b", "c")] == [1, 1, 1]
     assert admitted(admission, "b", 1) == 0, "still remembered"
     assert admitted(admission, "a", 1) == 1, "forgotten, so it begins anew"
+
+
+def test_an_answer_that_breaks_off_leaves_its_place() -> None:
+    admission = Admission(Limits(concurrent_answers=1), Clock())
+    for _ in range(3):
+        with pytest.raises(ConnectionError), admission.admit_answer("p"):
+            with pytest.raises(OverLimit, match="read those first"), admission.admit_answer("p"):
+                raise AssertionError("there is one already")
+            raise ConnectionError("the reader is gone")
+    assert admission.under_way == 0

@@ -1,0 +1,29 @@
+"""Who calls where no certificate is asked for: whoever says so on the loopback, and nobody from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands.calls import Forbidden, principal_of
+from eventstore.errors import PermanentError
+from schemas.api.metadata import PRINCIPAL_KEY
+
+SAID = ((PRINCIPAL_KEY, "olga"), ("other", "x"))
+
+
+@pytest.mark.parametrize("peer", ["ipv4:127.0.0.1:7", "ipv6:[::1]:7", "ipv6:%5B::1%5D:7", "unix:/run/plane"])
+def test_on_the_loopback_a_caller_is_who_it_says_and_unproved(peer: str) -> None:
+    assert principal_of(SAID, lambda: peer) == "?olga"
+    assert principal_of((), lambda: peer) == "?anonymous"
+
+
+@pytest.mark.parametrize("peer", ["ipv4:10.0.0.1:7", "ipv4:12.7.0.1:7", "ipv6:[2001:db8::1]:7", "ipv6:[::10]:7", ""])
+def test_from_elsewhere_nobody_says_who_they_are(peer: str) -> None:
+    with pytest.raises(Forbidden, match=f"{PRINCIPAL_KEY}: 'olga' may be given on the loopback only"):
+        principal_of(SAID, lambda: peer)
+    assert principal_of((), lambda: peer) == "?anonymous"
+
+
+def test_a_name_that_is_none_is_named() -> None:
+    with pytest.raises(PermanentError, match=f"^{PRINCIPAL_KEY}: "):
+        principal_of(((PRINCIPAL_KEY, "a b\n"),), lambda: "ipv4:127.0.0.1:7")
