@@ -1,0 +1,64 @@
+"""What evidence finds of a log that was cut, wherever it was cut, with the hashes of all records and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventstore.log import ZONES, Partition
+from eventstore.recovery.evidence import HASH_BYTES, Difference, compare, gather
+from tests.support.memory_log import Contents, MemoryLog
+
+ZONES_0 = Partition(ZONES, 0)
+COUNT = 2_100
+"""More than two marks are apart."""
+
+
+class Kept:
+    """Hashes as they are kept in a file."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def add(self, found: bytes) -> None:
+        self.content += found
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.content[index * HASH_BYTES : (index + 1) * HASH_BYTES]
+
+
+def log_of(count: int) -> MemoryLog:
+    contents = Contents(1)
+    for number in range(count):
+        contents.add(ZONES_0, 1_000 + number, b"key", b"%d" % number)
+    return MemoryLog(contents, lambda: 1_000)
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("there", [0, 1, 1_023, 1_024, 1_025, 2_048, COUNT - 2, COUNT - 1])
+async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(there: int, fine: bool) -> None:
+    kept = Kept()
+    evidence = await gather(log_of(COUNT), ZONES_0, COUNT, kept.add)
+    found = await compare(log_of(there), ZONES_0, evidence, kept if fine else None, same_log=True)
+    assert found == Difference(ZONES_0, there, -1, f"the log ends at {there}, and went to {COUNT}")
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("grown", [0, 1, 3_000])
+async def test_a_log_that_is_as_it_was_may_have_grown(grown: int, fine: bool) -> None:
+    kept = Kept()
+    evidence = await gather(log_of(COUNT), ZONES_0, COUNT, kept.add)
+    assert await compare(log_of(COUNT + grown), ZONES_0, evidence, kept if fine else None, same_log=True) is None
+
+
+@pytest.mark.parametrize("changed", [0, 1, 1_023, 1_024, COUNT - 1])
+async def test_a_record_that_was_changed_is_named(changed: int) -> None:
+    kept, log = Kept(), log_of(COUNT)
+    evidence = await gather(log, ZONES_0, COUNT, kept.add)
+    records = log.contents.records[ZONES_0]
+    records[changed] = records[changed]._replace(timestamp_ms=7)
+    found = await compare(log, ZONES_0, evidence, kept, same_log=True)
+    assert found is not None
+    assert (found.first, found.end) == (changed, changed + 1)
+    roughly = await compare(log, ZONES_0, evidence, None, same_log=True)
+    assert roughly is not None
+    assert roughly.first <= changed < roughly.end
