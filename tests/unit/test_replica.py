@@ -174,9 +174,11 @@ def test_an_answer_does_not_wait_for_a_hanging_append() -> None:
         log = FlakyLog()
         async with running(replica := toy_replica(log)):
             log.hangs = True
-            began = asyncio.get_running_loop().time()
+            began, tasks = asyncio.get_running_loop().time(), asyncio.all_tasks()
             assert (await submit(replica, Issuer().set("a"))).outcome.code == "done"
             assert asyncio.get_running_loop().time() - began < 0.01
+            await asyncio.sleep(0.01)
+            assert asyncio.all_tasks() == tasks, "nobody waits for that append any more"
 
     run_virtual(run())
 
