@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commands.calls import Forbidden, principal_of
+from commands.calls.guard import Forbidden, principal_of
 from eventstore.errors import PermanentError
 from schemas.api.metadata import PRINCIPAL_KEY
 

@@ -12,9 +12,9 @@ from aiohttp.test_utils import make_mocked_request
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from commands.denials import Denials
-from commands.gate import Gate
-from commands.identities import Identities, Unauthenticated
+from commands.calls.denials import Denials
+from commands.calls.gate import Gate
+from commands.calls.identities import Identities, Unauthenticated
 from deploy.tls.doors import ANYBODY, door
 from projections.fleet.principals import DPU_AGENT, ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, Office
