@@ -126,8 +126,8 @@ class FleetFold:
                 join(state, change, at)
                 _advance(state, change.source)
             case Moved():
-                _move(state, change, at)
                 _advance(state, change.source)
+                _move(state, change, at)
             case Edited() | EditHeld() | Withdrawn():
                 _edit(state, change, at)
             case Budget():

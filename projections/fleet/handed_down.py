@@ -7,7 +7,7 @@ keeps the last of them, which are few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from eventstore.folding.fold import At
 from eventstore.log import partition_of
@@ -26,22 +26,8 @@ def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded
     envelope = Envelope("", handed.zones[0], ACTOR, handed.time_ms)
     if handed.limits:
         return ZoneLimited(envelope, mark, handed.offset + 1, handed.zones[0], *handed.limits)
-    gone = [node for node in _nodes(handed) if not _is_there(state, node)]
-    zones, names, created_ms, uids = map(list, zip(*gone, strict=True)) if gone else ([], [], [], [])
-    return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids)
-
-
-def _nodes(handed: Handed) -> Iterable[Superseded]:
-    return map(Superseded, handed.zones, handed.names, handed.created_ms, handed.uids)
-
-
-def _is_there(state: FleetState, node: Superseded) -> bool:
-    """Whether a node that was superseded has come back as what it was: to be told, the zone would drop what the other
-    one drops as well, since that is told of its coming back."""
-    member = state.members.rows.get(node.name)
-    if member is None or member.held:
-        return False
-    return (member.zone, member.created_ms, member.uid) == (node.zone, node.created_ms, node.uid)
+    zones, names, created_ms, uids = handed.zones, handed.names, handed.created_ms, handed.uids
+    return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids, handed.heard)
 
 
 def hand_superseded(state: FleetState, superseded: Sequence[Superseded], at: At) -> None:
@@ -51,12 +37,13 @@ def hand_superseded(state: FleetState, superseded: Sequence[Superseded], at: At)
         by_partition.setdefault(_partition(state, node.zone), []).append(node)
     for partition, nodes in sorted(by_partition.items()):
         zones, names, created_ms, uids = (list(column) for column in zip(*nodes, strict=True))
-        _hand(state, Handed(partition, at.offset, at.time_ms, zones, names, created_ms, uids))
+        heard = state.marks.get(partition, 0)
+        _hand(state, Handed(partition, at.offset, at.time_ms, zones, names, created_ms, uids, heard))
 
 
 def hand_limits(state: FleetState, zone: str, limits: tuple[int, int], at: At) -> None:
     """Tell a zone its limits: parallel installs, unavailable nodes."""
-    _hand(state, Handed(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits))
+    _hand(state, Handed(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits=limits))
 
 
 def _partition(state: FleetState, zone: str) -> int:

@@ -57,7 +57,8 @@ class Freeze(msgspec.Struct, frozen=True):
 class Handed(msgspec.Struct, frozen=True):
     """What the record at `offset` has to tell one zones partition: superseded nodes, or a zone's limits.
 
-    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is not.
+    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is not. `heard` is where fleet stood with
+    that partition: what it says from there on, fleet had not heard yet.
     """
 
     partition: int
@@ -67,6 +68,7 @@ class Handed(msgspec.Struct, frozen=True):
     names: list[str]
     created_ms: list[int]
     uids: list[str]
+    heard: int = 0
     limits: tuple[int, ...] = ()
 
 

@@ -112,7 +112,11 @@ def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
 
 
 def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
-    """These incarnations have a newer one in another zone, as fleet found."""
+    """These incarnations have a newer one in another zone, as fleet found.
+
+    One that changed since stays: fleet judges it again when it hears of that. Otherwise, of an incarnation that went to
+    and fro, each zone would drop it for where the other had it, and it were nowhere.
+    """
     if not len(event.zones) == len(event.names) == len(event.created_ms) == len(event.uids):
         return refusal("names: zones, names, created_ms and uids must have an entry per node")
     if len(event.names) > MAX_FORWARD_ITEMS:
@@ -120,7 +124,9 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
     gone: dict[str, Gone] = {}
     for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
         old = state.nodes.rows.get(name)
-        if old is not None and old.zone == zone and _is_about(old, (created_ms, uid)):
+        if old is None or old.zone != zone or old.changed >= event.heard_offset:
+            continue
+        if _is_about(old, (created_ms, uid)):
             gone[name] = _gone(old, SUPERSEDED, at)
     return Decision(Change(gone=gone), DONE)
 

@@ -73,7 +73,8 @@ class ListCompleted(msgspec.Struct, frozen=True, gc=False):
 class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: these nodes have a newer incarnation in another zone, and leave this one.
 
-    Accepted only if `from_offset` is this partition's mark for fleet.
+    Accepted only if `from_offset` is this partition's mark for fleet. Fleet had heard what this partition said before
+    `heard_offset`, and found so by that.
     """
 
     envelope: Envelope
@@ -83,6 +84,7 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     names: list[str]
     created_ms: list[int]
     uids: list[str]
+    heard_offset: int
 
 
 class ZoneLimited(msgspec.Struct, frozen=True, gc=False):

@@ -268,7 +268,7 @@ def membership(cause: int, first: int, end: int) -> e.Event:
 
 
 def superseded(first: int, end: int) -> e.Event:
-    return e.NodesSuperseded(LOG.stated(), first, end, [], [], [], [])
+    return e.NodesSuperseded(LOG.stated(), first, end, [], [], [], [], 0)
 
 
 def limited(first: int, end: int) -> e.Event:

@@ -156,8 +156,11 @@ def _caused(log: DeliveredZones) -> None:
         (["z2", "z2", ZONE], ["m/a", "m/b", "a"], [7, 6, 9], ["u", "u", "u"]),
     ):
         mark = log.state.fleet_mark
-        log.append(NodesSuperseded(statement("fleet", log.now_ms), mark, mark + 2, *columns))
-    log.append(NodesSuperseded(statement("fleet", log.now_ms), 0, 2, [], [], [], []))
+        log.append(NodesSuperseded(statement("fleet", log.now_ms), mark, mark + 2, *columns, log.end))
+    log.append(NodesSuperseded(statement("fleet", log.now_ms), 0, 2, [], [], [], [], log.end))
+    late = ([ZONE], ["m/c"], [7], ["u"])
+    log.join("m/c", zone=ZONE, created_ms=7, uid="u")
+    log.append(NodesSuperseded(statement("fleet", log.now_ms), mark + 2, mark + 4, *late, log.end - 1))
     log.limit(5, 5, zone="no zone")
     log.limit(2, 3)
     log.append(ZoneLimited(statement("z2", log.now_ms), log.state.fleet_mark, log.state.fleet_mark, "z2", 1, 1))

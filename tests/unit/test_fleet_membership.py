@@ -146,23 +146,22 @@ def test_one_incarnation_that_changes_zone_is_where_it_was_heard_of_last() -> No
     assert fleet.state.members.rows["n"].zone == there
 
 
-def test_a_zone_that_an_incarnation_came_back_to_is_not_told_to_drop_it() -> None:
-    """Both zones dropped it: the one for where it had been, the other for where it had come back to."""
+def test_a_zone_is_told_what_fleet_had_heard_of_it_when_it_found_a_node_elsewhere() -> None:
+    """So a node that has come back since is not dropped: both zones would, each for where the other had it."""
     fleet = Fleet()
     here, there = zone_on(0), zone_on(1)
-    fleet.change(Item("n", here), Item("m", here))
-    fleet.change(Item("n", there), Item("m", there))
-    superseded_at = fleet.offset
+    fleet.change(Item("n", here))
+    heard = fleet.state.marks[0]
+    fleet.change(Item("n", there))
     fleet.change(Item("n", here, labels={"a": "1"}))
-    told = caused(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded)
-    assert (told.from_offset, told.to_offset) == (0, superseded_at)
-    assert (told.zones, told.names, told.created_ms, told.uids) == ([here], ["m"], [1], ["u"])
-    told = caused(fleet.state, 1, 0)
-    assert isinstance(told, NodesSuperseded) and (told.zones, told.names) == ([there], ["n"])
-    fleet.change(Item("n", here, state=1))
-    told = caused(fleet.state, 0, 0)
-    assert isinstance(told, NodesSuperseded) and told.names == ["n", "m"], "it is in neither"
+    told, then = caused(fleet.state, 0, 0), caused(fleet.state, 1, 0)
+    assert isinstance(told, NodesSuperseded) and isinstance(then, NodesSuperseded)
+    assert (told.names, told.heard_offset) == (["n"], heard) and heard < fleet.state.marks[0]
+    assert (then.names, then.heard_offset) == (["n"], fleet.state.marks[1])
+    fleet.change(Item("n", there, created_ms=0))
+    sent_back = caused(fleet.state, 1, then.to_offset)
+    assert isinstance(sent_back, NodesSuperseded) and sent_back.created_ms == [0]
+    assert sent_back.heard_offset == fleet.state.marks[1], "it has heard the very record that it sends back"
 
 
 def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:

@@ -30,7 +30,14 @@ def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
         at, mark = At(Partition(ZONES, 0), 10 + count, NOW_MS, NOW_MS), zones.fleet_mark
         uids = [zones.nodes.rows[name].uid for name in names[:count]]
         said = NodesSuperseded(
-            statement("z1", "?", NOW_MS), mark, mark + 1, ["z1"] * count, names[:count], [NOW_MS] * count, uids
+            statement("z1", "?", NOW_MS),
+            mark,
+            mark + 1,
+            ["z1"] * count,
+            names[:count],
+            [NOW_MS] * count,
+            uids,
+            at.offset,
         )
         decision = ZoneFold().decide(zones, said, at)
         assert decision.outcome.code == code, decision.outcome.reason

@@ -134,9 +134,23 @@ def test_nodes_that_join_one_by_one_share_equal_labels() -> None:
     assert rows["a"].labels is rows["b"].labels
 
 
-def superseded(log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1") -> Outcome:
-    event = NodesSuperseded(statement(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid])
+def superseded(
+    log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1", heard: int | None = None
+) -> Outcome:
+    heard = log.end if heard is None else heard
+    event = NodesSuperseded(statement(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid], heard)
     return log.append(event)
+
+
+def test_a_node_that_changed_since_fleet_heard_of_it_is_not_superseded() -> None:
+    log = ZoneLog()
+    log.join("a", created_ms=5, uid="u")
+    heard = log.end
+    log.change("a", address=9)
+    assert superseded(log, 0, "a", 5, "u", heard=heard).code == "done"
+    assert "a" in log.state.nodes.rows and log.state.fleet_mark == 3
+    assert superseded(log, 3, "a", 5, "u", heard=heard + 1).code == "done"
+    assert "a" not in log.state.nodes.rows
 
 
 def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
@@ -156,7 +170,7 @@ def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
 def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
     log = ZoneLog()
     log.join("a", created_ms=5, uid="u")
-    odd = NodesSuperseded(statement("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"])
+    odd = NodesSuperseded(statement("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"], log.end)
     assert log.append(odd).code == "refused"
     assert superseded(log, 3, "a", 5, "u").code == "done"
 

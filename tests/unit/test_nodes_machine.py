@@ -130,7 +130,7 @@ class NodesMachine(DeliveredMachine):
         old = self.model.pop(name)
         mark = self.log.state.fleet_mark
         columns = ([old.zone], [name], [old.created_ms], [old.uid])
-        event = NodesSuperseded(statement(old.zone, self.log.now_ms), mark, mark + 1, *columns)
+        event = NodesSuperseded(statement(old.zone, self.log.now_ms), mark, mark + 1, *columns, self.log.end)
         assert self.log.append(event).code == "done"
         SOMETIMES.saw("a node was superseded")
 
