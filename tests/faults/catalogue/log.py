@@ -127,7 +127,7 @@ LOG = (
         "a flipped bit in a stored record",
         (
             "tests/unit/test_codec.py::test_flipped_bits_end_in_an_event_or_in_undecodable",
-            "tests/unit/test_replica.py::test_an_edited_log_is_found_within_a_minute",
+            "tests/unit/test_same_log.py::test_an_edited_log_is_found_within_a_minute",
             "tests/integration/test_checkpoint.py::test_an_edited_record_is_named",
         ),
     ),

@@ -46,7 +46,7 @@ STORAGE = (
     Known(
         49,
         "a snapshot older than the log's beginning",
-        ("tests/unit/test_replica.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
+        ("tests/unit/test_same_log.py::test_a_restart_refuses_a_log_that_is_not_the_one_it_folded",),
         lacks="topics that decide are kept for ever, so only those for display begin late",
     ),
     Known(
@@ -61,8 +61,8 @@ STORAGE = (
         51,
         "a disk that hangs for seconds",
         (
-            "tests/unit/test_embedded.py::test_a_disk_that_hangs_keeps_only_those_waiting_who_append",
-            "tests/unit/test_embedded.py::test_an_end_waits_for_the_sync_under_way",
+            "tests/unit/test_slow_disks.py::test_a_disk_that_hangs_keeps_only_those_waiting_who_append",
+            "tests/unit/test_slow_disks.py::test_an_end_waits_for_the_sync_under_way",
         ),
     ),
     Known(
