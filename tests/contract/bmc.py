@@ -12,6 +12,8 @@ from drivers.backends.bmc import Bmc, NeedsOperator, SessionEnded, Unreachable
 from drivers.backends.simulated_bmc import BmcFaults
 
 PLAIN = BmcFaults(latency_s=0.0, pace=0.01, no_images=frozenset({"missing"}))
+SLOW = PLAIN._replace(pace=100.0)
+"""Its tasks outlast any scenario, however busy the machine is."""
 PATIENCE_S = 10.0
 Scenario = Callable[[Bmc], Awaitable[None]]
 
@@ -20,8 +22,8 @@ class BmcContract(ABC):
     """A scenario gets a device called `d`, with the image `missing` nowhere to be had."""
 
     @abstractmethod
-    def connected(self, scenario: Scenario) -> None:
-        """Run a scenario with a device."""
+    def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
+        """Run a scenario with a device that goes wrong like this."""
 
     def test_a_task_runs_on_by_itself_and_its_image_is_there_when_it_is_done(self) -> None:
         async def scenario(bmc: Bmc) -> None:
@@ -58,7 +60,7 @@ class BmcContract(ABC):
             await bmc.start(1, "reboot", "")
             assert [found.state for found in (await bmc.read(1)).tasks] == ["cancelled", "running"]
 
-        self.connected(scenario)
+        self.connected(scenario, SLOW)
 
     def test_what_only_a_person_can_mend_says_so(self) -> None:
         async def scenario(bmc: Bmc) -> None:

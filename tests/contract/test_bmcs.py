@@ -9,31 +9,31 @@ import aiohttp
 from aiohttp import web
 
 from drivers.backends.http_bmc import application, http_connect
-from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from tests.contract.bmc import PLAIN, BmcContract, Scenario, in_time
 from tests.simulation.loop import run_simulated
 from tests.simulation.network import WiredBmc
 
 
-def simulated() -> SimulatedBmcs:
+def simulated(faults: BmcFaults) -> SimulatedBmcs:
     clock = asyncio.get_running_loop().time
-    return SimulatedBmcs(now_s=clock, rng=Random(1), faults=PLAIN, serial_of=lambda name: f"SN-{name}")
+    return SimulatedBmcs(now_s=clock, rng=Random(1), faults=faults, serial_of=lambda name: f"SN-{name}")
 
 
 class TestSimulatedBmc(BmcContract):
-    def connected(self, scenario: Scenario) -> None:
+    def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
         async def run() -> None:
-            await in_time(scenario(WiredBmc(simulated().connect("simulated:d"))))
+            await in_time(scenario(WiredBmc(simulated(faults).connect("simulated:d"))))
 
         run_simulated(run())
 
 
 class TestHttpBmc(BmcContract):
-    def connected(self, scenario: Scenario) -> None:
-        asyncio.run(in_time(self._over_http(scenario)))
+    def connected(self, scenario: Scenario, faults: BmcFaults = PLAIN) -> None:
+        asyncio.run(in_time(self._over_http(scenario, faults)))
 
-    async def _over_http(self, scenario: Scenario) -> None:
-        runner = web.AppRunner(application(simulated().device))
+    async def _over_http(self, scenario: Scenario, faults: BmcFaults) -> None:
+        runner = web.AppRunner(application(simulated(faults).device))
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
