@@ -8,6 +8,7 @@ does not have, too), 2 wrong usage, 3 unknown (what became of a command) or unre
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -108,6 +109,10 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, found.summary) for name, found in SUBCOMMANDS.items()])
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a file says that takes no more."""
+
+
 @contextmanager
 def _ending() -> Iterator[None]:
     """Ends what is interrupted, or cannot be printed, as it should: click would do so with the status of what was
@@ -123,7 +128,7 @@ def _ending() -> Iterator[None]:
         _print_no_more()
         sys.exit(0)
     except OSError as error:
-        if error.filename is not None:  # it is not of stdout
+        if error.filename is not None or error.errno not in _NO_ROOM:  # it is not of stdout
             raise
         _print_no_more()
         click.echo(f"Error: stdout: cannot be written: {error.strerror}; a command may have taken effect", err=True)
@@ -149,8 +154,17 @@ def cli() -> None:
     """
 
 
+def _with_streams() -> None:
+    """Whoever started us may have closed stdout or stderr (`>&-`). To write there is no error then; and what is opened
+    next, a log's file perhaps, must not have their numbers."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
 def main() -> None:
     """The console script."""
+    _with_streams()
     # gRPC reads it when it is imported; its own lines tell of every stranger's failed handshake.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     cli(prog_name="dpuplane")

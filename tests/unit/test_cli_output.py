@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from deploy.cli import cli
+from deploy.cli import _ending, cli
 from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
 from deploy.cli.client import Client, derived
 from deploy.cli.failures import Refused
@@ -290,8 +292,26 @@ def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
     assert (ran.returncode, ran.stderr) == (3, said)
 
 
+@pytest.mark.parametrize(("command", "status"), [("--help", 0), ("nope", 2)])
+def test_whoever_closed_stdout_and_stderr_wants_none(command: str, status: int) -> None:
+    program = f"exec {shlex.quote(sys.executable)} -c 'from deploy.cli import main; main()' {command} >&- 2>&-"
+    assert subprocess.run(["sh", "-c", program], check=False).returncode == status
+
+
+def test_what_is_opened_is_never_taken_for_a_stdout_that_was_closed(tmp_path: Path) -> None:
+    """Whatever is printed would go into it."""
+    code = "import deploy.cli as c; c._with_streams(); f = open('kept', 'w'); print('printed'); assert f.fileno() > 2"
+    ran = subprocess.run(["sh", "-c", f'exec {shlex.quote(sys.executable)} -c "{code}" >&-'], cwd=tmp_path, check=False)
+    assert ran.returncode == 0 and not (tmp_path / "kept").read_text()
+
+
 def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
     forgotten = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="old; `dpuplane events export` shows it")
     assert sentence(forgotten) == f"unknown: {forgotten.reason}"
     late = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="no answer in time")
     assert sentence(late).endswith(f"; ask again with `dpuplane commands show {ID}`")
+
+
+def test_what_breaks_elsewhere_is_not_said_of_stdout() -> None:
+    with pytest.raises(ConnectionResetError), _ending():
+        raise ConnectionResetError(errno.ECONNRESET, "reset by peer")
