@@ -8,7 +8,8 @@ from typing import TypeAlias
 import click
 
 from deploy.cli.failures import REFUSED, UNKNOWN
-from deploy.cli.output import coloured, print_value, to_plain
+from deploy.cli.output import coloured, print_value
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 _DECISIVE = (pb.Answer.unknown, pb.Answer.refused, pb.Answer.held, pb.Answer.waiting, pb.Answer.done)

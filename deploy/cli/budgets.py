@@ -9,6 +9,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT32
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -29,7 +30,7 @@ def list_budgets(*, client: Client, output: str) -> None:
     """
     found: pb.BudgetList = client.query("ListBudgets", pb.ListBudgetsRequest())
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(("kind", "permille", "at least"), ((b.kind, b.permille, b.at_least) for b in found.budgets))
 

@@ -12,6 +12,7 @@ from deploy.cli.client import Client
 from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
+from deploy.plain import to_plain
 from projections.cliques.files import merge_hosts
 from schemas.api import dpuplane_pb2 as pb
 
@@ -51,7 +52,7 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
         client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques", by=("domain", "clique")
     )
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(
         ("domain", "clique", "capacity", "members", "ready", "waiting"),
@@ -73,7 +74,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     """
     found: pb.Clique = client.query("ShowClique", pb.ShowCliqueRequest(domain=domain, clique=clique))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     click.echo(f"{found.domain}/{found.clique}: {len(found.members)} of {found.capacity} indices taken")
     rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
@@ -102,7 +103,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
         raise click.UsageError("give --merge without --output and --file peers: it prints a hosts file")
     found: pb.CliqueConfig = client.query("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
     elif merge is not None:
         click.echo(merge_hosts(merge, found.hosts), nl=False)
     elif part == "both":

@@ -12,6 +12,7 @@ from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
+from deploy.plain import to_plain
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
@@ -51,7 +52,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuc
     wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
     found = paged(client, "ListDpus", wanted, pb.DpuList, "dpus", by=("zone", "ordinal"))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(
         ("dpu", "zone", "node", "phase", "tries", "image", "message"),
@@ -72,7 +73,7 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     Example: dpuplane dpus show rack7-d3
     """
     found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=dpu, zone=zone))
-    plain = out.to_plain(found)
+    plain = to_plain(found)
     if output != "table":
         out.print_value(plain, output)
         return

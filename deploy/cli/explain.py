@@ -9,6 +9,7 @@ from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import looks_back
 from deploy.cli.rules import ports_text
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -25,7 +26,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     """
     found: pb.Explanation = client.query("ExplainRule", pb.ExplainRuleRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     if found.addresses:
         out.print_table(

@@ -10,6 +10,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT64
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONES_SHOWN = 5
@@ -32,7 +33,7 @@ def list_holds(*, client: Client, output: str) -> None:
     """
     found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "approved by", "rejected by", "hash", "reason")
     out.print_table(heads, map(_row, found.holds))

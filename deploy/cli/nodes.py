@@ -12,6 +12,7 @@ from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.known import NODE, ZONE
 from deploy.cli.options import commands, key_values, looks_back, paged
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_NAMES = 1_000
@@ -35,7 +36,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
     """
     found = paged(client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.NodeList, "nodes", by=("name",))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(
         ("name", "zone", "addresses", "held", "labels"),
@@ -56,7 +57,7 @@ def show(*, client: Client, output: str, name: str) -> None:
     """
     node: pb.Node = client.query("ShowNode", pb.ShowNodeRequest(name=name))
     if output != "table":
-        out.print_value(out.to_plain(node), output)
+        out.print_value(to_plain(node), output)
         return
     out.print_fields(
         (

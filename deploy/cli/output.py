@@ -11,20 +11,8 @@ from typing import Any
 
 import click
 
-from deploy.plain import Plain, to_plain
+from deploy.plain import Plain
 from eventstore.recovery.moment import shown
-
-__all__ = [
-    "coloured",
-    "heading",
-    "moment",
-    "pairs",
-    "print_fields",
-    "print_table",
-    "print_value",
-    "to_plain",
-    "wants_colour",
-]
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining")

@@ -19,6 +19,7 @@ from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
 from deploy.mistakes import sentence
+from deploy.plain import to_plain
 from deploy.yaml_text import NotYaml, documents_of
 from projections.rules.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
@@ -81,7 +82,7 @@ def list_policies(*, client: Client, output: str) -> None:
     """
     found: pb.PolicyList = client.query("ListPolicies", pb.ListPoliciesRequest())
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(
         ("name", "priority", "action", "protocol", "ports", "sources", "zones"),

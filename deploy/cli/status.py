@@ -7,6 +7,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import looks_back
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -19,7 +20,7 @@ def status(*, client: Client, output: str) -> None:
     """
     found: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_fields(summary(found))
     for replica in found.replicas:

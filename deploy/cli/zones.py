@@ -11,6 +11,7 @@ from deploy.cli.failures import NotKnown, Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
+from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -31,7 +32,7 @@ def list_zones(*, client: Client, output: str) -> None:
     """
     found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones", by=("zone",))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_table(
         ("zone", "nodes", "dpus", "rules", "version", "frozen", "labels"),
@@ -52,7 +53,7 @@ def show(*, client: Client, output: str, zone: str) -> None:
     """
     found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
     if output != "table":
-        out.print_value(out.to_plain(found), output)
+        out.print_value(to_plain(found), output)
         return
     out.print_fields(fields_of(found))
 

@@ -20,10 +20,11 @@ from deploy.cli import _ending, cli
 from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
 from deploy.cli.client import Client, derived
 from deploy.cli.failures import Refused
-from deploy.cli.output import print_table, print_value, to_plain
+from deploy.cli.output import print_table, print_value
 from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
+from deploy.plain import to_plain
 from eventstore.ids import issued_at_ms
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.stated_log import stated
