@@ -21,6 +21,7 @@ from projections.names import (
     LONGEST_UID,
     MAX_AHEAD_MS,
     NAME_PATTERN,
+    are_alike,
     check_address4,
     check_address6,
     check_labels,
@@ -32,6 +33,7 @@ from projections.names import (
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 
 _NAMES = re.compile(rf"(?:{NAME_PATTERN}\n)*+")
+_OCTETS = bytes(range(256))
 _HOST_OCTETS = bytes(octet for octet in range(256) if octet != 127 and not 224 <= octet < 240)
 """First octets of IPv4 addresses that a host may have, or that begin no address at all (0)."""
 _BROADCAST = 0xFFFFFFFF
@@ -53,14 +55,15 @@ class Columns(NamedTuple):
 
 def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -> str | None:
     """What is wrong with the shape of a record of nodes, its first fault in one sentence."""
+    lines = "\n".join(event.names) + "\n"
     fault = (
         check_zone("zone", event.zone)
-        or _fault_of_names(event.names)
+        or _fault_of_names(event.names, lines)
         or _fault_of_incarnations(event, now_ms + MAX_AHEAD_MS)
     )
     if fault is None and not isinstance(event, NodesLeft):
         fault = _fault_of_labels(event) or _fault_of_addresses(event)
-    return fault or _fault_of_size(event)
+    return fault or _fault_of_size(event, len(lines) - len(event.names))
 
 
 def spread(event: NodesJoined | NodesChanged) -> Columns:
@@ -117,18 +120,27 @@ def _spread(column: Sequence[Any]) -> Iterable[Any]:
     return repeat(column[0]) if len(column) == 1 else column
 
 
-def _fault_of_names(names: Sequence[str]) -> str | None:
+def _fault_of_names(names: Sequence[str], lines: str) -> str | None:
     if not 1 <= len(names) <= MAX_ITEMS:
         return f"names: {len(names)} items must be from 1 to {MAX_ITEMS}"
     if len(names) == 1:
         return check_name("names", names[0])
-    text = "\n".join(names) + "\n"
-    if text.count("\n") != len(names) or _NAMES.fullmatch(text) is None:
+    if are_alike(lines, len(names)):
+        if _are_in_order(lines, len(names)):
+            return None
+    elif lines.count("\n") != len(names) or _NAMES.fullmatch(lines) is None:
         return next(fault for name in names if (fault := check_name("names", name)) is not None)
     if len(set(names)) != len(names):
         twice = _first_repeated(names)
         return f"names: {shown(str(twice))} is given twice; a record names a node once"
     return None
+
+
+def _are_in_order(lines: str, count: int) -> bool:
+    """Whether each of these lines of one length comes behind the one before, as in most records: then none is twice."""
+    width = len(lines) // count
+    column = np.ndarray(count, f"S{width}", lines.encode())
+    return bool((column[1:] > column[:-1]).all())
 
 
 def _fault_of_incarnations(event: NodesJoined | NodesChanged | NodesLeft, latest_ms: int) -> str | None:
@@ -189,10 +201,19 @@ def _check_label_set(labels: tuple[tuple[str, str], ...]) -> None:
 
 def fault_of_label_numbers(index: Sequence[int], sets: int) -> str | None:
     """What is wrong with these numbers of label sets, of which there are so many."""
-    low, high = min(index), max(index)
-    if low >= 0 and high < sets:
+    if _are_below(sets, index):
         return None
+    low, high = min(index), max(index)
     return f"label_index: {low if low < 0 else high} must be the number of one of the {sets} label sets"
+
+
+def _are_below(limit: int, numbers: Sequence[int]) -> bool:
+    """Whether all are from 0 to below the limit. Small ones, as most are, are packed and looked at as bytes."""
+    try:
+        packed = bytes(numbers)
+    except (ValueError, OverflowError):
+        return min(numbers) >= 0 and max(numbers) < limit
+    return limit >= len(_OCTETS) or not packed.translate(None, _OCTETS[:limit])
 
 
 def _fault_of_addresses(event: NodesJoined | NodesChanged) -> str | None:
@@ -258,14 +279,14 @@ def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
     return None
 
 
-def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft) -> str | None:
+def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: int) -> str | None:
     """What one record changes must fit one forward, so a record that no edge of ours checked is bounded here.
 
     One node always fits, by the rules for its name, uid and labels.
     """
     if len(event.names) == 1:
         return None
-    size = len("".join(event.names)) + len("".join(event.uids))
+    size = names_bytes + len("".join(event.uids))
     if not isinstance(event, NodesLeft):
         size += len(event.addresses4) + len(event.addresses6) + sum(map(size_of_labels, event.label_sets))
     if size > MAX_STATED_BYTES:

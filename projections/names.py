@@ -24,6 +24,9 @@ _MORE = "[A-Za-z0-9._-]"
 NAME_PATTERN = rf"{_WORD}{{0,62}}+(?:/{_WORD}{{0,252}}+|{_MORE}{{0,190}}+)"
 """One name as a regular expression, for who checks a whole column at once; no character is looked at twice."""
 _NAME = re.compile(NAME_PATTERN)
+_LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SHORT = 63
+"""Characters up to which a name needs no more than the right alphabet."""
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
@@ -66,6 +69,22 @@ def check_name(field: str, value: str) -> str | None:
     if _NAME.fullmatch(value):
         return None
     return f"{field}: {shown(value)} must be 1 to 253 {_ALPHABET}, after an optional SOURCE/ of 1 to 63 of the same"
+
+
+def are_alike(lines: str, count: int) -> bool:
+    """Whether these lines are names for sure: of one length, short, without a source. Looked at in a tenth of the time.
+
+    If not, they may still be names.
+    """
+    width = len(lines) // count
+    if not 1 < width <= _SHORT + 1 or width * count != len(lines) or not lines.isascii():
+        return False
+    text = lines.encode()
+    return (
+        text[width - 1 :: width].count(b"\n") == text.count(b"\n") == count
+        and not text.translate(None, _LETTERS + b"._-\n")
+        and not text[::width].translate(None, _LETTERS)
+    )
 
 
 def check_zone(field: str, value: str) -> str | None:
