@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from projections import names
-from projections.columns import _check_label_set, fault_of_nodes, spread
+from projections.columns import _check_label_set, fault_of_label_numbers, fault_of_nodes, spread
 from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
 from tests.support.zones import START_MS, ZoneLog, nodes_joined, packed6, statement
@@ -156,3 +156,17 @@ def test_labels_that_are_refused_are_not_remembered() -> None:
         fault = fault_of_nodes(replace(SOUND, label_sets=[{"k": f"{number}" * 254}], label_index=[0]), 2 * START_MS)
         assert fault is not None and fault.startswith("labels[k]: ")
     assert _check_label_set.cache_info().currsize == before
+
+
+@given(st.lists(st.integers(-2, 300) | st.sampled_from([1 << 70, -(1 << 70)]), min_size=1), st.integers(1, 400))
+def test_numbers_of_label_sets_are_looked_at_alike_whether_they_are_small_or_large(index: list[int], sets: int) -> None:
+    wrong = next((number for number in (min(index), max(index)) if not 0 <= number < sets), None)
+    fault = fault_of_label_numbers(index, sets)
+    assert (fault is None) == (wrong is None)
+    assert fault is None or fault.startswith(f"label_index: {wrong} must be")
+
+
+@pytest.mark.parametrize("names", [["b", "a", "b"], ["a", "b", "b"], ["aa", "b", "b"], ["s/b", "s/a", "s/b"]])
+def test_a_name_that_is_given_twice_is_found_in_whatever_order(names: list[str]) -> None:
+    fault = fault_of_nodes(replace(SOUND, names=names, addresses4=b""), START_MS)
+    assert fault is not None and "is given twice" in fault

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from projections.names import (
     MAX_LABELS,
     BadAddress,
+    are_alike,
     check_address4,
     check_address6,
     check_clique,
@@ -197,3 +198,26 @@ def test_a_uid_is_short_ascii_or_nothing() -> None:
         fault = check_uid("uid", bad)
         assert fault is not None
         assert fault.startswith("uid: ")
+
+
+LETTERS = st.sampled_from("aZ09._-/\n é")
+
+
+@given(st.integers(1, 70).flatmap(lambda width: st.lists(st.text(LETTERS, min_size=width, max_size=width), min_size=1)))
+def test_lines_that_look_alike_are_names_for_sure(names: list[str]) -> None:
+    lines = "".join(f"{name}\n" for name in names)
+    assert not are_alike(lines, len(names)) or all(check_name("names", name) is None for name in lines.split("\n")[:-1])
+    assert not are_alike(lines, len(names)) or lines.count("\n") == len(names)
+
+
+@given(st.integers(1, 63).flatmap(lambda width: st.lists(st.text("aZ09", min_size=width, max_size=width), min_size=1)))
+def test_plain_names_of_one_length_look_alike(names: list[str]) -> None:
+    assert are_alike("".join(f"{name}\n" for name in names), len(names))
+
+
+def test_names_of_several_lengths_or_with_a_source_are_left_to_the_rule() -> None:
+    assert not are_alike("a\nbb\n", 2)
+    assert not are_alike("s/a\n", 1)
+    assert not are_alike("a" * 64 + "\n", 1)
+    assert not are_alike("\n\n", 2)
+    assert not are_alike(".a\n-b\n", 2)
