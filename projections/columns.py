@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,10 @@ _NONE6 = bytes(16)
 _FEW = 32
 """Addresses up to which Python is quicker than numpy."""
 _PRINTABLE = bytes(range(0x20, 0x7F))
+
+
+T = TypeVar("T")
+Seq = TypeVar("Seq", bound=Sequence[Any])
 
 
 class Columns(NamedTuple):
@@ -71,7 +75,46 @@ def spread(event: NodesJoined | NodesChanged) -> Columns:
     created_ms = event.created_ms or [event.envelope.issued_at_ms]
     uids = event.uids or [event.envelope.command_id]
     return Columns(
-        _spread(created_ms), _spread(uids), _addresses4(event.addresses4), _addresses6(event.addresses6), _labels(event)
+        each(created_ms), each(uids), _addresses4(event.addresses4), _addresses6(event.addresses6), _labels(event)
+    )
+
+
+def part(event: NodesJoined, start: int, stop: int) -> NodesJoined:
+    """The same said of the nodes from `start` to before `stop` only."""
+    if (start, stop) == (0, len(event.names)):
+        return event
+    return NodesJoined(
+        event.envelope,
+        event.zone,
+        event.names[start:stop],
+        part_of(event.created_ms, start, stop),
+        part_of(event.uids, start, stop),
+        event.addresses4[4 * start : 4 * stop],
+        event.addresses6[16 * start : 16 * stop],
+        event.label_sets,
+        part_of(event.label_index, start, stop),
+    )
+
+
+def part_of(column: Seq, start: int, stop: int) -> Seq:
+    """What a column says of these nodes, as a column."""
+    return column if len(column) == 1 else column[start:stop]  # type: ignore[return-value]
+
+
+def picked(column: Iterable[T], places: Iterable[int]) -> Iterable[T]:
+    """What a column says of the nodes in these places."""
+    return map(column.__getitem__, places) if isinstance(column, Sequence) else column
+
+
+def nth(event: NodesJoined, place: int) -> tuple[int, str, int, bytes, dict[str, str]]:
+    """What `spread` has in this place of each column."""
+    envelope, address6 = event.envelope, event.addresses6[16 * place : 16 * place + 16]
+    return (
+        value_at(event.created_ms, place) if event.created_ms else envelope.issued_at_ms,
+        value_at(event.uids, place) if event.uids else envelope.command_id,
+        int.from_bytes(event.addresses4[4 * place : 4 * place + 4], "big"),
+        b"" if address6 == _NONE6 else address6,
+        event.label_sets[value_at(event.label_index, place)] if event.label_index else {},
     )
 
 
@@ -113,10 +156,16 @@ def incarnations(event: NodesChanged | NodesLeft) -> Iterable[tuple[int, str] | 
     """The incarnation that is meant per node; None for whichever is there."""
     if not event.created_ms:
         return repeat(None)
-    return zip(_spread(event.created_ms), _spread(event.uids), strict=False)
+    return zip(each(event.created_ms), each(event.uids), strict=False)
 
 
-def _spread(column: Sequence[Any]) -> Iterable[Any]:
+def value_at(column: Sequence[T], place: int) -> T:
+    """What a column says of the node in this place."""
+    return column[0] if len(column) == 1 else column[place]
+
+
+def each(column: Sequence[T]) -> Iterable[T]:
+    """What a column says of one node after the other."""
     return repeat(column[0]) if len(column) == 1 else column
 
 
@@ -324,7 +373,7 @@ def _addresses6(packed: bytes) -> Iterable[bytes]:
 def _labels(event: NodesJoined | NodesChanged) -> Iterable[dict[str, str]]:
     if not event.label_index:
         return repeat({})
-    return _spread(list(map(event.label_sets.__getitem__, event.label_index)))
+    return each(list(map(event.label_sets.__getitem__, event.label_index)))
 
 
 def _first_repeated(values: Sequence[Any]) -> Any:

@@ -59,9 +59,7 @@ class QueriesService(ProgressQueries):
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
 
         def keys(number: int) -> Iterable[str]:
-            if not request.zone:
-                return rows[number]
-            return (name for name, node in rows[number].items() if node.zone == request.zone)
+            return rows[number].in_zone(request.zone) if request.zone else rows[number]
 
         def labels_of(number: int, name: str) -> int:
             return len(rows[number][name].labels)

@@ -89,7 +89,7 @@ class Table(Generic[Row]):
         self._changed.clear()
         return drained
 
-    def some(self, keys: Iterable[str]) -> Sequence[Row | None]:
+    def some(self, keys: Sequence[str]) -> Sequence[Row | None]:
         """The rows under these keys, None for those that are not there."""
         return list(map(self.rows.get, keys))
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from eventstore.folding.fold import At, Outcome
-from projections.decisions.items import Items, in_zones, one
+from projections.decisions.items import Items, in_zone, in_zones, one
+from projections.zones.joined import Joined
 from projections.zones.rows import Dpu
 from projections.zones.state import Change
 from schemas.events import (
@@ -32,6 +33,8 @@ _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
+    if change.joined is not None:
+        yield from _joined(change.joined)
     yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, gone in change.gone.items():
         yield one("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
@@ -45,6 +48,14 @@ def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[It
         yield from _dpu(name, dpu, event, outcome, at)
     if isinstance(event, Forwarded) and change.marks is not None:
         yield one("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
+
+
+def _joined(joined: Joined) -> Iterator[Items]:
+    names, zones = joined.event.names, joined.zones
+    if len(zones) == 1:
+        yield Items("node_joined", names, in_zone(zones[0]))
+    else:
+        yield from in_zones("node_joined", names, zones)
 
 
 def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> Iterator[Items]:

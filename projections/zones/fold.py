@@ -13,9 +13,10 @@ from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import ZONES, Partition
 from projections.names import check_zone
 from projections.zones import dpus, nodes, single_joins
+from projections.zones.joined import Joined
 from projections.zones.rollout import Changed, admit, limits_of
 from projections.zones.rows import Marks, Zone
-from projections.zones.single_joins import RunChange, SingleJoins
+from projections.zones.single_joins import SingleJoins
 from projections.zones.state import Change, ZoneState
 from schemas.events import (
     DeadlinePassed,
@@ -100,13 +101,13 @@ class ZoneFold:
 
     def decide_run(
         self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-    ) -> tuple[RunChange, int] | None:
+    ) -> tuple[Joined, int] | None:
         return single_joins.decide(state, commands, offsets, append_ms, time_ms)
 
-    def evolve_run(self, state: ZoneState, change: RunChange) -> None:
+    def evolve_run(self, state: ZoneState, change: Joined) -> None:
         single_joins.evolve(state, change)
 
-    def changes_of_run(self, change: RunChange) -> Iterable[Change]:
+    def changes_of_run(self, change: Joined) -> Iterable[Change]:
         return single_joins.changes_of(change)
 
 

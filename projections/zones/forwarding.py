@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import chain, islice, repeat
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from projections.columns import label_columns, size_of_labels
+from projections.columns import each, label_columns, size_of_labels, spread
 from projections.rules.policies import selector
+from projections.zones.joined import Joined
 from projections.zones.rows import Gone, Node
 from projections.zones.state import ZoneState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, Envelope, MembershipChanged
@@ -62,19 +63,32 @@ def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
     return mark >= offset or (mark >= state.forwarded and not state.has_outgoing_from(mark))
 
 
-class _Items(NamedTuple):
-    """What is said of each node: its name, its state, and its row, which is bare if it is gone."""
+class _Columns(NamedTuple):
+    """What is said of each node."""
 
     names: list[str]
+    zones: list[str]
     states: list[int]
-    rows: list[Node]
+    created_ms: list[int]
+    uids: list[str]
+    addresses4: bytes
+    addresses6: bytes
+    labels: list[dict[str, str]]
+    changed_ms: list[int]
+
+
+class _Items(NamedTuple):
+    """What is said of each node, and the different labels of all."""
+
+    columns: _Columns
     label_sets: list[dict[str, str]]
     label_index: list[int]
 
     def size(self) -> int:
         """Bytes of a forward of these, or a few more."""
-        texts = "".join((*self.names, *map(_ZONE, self.rows), *map(_UID, self.rows)))
-        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + len(texts) + sum(map(size_of_labels, self.label_sets))
+        names, zones, uids = self.columns.names, self.columns.zones, self.columns.uids
+        texts = len("".join((*names, *zones, *uids)))
+        return _FIXED_BYTES + _ITEM_BYTES * len(names) + texts + sum(map(size_of_labels, self.label_sets))
 
 
 def _with_room(state: ZoneState, first: int) -> list[int]:
@@ -89,19 +103,89 @@ def _with_room(state: ZoneState, first: int) -> list[int]:
 
 
 def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
-    """What these records changed and no later one has."""
+    """What these records changed and no later one has: record by record, each in the order of names."""
+    parts: list[_Columns] = []
     names: list[str] = []
     changed: list[int] = []
     for offset in offsets:
-        found = sorted(state.outbox[offset])
-        names += found
-        changed += repeat(offset, len(found))
-    rows = state.last_changes(names, changed)
-    if not all(rows):
-        names = [name for name, row in zip(names, rows, strict=True) if row is not None]
-    nodes = [row if isinstance(row, Node) else _bare(row) for row in rows if row is not None]
-    states = [row.state if type(row) is Gone else PRESENT for row in rows if row is not None]
-    return _Items(names, states, nodes, *_label_columns(list(map(_LABELS, nodes))))
+        joined = state.joined_at(offset)
+        if joined is None or joined.event.names != sorted(joined.event.names):
+            found = sorted(state.outbox[offset])
+            names += found
+            changed += repeat(offset, len(found))
+            continue
+        if names:
+            parts.append(_of_rows(state, names, changed))
+            names, changed = [], []
+        parts.append(_of_joined(joined))
+    if names:
+        parts.append(_of_rows(state, names, changed))
+    columns = parts[0] if len(parts) == 1 else _Columns(*map(_in_a_row, zip(*parts, strict=True)))
+    return _Items(columns, *_label_columns(columns.labels))
+
+
+def _in_a_row(parts: Sequence[Any]) -> Any:
+    return b"".join(parts) if isinstance(parts[0], bytes) else [*chain.from_iterable(parts)]
+
+
+def _of_joined(joined: Joined) -> _Columns:
+    """Of nodes that are as they joined, what their record said."""
+    event, count = joined.event, len(joined.event.names)
+    spread_out = spread(event)
+    return _Columns(
+        event.names,
+        [*islice(each(joined.zones), count)],
+        [PRESENT] * count,
+        [*islice(spread_out.created_ms, count)],
+        [*islice(spread_out.uids, count)],
+        event.addresses4 or bytes(4 * count),
+        event.addresses6 or bytes(16 * count),
+        [*islice(spread_out.labels, count)],
+        [*islice(each(joined.append_ms), count)],
+    )
+
+
+def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> _Columns:
+    """Of these nodes, those whose last change is in the record at the offset that goes with it."""
+    found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
+    names = [name for name, _ in found]
+    states = [row.state if type(row) is Gone else PRESENT for _, row in found]
+    rows = [row if isinstance(row, Node) else _bare(row) for _, row in found]
+    return _Columns(
+        names,
+        list(map(_ZONE, rows)),
+        states,
+        list(map(_CREATED_MS, rows)),
+        list(map(_UID, rows)),
+        struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
+        b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
+        list(map(_LABELS, rows)),
+        list(map(_CHANGED_MS, rows)),
+    )
+
+
+def _bare(gone: Gone) -> Node:
+    return Node(gone.zone, gone.created_ms, gone.uid, 0, b"", {}, gone.changed, gone.changed_ms)
+
+
+def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
+    said = items.columns
+    return MembershipChanged(
+        envelope=Envelope("", f"zones/{partition}", "", 0),
+        cause_partition=partition,
+        from_offset=mark,
+        to_offset=end,
+        earliest_ms=min(said.changed_ms),
+        zones=_column(said.zones),
+        names=said.names,
+        states=_column(said.states),
+        created_ms=_column(said.created_ms),
+        uids=_column(said.uids),
+        addresses4=said.addresses4 if any(said.addresses4) else b"",
+        addresses6=said.addresses6 if any(said.addresses6) else b"",
+        label_sets=items.label_sets,
+        label_index=items.label_index,
+    )
 
 
 def _label_columns(labels: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], list[int]]:
@@ -111,31 +195,6 @@ def _label_columns(labels: Sequence[dict[str, str]]) -> tuple[list[dict[str, str
         return sets, numbers
     number_of = dict(zip(distinct, numbers, strict=True))
     return sets, list(map(number_of.__getitem__, map(id, labels)))
-
-
-def _bare(gone: Gone) -> Node:
-    return Node(gone.zone, gone.created_ms, gone.uid, 0, b"", {}, gone.changed, gone.changed_ms)
-
-
-def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
-    names, states, rows, *_ = items
-    addresses4, addresses6 = list(map(_ADDRESS4, rows)), list(map(_ADDRESS6, rows))
-    return MembershipChanged(
-        envelope=Envelope("", f"zones/{partition}", "", 0),
-        cause_partition=partition,
-        from_offset=mark,
-        to_offset=end,
-        earliest_ms=min(map(_CHANGED_MS, rows)),
-        zones=_column(list(map(_ZONE, rows))),
-        names=names,
-        states=_column(states),
-        created_ms=_column(list(map(_CREATED_MS, rows))),
-        uids=_column(list(map(_UID, rows))),
-        addresses4=struct.pack(f">{len(rows)}I", *addresses4) if any(addresses4) else b"",
-        addresses6=b"".join([address or _NONE6 for address in addresses6]) if any(addresses6) else b"",
-        label_sets=items.label_sets,
-        label_index=items.label_index,
-    )
 
 
 def _column(values: list[_Value]) -> list[_Value]:

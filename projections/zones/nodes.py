@@ -19,6 +19,7 @@ from msgspec import structs
 from eventstore.folding.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
 from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
+from projections.zones.joined import Joined
 from projections.zones.rows import CompleteList, Gone, Node, Zone
 from projections.zones.state import Change, ZoneState
 from schemas.events import (
@@ -40,14 +41,15 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
-    rows = _rows(event, at)
     zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
-    if state.knows_none(rows):
-        return Decision(Change(nodes=rows, zones=zones, fresh=True), DONE)
+    if state.knows_none(event.names):
+        if len(event.names) > 1:
+            return Decision(Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,))), DONE)
+        return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
+    rows = _rows(event, at)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
-    for name, row in rows.items():
-        old = state.nodes.rows.get(name)
+    for (name, row), old in zip(rows.items(), state.nodes.some(event.names), strict=True):
         if old is None or not _same(old, row):
             if old is not None and row.created_ms < old.created_ms:
                 items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
@@ -63,8 +65,8 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
     rows = _rows(event, at)
-    for (name, row), meant in zip(rows.items(), incarnations(event), strict=False):
-        old = state.nodes.rows.get(name)
+    before = state.nodes.some(event.names)
+    for (name, row), old, meant in zip(rows.items(), before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
             items.append(_refused(name, _not_here(name, event.zone)))
         elif meant not in (None, (old.created_ms, old.uid)):
@@ -81,8 +83,8 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
         return refusal(fault)
     gone: dict[str, Gone] = {}
     items: list[ItemOutcome] = []
-    for name, meant in zip(event.names, incarnations(event), strict=False):
-        old = state.nodes.rows.get(name)
+    before = state.nodes.some(event.names)
+    for name, old, meant in zip(event.names, before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
             items.append(ItemOutcome(name, "done", _not_here(name, event.zone)))
         elif not _is_about(old, meant):
@@ -122,8 +124,9 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
     if len(event.names) > MAX_FORWARD_ITEMS:
         return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
     gone: dict[str, Gone] = {}
-    for zone, name, created_ms, uid in zip(event.zones, event.names, event.created_ms, event.uids, strict=True):
-        old = state.nodes.rows.get(name)
+    before = state.nodes.some(event.names)
+    columns = zip(event.zones, event.names, event.created_ms, event.uids, before, strict=True)
+    for zone, name, created_ms, uid, old in columns:
         if old is None or old.zone != zone or old.changed >= event.heard_offset:
             continue
         if _is_about(old, (created_ms, uid)):

@@ -8,8 +8,7 @@ the run before it; any other doubt sends all of it there.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from sys import intern
 from typing import NamedTuple, TypeVar
 
@@ -17,9 +16,9 @@ from eventstore.avro.codec import HEADER_BYTES, decode
 from eventstore.avro.scan import Irregular, Scan
 from eventstore.errors import Undecodable
 from eventstore.ids import BadCommandId, issued_at_ms
-from projections.columns import fault_of_nodes, shared, spread
+from projections.columns import fault_of_nodes, part, shared
 from projections.names import check_zone
-from projections.zones.rows import Node
+from projections.zones.joined import Joined
 from projections.zones.state import Change, ZoneState
 from schemas.events import Envelope, NodesJoined
 
@@ -42,14 +41,6 @@ class SingleJoins(NamedTuple):
     as_one: NodesJoined
 
 
-class RunChange(NamedTuple):
-    """What a run of joins changes: nodes that are new here, each by the record at its offset."""
-
-    nodes: Mapping[str, Node]
-    node_counts: Mapping[str, int]
-    offsets: Sequence[int]
-
-
 def read(values: Sequence[bytes]) -> SingleJoins | None:
     """The joins in these record values, if each is of one node and plain."""
     try:
@@ -60,15 +51,13 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
 
 def decide(
     state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
-) -> tuple[RunChange, int] | None:
+) -> tuple[Joined, int] | None:
     """The change that the first of these make, up to one whose node is known by then, if every one is done."""
     count = _new_first(state, joins.as_one.names)
-    event, zones = _first(joins.as_one, count), joins.zones[:count]
-    counts = Counter(zones)
-    if not count or any(check_zone("zone", zone) for zone in counts) or fault_of_nodes(event, time_ms):
+    event, zones = part(joins.as_one, 0, count), joins.zones[:count]
+    if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
         return None
-    rows = map(Node, zones, *spread(event), offsets, append_ms)
-    return RunChange(dict(zip(event.names, rows, strict=False)), counts, offsets[:count]), count
+    return Joined(event, zones, offsets[:count], append_ms[:count]), count
 
 
 def _new_first(state: ZoneState, names: Sequence[str]) -> int:
@@ -83,30 +72,15 @@ def _new_first(state: ZoneState, names: Sequence[str]) -> int:
     return len(names)
 
 
-def _first(event: NodesJoined, count: int) -> NodesJoined:
-    """What the first records would state as one; each has an entry in every column that is there."""
-    if count == len(event.names):
-        return event
-    return NodesJoined(
-        event.envelope,
-        event.zone,
-        event.names[:count],
-        event.created_ms[:count],
-        event.uids[:count],
-        event.addresses4[: 4 * count],
-        event.addresses6[: 16 * count],
-        event.label_sets,
-        event.label_index[:count],
-    )
+def evolve(state: ZoneState, change: Joined) -> None:
+    state.join_all(change)
 
 
-def evolve(state: ZoneState, change: RunChange) -> None:
-    state.join_all(change.nodes, change.node_counts, change.offsets)
-
-
-def changes_of(change: RunChange) -> Iterable[Change]:
+def changes_of(change: Joined) -> Iterable[Change]:
     """What each of these records changes."""
-    return (Change(nodes={name: node}, fresh=True) for name, node in change.nodes.items())
+    return (
+        Change(nodes={name: node}, fresh=True) for name, node in zip(change.event.names, change.nodes(), strict=True)
+    )
 
 
 def _scanned(values: Sequence[bytes]) -> SingleJoins:

@@ -12,7 +12,8 @@ Of DPUs it derives who has an open step, who stands in line, and what the limits
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 from eventstore.folding.fold import At
 from eventstore.folding.table import Table
 from projections.zones.dpu_index import DpuIndex
+from projections.zones.joined import Joined
+from projections.zones.node_rows import Nodes
 from projections.zones.rows import CompleteList, Dpu, Gone, Marks, Node, Zone
 
 _CHANGED = attrgetter("changed")
@@ -28,8 +31,9 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Change(NamedTuple):
-    """What a decision changes. `fresh` says that no name in `nodes` is known here, be it as a node or as gone."""
+    """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone."""
 
+    joined: Joined | None = None
     nodes: Mapping[str, Node] = _NOTHING
     gone: Mapping[str, Gone] = _NOTHING
     zones: Mapping[str, Zone] = _NOTHING
@@ -43,7 +47,7 @@ class ZoneState:
     """Nodes and DPUs by name, zones by name, lists by `zone/source`; derived, the outbox by offset."""
 
     def __init__(self) -> None:
-        self.nodes: Table[Node] = Table("nodes", Node)
+        self.nodes = Nodes()
         self.gone: Table[Gone] = Table("gone", Gone)
         self.zone_rows: Table[Zone] = Table("zones", Zone)
         self.lists: Table[CompleteList] = Table("lists", CompleteList)
@@ -56,6 +60,7 @@ class ZoneState:
         self.outbox: dict[int, Iterable[str]] = {}
         self.outgoing: list[int] = []
         self._fresh_in: dict[int, int] = {}
+        self._joined_at: dict[int, Joined] = {}
         self.dpu_index = DpuIndex()
 
     @property
@@ -84,11 +89,9 @@ class ZoneState:
         """Whether the outbox has what fleet, whose mark this is, has heard."""
         return bool(self.outgoing) and self.outgoing[0] < mark
 
-    def knows_none(self, names: Collection[str]) -> bool:
+    def knows_none(self, names: Sequence[str]) -> bool:
         """Whether no node of these names is here, or left without fleet having heard of it."""
-        return self.nodes.rows.keys().isdisjoint(names) and (
-            not self.gone.rows or self.gone.rows.keys().isdisjoint(names)
-        )
+        return self.gone.rows.keys().isdisjoint(names) and not self.nodes.rows.has_any(names)
 
     def rederive(self) -> None:
         self._clear()
@@ -107,11 +110,15 @@ class ZoneState:
 
     def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | Gone | None]:
         """Each node, or its tombstone, if its last change was at the offset that goes with it."""
-        rows: list[Node | Gone | None] = list(map(self.nodes.rows.get, names))
+        rows: list[Node | Gone | None] = [*self.nodes.some(names)]
         if all(rows) and list(map(_CHANGED, rows)) == offsets:
             return rows
         rows = [row or self.gone.rows.get(name) for name, row in zip(names, rows, strict=True)]
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
+
+    def joined_at(self, offset: int) -> Joined | None:
+        """The nodes that the record at this offset changed, if they joined together and none has changed since."""
+        return self._joined_at.get(offset)
 
     def fresh_in(self, offset: int) -> int:
         """How many nodes, or tombstones, the record at this offset changed last."""
@@ -120,6 +127,8 @@ class ZoneState:
     def apply(self, change: Change, at: At) -> None:
         if change.zones:
             self.zone_rows.put_all(change.zones)
+        if change.joined is not None:
+            self.join_all(change.joined)
         if change.nodes or change.gone:
             self._change_nodes(change, at)
         if change.lists:
@@ -135,14 +144,19 @@ class ZoneState:
                 self._prune(change.marks.forwarded)
             self.marks.put(_MARKS, change.marks)
 
-    def join_all(self, nodes: Mapping[str, Node], node_counts: Mapping[str, int], offsets: Sequence[int]) -> None:
-        """Nodes that are not known here joined, each by the record at its offset."""
-        for zone, count in node_counts.items():
+    def join_all(self, joined: Joined) -> None:
+        """Nodes that are not known here joined, by one record or by one each."""
+        names, zones, offsets = joined.event.names, joined.zones, joined.offsets
+        for zone, count in Counter(zones).items() if len(zones) > 1 else ((zones[0], len(names)),):
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.add_all(nodes)
-        self.outbox.update(zip(offsets, zip(nodes, strict=True), strict=True))
+        self.nodes.add_joined(joined)
+        if len(offsets) == 1:
+            self._send(offsets[0], names)
+            self._joined_at[offsets[0]] = joined
+            return
+        self.outbox.update(zip(offsets, zip(names, strict=True), strict=True))
         self.outgoing += offsets
         self._fresh_in.update(zip(offsets, repeat(1), strict=False))
 
@@ -167,28 +181,24 @@ class ZoneState:
 
     def _overtake(self, change: Change) -> None:
         """Take leave of what these nodes were before."""
+        for old in self.nodes.some([*change.nodes, *change.gone]):
+            if old is not None:
+                self._count(old.zone, -1)
+                self._stale(old.changed)
         for name, node in change.nodes.items():
             gone = self.gone.rows.get(name)
             if gone is not None:
                 self.gone.remove(name)
                 self._stale(gone.changed)
-            self._leave(name)
             self._count(node.zone, 1)
-        for name in change.gone:
-            self._leave(name)
-            self.nodes.remove(name)
-
-    def _leave(self, name: str) -> None:
-        old = self.nodes.rows.get(name)
-        if old is not None:
-            self._count(old.zone, -1)
-            self._stale(old.changed)
+        self.nodes.remove_all([*change.gone])
 
     def _stale(self, offset: int) -> None:
         left = self._fresh_in.get(offset)
         if left is None:
             return
         self._fresh_in[offset] = left - 1
+        self._joined_at.pop(offset, None)
         if left == 1:
             self._drop(offset)
             del self.outgoing[bisect_left(self.outgoing, offset)]
@@ -196,7 +206,7 @@ class ZoneState:
     def _prune(self, forwarded: int) -> None:
         count = bisect_left(self.outgoing, forwarded)
         for offset in self.outgoing[:count]:
-            for name in self.outbox[offset]:
+            for name in self.outbox[offset] if self.gone.rows else ():
                 gone = self.gone.rows.get(name)
                 if gone is not None and gone.changed == offset:
                     self.gone.remove(name)
@@ -206,6 +216,7 @@ class ZoneState:
     def _drop(self, offset: int) -> None:
         del self.outbox[offset]
         del self._fresh_in[offset]
+        self._joined_at.pop(offset, None)
 
     def _count(self, zone: str, by: int) -> None:
         self.node_counts[zone] = self.node_counts.get(zone, 0) + by

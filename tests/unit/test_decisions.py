@@ -79,9 +79,10 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
     said = join(1).envelope
     first = NodesJoined(said, "z0", names, [], [], b"", b"", [], [])
     ruling = heard_of(log_of([first]), together=False).rulings[0]
-    many = ruling._replace(
-        change=ruling.change._replace(nodes={f"{n}{i}": r for n, r in ruling.change.nodes.items() for i in range(4)})
-    )
+    nodes = {
+        f"{name}{i}": node for name, node in zip(names, ruling.change.joined.nodes(), strict=True) for i in range(4)
+    }
+    many = ruling._replace(change=ruling.change._replace(joined=None, nodes=nodes))
     found = [*items_of(spelled(many))]
     assert found[-1].kind == "not_listed"
     assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from eventstore.folding.fold import At
 from eventstore.log import FLEET_0
+from projections import name_index
 from projections.fleet.fold import FleetFold
+from projections.zones import node_rows
 from projections.zones.fold import ZoneFold
 from projections.zones.forwarding import forward
 from projections.zones.state import ZoneState
@@ -234,3 +237,22 @@ class NodesMachine(DeliveredMachine):
 
 
 TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
+
+
+class ColumnsMachine(NodesMachine):
+    """The same, where even two nodes that joined together stay columns, and are looked for as columns."""
+
+    def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(node_rows, "_FEW", 1)
+        self.patch.setattr(name_index, "_FEW", 1)
+        super().__init__()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.patch.undo()
+
+
+TestColumnsMachine = sized(ColumnsMachine, 100, 50, SOMETIMES)

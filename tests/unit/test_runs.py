@@ -24,7 +24,8 @@ from eventstore.saved.saving import save
 from eventstore.saved.snapshots import MemoryStore
 from projections.zones.fold import ZoneFold
 from projections.zones.forwarding import forward
-from projections.zones.single_joins import SCANNED_MIN, RunChange, SingleJoins
+from projections.zones.joined import Joined
+from projections.zones.single_joins import SCANNED_MIN, SingleJoins
 from projections.zones.state import ZoneState
 from schemas.events import Event, NodesJoined
 from tests.support.toy_log import LOG_ID, POISON, T0, created
@@ -72,13 +73,13 @@ def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPa
 
 
 def all_of(folded: FoldedPartition) -> dict[str, object]:
-    """Everything that a partition is, in the order in which it is kept."""
+    """Everything that a partition is, in the order in which it is kept, but for rows, whose order means nothing."""
     ledger, state = folded.ledger, folded.state
     unsaved = ledger.unsaved()
     plain = ("position", "time_ms", "version", "running", "first", "quarantined", "halted")
     found: dict[str, object] = {name: getattr(folded, name) for name in plain}
     found |= {"last": folded.last(), "marks": [*folded.marks], "quarantine": [*folded.quarantine]}
-    found |= {table.name: [*table.rows.items()] for table in state.tables}
+    found |= {table.name: sorted(table.rows.items()) for table in state.tables}
     found |= {"entries": [*ledger.entries.items()], "floor": ledger.floor}
     found |= {"added": [*unsaved.added.items()], "forgotten": unsaved.forgotten}
     found |= {"derived": derived_of(state), "outbox": [(at, [*names]) for at, names in state.outbox.items()]}
@@ -261,7 +262,7 @@ def test_ids_are_forgotten_at_the_same_record() -> None:
 class FailingFold(ZoneFold):
     """Rules with a bug."""
 
-    def evolve_run(self, state: ZoneState, change: RunChange) -> None:
+    def evolve_run(self, state: ZoneState, change: Joined) -> None:
         raise RuntimeError("a bug")
 
 

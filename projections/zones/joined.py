@@ -1,0 +1,46 @@
+"""Nodes that joined together, as the columns that they came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from projections.columns import each, nth, part, part_of, picked, spread, value_at
+from projections.zones.rows import Node
+from schemas.events import NodesJoined
+
+
+class Joined(NamedTuple):
+    """Nodes that joined together, as the columns they came in; one zone, offset or time may stand for all."""
+
+    event: NodesJoined
+    zones: Sequence[str]
+    offsets: Sequence[int]
+    append_ms: Sequence[int]
+
+    def node(self, place: int) -> Node:
+        """The node in this place, from 0."""
+        zone, offset = value_at(self.zones, place), value_at(self.offsets, place)
+        return Node(zone, *nth(self.event, place), offset, value_at(self.append_ms, place))
+
+    def nodes(self) -> Iterator[Node]:
+        """All of them, in order."""
+        return islice(map(Node, *self._columns()), len(self.event.names))
+
+    def some(self, places: Sequence[int]) -> Iterator[Node]:
+        """The nodes in these places."""
+        return islice(map(Node, *(picked(column, places) for column in self._columns())), len(places))
+
+    def between(self, start: int, stop: int) -> Joined:
+        """Those in the places from `start` to before `stop`."""
+        zones, offsets, append_ms = self.zones, self.offsets, self.append_ms
+        return Joined(
+            part(self.event, start, stop),
+            part_of(zones, start, stop),
+            part_of(offsets, start, stop),
+            part_of(append_ms, start, stop),
+        )
+
+    def _columns(self) -> tuple[Iterable[Any], ...]:
+        return each(self.zones), *spread(self.event), each(self.offsets), each(self.append_ms)

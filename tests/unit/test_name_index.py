@@ -1,0 +1,84 @@
+"""The index of names against a dict, by columns and one by one. Names that end in NUL hash as those without do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections import name_index
+from projections.name_index import UNKNOWN, NameIndex, Numbers, hash_of, hashes_of
+
+STEMS = st.one_of(st.text(max_size=20), st.sampled_from([f"node-{number:03}" for number in range(60)]))
+NAMES = st.builds(lambda stem, nuls: stem + "\0" * nuls, STEMS, st.sampled_from([0, 0, 0, 1, 2, 9]))
+BATCHES = st.lists(NAMES, unique=True, max_size=60)
+
+
+class Named:
+    """An index, and the names by number."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.index = NameIndex(self.names.__getitem__, self.names_of)
+        self.known: dict[str, int] = {}
+
+    def names_of(self, numbers: Numbers) -> list[str]:
+        return [self.names[number] for number in numbers.tolist()]
+
+    def add(self, names: list[str]) -> None:
+        new = [name for name in names if name not in self.known]
+        self.index.add(new, len(self.names))
+        self.known |= {name: number for number, name in enumerate(new, len(self.names))}
+        self.names += new
+
+    def remove(self, names: list[str]) -> None:
+        found = [name for name in names if name in self.known]
+        self.index.remove(found, np.array([self.known.pop(name) for name in found], np.int64))
+
+    def check(self, names: list[str]) -> None:
+        wanted = [self.known.get(name, UNKNOWN) for name in names]
+        assert self.index.find(names).tolist() == wanted
+        assert [self.index.find_one(name) for name in names] == wanted
+
+
+@pytest.mark.parametrize("few", [0, 24])
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "find"]), BATCHES), max_size=12))
+def test_it_knows_what_a_dict_knows(few: int, steps: list[tuple[str, list[str]]]) -> None:
+    named, seen = Named(), set[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_index, "_FEW", few)
+        for what, names in steps:
+            if what == "find":
+                named.check(names)
+            else:
+                named.index.find(names)
+                (named.add if what == "add" else named.remove)(names)
+            seen.update(names)
+            named.check(sorted(seen))
+
+
+def test_it_grows_and_forgets_the_places_of_names_that_were_removed() -> None:
+    named = Named()
+    for batch in range(40):
+        names = [f"b{batch}-{number}" for number in range(500)]
+        named.add(names)
+        named.remove(names[:400])
+    named.check([f"b{batch}-{number}" for batch in range(41) for number in range(500)])
+    assert len(named.known) == 40 * 100
+    assert named.index.places() <= 1 << 16, "as many as 4,000 names and what came since they were last counted need"
+
+
+@given(st.lists(NAMES, min_size=30, max_size=60))
+def test_columns_are_hashed_as_single_names_are(names: list[str]) -> None:
+    assert hashes_of(names).tolist() == [hash_of(name) for name in names]
+
+
+@pytest.mark.parametrize("names", [["x" * 600] * 30, ["a\nb", *map(str, range(30))], ["\ud800"] * 30, [""] * 30])
+def test_names_that_no_record_may_state_have_a_hash_too(names: list[str]) -> None:
+    assert hashes_of(names).tolist() == [hash_of(name) for name in names]
+
+
+def test_names_that_differ_little_are_far_apart() -> None:
+    homes = hashes_of([f"node-{number:07}" for number in range(1 << 14)]) >> np.uint64(64 - 16)
+    assert np.bincount(homes.astype(np.int64)).max() < 8, "a quarter of a name per place, by chance"
