@@ -70,13 +70,17 @@ class NameIndex:
         numbers = self._first_alike(self._look(names))
         known = np.flatnonzero(numbers != UNKNOWN)
         if known.size:
-            asked = names if known.size == len(names) else [names[place] for place in known.tolist()]
+            asked = list(names) if known.size == len(names) else [names[place] for place in known.tolist()]
             found = self._names_of(numbers[known])
             if found != asked:
-                for place, name, other in zip(known.tolist(), asked, found, strict=True):
-                    if name != other:
-                        numbers[place] = self.find_one(name)
+                self._tell_apart(numbers, known, asked, found)
         return numbers
+
+    def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str]) -> None:
+        """Mend the numbers in these places that are of another name with the same tag."""
+        for place, name, other in zip(places.tolist(), asked, found, strict=True):
+            if name != other:
+                numbers[place] = self.find_one(name)
 
     def find_one(self, name: str) -> int:
         """The number of this name, or UNKNOWN."""

@@ -14,8 +14,8 @@ from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from projections.columns import each, label_columns, size_of_labels, spread
-from projections.rules.policies import selector
+from projections.columns import each, size_of_labels, spread
+from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
 from projections.zones.rows import Gone, Node
 from projections.zones.state import ZoneState
@@ -27,7 +27,7 @@ _ITEM_BYTES = 48
 
 _NONE6 = bytes(16)
 
-_ZONE, _UID, _LABELS = attrgetter("zone"), attrgetter("uid"), attrgetter("labels")
+_ZONE, _UID = attrgetter("zone"), attrgetter("uid")
 _CREATED_MS, _CHANGED_MS = attrgetter("created_ms"), attrgetter("changed_ms")
 _ADDRESS4, _ADDRESS6 = attrgetter("address4"), attrgetter("address6")
 
@@ -63,8 +63,8 @@ def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
     return mark >= offset or (mark >= state.forwarded and not state.has_outgoing_from(mark))
 
 
-class _Columns(NamedTuple):
-    """What is said of each node."""
+class _Items(NamedTuple):
+    """What is said of each node, by columns; of labels, the sets that there are, and which one is whose."""
 
     names: list[str]
     zones: list[str]
@@ -73,22 +73,14 @@ class _Columns(NamedTuple):
     uids: list[str]
     addresses4: bytes
     addresses6: bytes
-    labels: list[dict[str, str]]
     changed_ms: list[int]
-
-
-class _Items(NamedTuple):
-    """What is said of each node, and the different labels of all."""
-
-    columns: _Columns
     label_sets: list[dict[str, str]]
     label_index: list[int]
 
     def size(self) -> int:
         """Bytes of a forward of these, or a few more."""
-        names, zones, uids = self.columns.names, self.columns.zones, self.columns.uids
-        texts = len("".join((*names, *zones, *uids)))
-        return _FIXED_BYTES + _ITEM_BYTES * len(names) + texts + sum(map(size_of_labels, self.label_sets))
+        texts = len("".join((*self.names, *self.zones, *self.uids)))
+        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + texts + sum(map(size_of_labels, self.label_sets))
 
 
 def _with_room(state: ZoneState, first: int) -> list[int]:
@@ -104,7 +96,7 @@ def _with_room(state: ZoneState, first: int) -> list[int]:
 
 def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
     """What these records changed and no later one has: record by record, each in the order of names."""
-    parts: list[_Columns] = []
+    parts: list[_Items] = []
     names: list[str] = []
     changed: list[int] = []
     for offset in offsets:
@@ -120,47 +112,67 @@ def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
         parts.append(_of_joined(joined))
     if names:
         parts.append(_of_rows(state, names, changed))
-    columns = parts[0] if len(parts) == 1 else _Columns(*map(_in_a_row, zip(*parts, strict=True)))
-    return _Items(columns, *_label_columns(columns.labels))
+    *columns, _, _ = zip(*parts, strict=True)
+    return _Items._make([*map(_in_a_row, columns), *_labels(parts)])
 
 
 def _in_a_row(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
     return b"".join(parts) if isinstance(parts[0], bytes) else [*chain.from_iterable(parts)]
 
 
-def _of_joined(joined: Joined) -> _Columns:
+def _labels(parts: Sequence[_Items]) -> tuple[list[dict[str, str]], list[int]]:
+    """The different sets in order of appearance, and the number of each node's."""
+    numbers: dict[Selector, int] = {}
+    index: list[int] = []
+    for part in parts:
+        number_of = {
+            number: numbers.setdefault(selector(part.label_sets[number]), len(numbers))
+            for number in dict.fromkeys(part.label_index)
+        }
+        is_same = all(before == after for before, after in number_of.items())
+        index += part.label_index if is_same else map(number_of.__getitem__, part.label_index)
+    if not any(numbers):
+        return [], []
+    return list(map(dict, numbers)), index if len(numbers) > 1 else [0]
+
+
+def _of_joined(joined: Joined) -> _Items:
     """Of nodes that are as they joined, what their record said."""
     event, count = joined.event, len(joined.event.names)
-    spread_out = spread(event)
-    return _Columns(
+    columns = spread(event)
+    return _Items(
         event.names,
         [*islice(each(joined.zones), count)],
         [PRESENT] * count,
-        [*islice(spread_out.created_ms, count)],
-        [*islice(spread_out.uids, count)],
+        [*islice(columns.created_ms, count)],
+        [*islice(columns.uids, count)],
         event.addresses4 or bytes(4 * count),
         event.addresses6 or bytes(16 * count),
-        [*islice(spread_out.labels, count)],
         [*islice(each(joined.append_ms), count)],
+        event.label_sets or [{}],
+        [*islice(each(event.label_index or [0]), count)],
     )
 
 
-def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> _Columns:
+def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> _Items:
     """Of these nodes, those whose last change is in the record at the offset that goes with it."""
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
-    names = [name for name, _ in found]
-    states = [row.state if type(row) is Gone else PRESENT for _, row in found]
     rows = [row if isinstance(row, Node) else _bare(row) for _, row in found]
-    return _Columns(
-        names,
+    sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share theirs
+    number_of = {each_id: number for number, each_id in enumerate(sets)}
+    return _Items(
+        [name for name, _ in found],
         list(map(_ZONE, rows)),
-        states,
+        [row.state if type(row) is Gone else PRESENT for _, row in found],
         list(map(_CREATED_MS, rows)),
         list(map(_UID, rows)),
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
-        list(map(_LABELS, rows)),
         list(map(_CHANGED_MS, rows)),
+        list(sets.values()),
+        [number_of[id(row.labels)] for row in rows],
     )
 
 
@@ -169,32 +181,27 @@ def _bare(gone: Gone) -> Node:
 
 
 def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
-    said = items.columns
     return MembershipChanged(
         envelope=Envelope("", f"zones/{partition}", "", 0),
         cause_partition=partition,
         from_offset=mark,
         to_offset=end,
-        earliest_ms=min(said.changed_ms),
-        zones=_column(said.zones),
-        names=said.names,
-        states=_column(said.states),
-        created_ms=_column(said.created_ms),
-        uids=_column(said.uids),
-        addresses4=said.addresses4 if any(said.addresses4) else b"",
-        addresses6=said.addresses6 if any(said.addresses6) else b"",
+        earliest_ms=min(items.changed_ms),
+        zones=_column(items.zones),
+        names=items.names,
+        states=_column(items.states),
+        created_ms=_column(items.created_ms),
+        uids=_column(items.uids),
+        addresses4=_packed(items.addresses4),
+        addresses6=_packed(items.addresses6),
         label_sets=items.label_sets,
         label_index=items.label_index,
     )
 
 
-def _label_columns(labels: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], list[int]]:
-    distinct = {id(each): each for each in labels}  # nodes that joined together share theirs
-    sets, numbers = label_columns(map(selector, distinct.values()))
-    if len(sets) < 2:
-        return sets, numbers
-    number_of = dict(zip(distinct, numbers, strict=True))
-    return sets, list(map(number_of.__getitem__, map(id, labels)))
+def _packed(addresses: bytes) -> bytes:
+    """None of all stands for none each."""
+    return addresses if addresses.count(0) < len(addresses) else b""
 
 
 def _column(values: list[_Value]) -> list[_Value]:

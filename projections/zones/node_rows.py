@@ -143,6 +143,8 @@ class NodeRows(MutableMapping[str, Node]):
             return rows
         numbers = self._find(names)
         together = np.flatnonzero(numbers != UNKNOWN)
+        if len(together) == len(names):
+            return [*self._rows_of(numbers)]
         for place, row in zip(together.tolist(), self._rows_of(numbers[together]), strict=True):
             rows[place] = row
         return rows
@@ -191,31 +193,39 @@ class NodeRows(MutableMapping[str, Node]):
         """Which of `_joined` each of these numbers is of."""
         return np.searchsorted(np.frombuffer(self._firsts, np.int64), numbers, side="right") - 1
 
-    def _split(self, numbers: Numbers) -> Iterator[tuple[Joined, list[int]]]:
-        """Neighbours of these that joined together, and their places among those."""
+    def _split(self, numbers: Numbers) -> Iterator[tuple[Joined, Sequence[int]]]:
+        """Neighbours of these that joined together, and their places among those: a range, if they are in a row."""
         if not numbers.size:
             return
         owners = self._owners(numbers)
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(numbers)]
         for start, end in pairwise(cuts):
             index = owners[start]
-            yield self._joined[index], (numbers[start:end] - self._firsts[index]).tolist()
+            places = numbers[start:end] - self._firsts[index]
+            in_a_row = end - start > 1 and bool((np.diff(places) == 1).all())
+            yield self._joined[index], range(places[0], places[-1] + 1) if in_a_row else places.tolist()
 
     def _names_of(self, numbers: Numbers) -> list[str]:
-        return [joined.event.names[place] for joined, places in self._split(numbers) for place in places]
+        names: list[str] = []
+        for joined, places in self._split(numbers):
+            those = joined.event.names
+            names += those[places.start : places.stop] if isinstance(places, range) else map(those.__getitem__, places)
+        return names
 
     def _name_of(self, number: int) -> str:
         index = bisect_right(self._firsts, number) - 1
         return self._joined[index].event.names[number - self._firsts[index]]
 
-    def _rows_of(self, numbers: Numbers) -> Iterator[Node]:
+    def _rows_of(self, numbers: Numbers) -> list[Node]:
+        rows: list[Node] = []
         for joined, places in self._split(numbers):
-            if len(places) <= _FEW:
-                yield from map(joined.node, places)
-            elif places == list(range(places[0], places[0] + len(places))):
-                yield from joined.between(places[0], places[0] + len(places)).nodes()
+            if isinstance(places, range):
+                rows += joined.between(places.start, places.stop).nodes()
+            elif len(places) <= _FEW:
+                rows += map(joined.node, places)
             else:
-                yield from joined.some(places)
+                rows += joined.some(places)
+        return rows
 
     def _row_of(self, number: int) -> Node:
         index = bisect_right(self._firsts, number) - 1
