@@ -93,24 +93,34 @@ class NameIndex:
             place = self._alike_from((place + 1) & self._mask, hashed)
         return UNKNOWN
 
-    def add(self, names: Sequence[str], first: int) -> None:
-        """Names none of which is in the index, and each of which is here once, get the numbers from `first` on."""
+    def add(self, names: Sequence[str], numbers: Numbers) -> None:
+        """Names none of which is in the index, and each of which is here once, get these numbers."""
         self._used += len(names)
         if self._used * _ROOM > self._mask:
             kept = self._table[self._table > _REMOVED]
             self._resize(max(_LEAST_BITS, ((len(kept) + len(names)) * _ROOM).bit_length() + 1), kept)
             self._used += len(names)
-        numbers = np.arange(first + _FIRST, first + _FIRST + len(names), dtype=np.uint64)
         look = self._look(names)
-        self._put(_tagged(look.hashes) | numbers, look.places)
+        self._put(_tagged(look.hashes) | (numbers + _FIRST).astype(np.uint64), look.places)
 
     def remove(self, names: Sequence[str], numbers: Numbers) -> None:
         """These names, which have these numbers, are not in the index from here on."""
+        if len(names) <= _FEW:
+            for name, number in zip(names, numbers.tolist(), strict=True):
+                self._remove_one(name, number)
+            return
         look = self._look(names)
         entries, places = _tagged(look.hashes) | (numbers + _FIRST).astype(np.uint64), look.places
         while (further := np.flatnonzero(self._table[places] != entries)).size:
             places[further] = (places[further] + 1) & self._mask
         self._table[places] = _REMOVED
+
+    def _remove_one(self, name: str, number: int) -> None:
+        hashed = hash_of(name)
+        place, entry = hashed >> self._shift, hashed & ~_NUMBER | number + _FIRST
+        while self._entries[place] != entry:
+            place = (place + 1) & self._mask
+        self._entries[place] = _REMOVED
 
     def places(self) -> int:
         """How many there are, of 8 bytes each."""

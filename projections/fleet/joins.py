@@ -95,7 +95,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
 
 def _all_new(state: FleetState, items: Items) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
-    if any(items.states) or not state.members.rows.keys().isdisjoint(items.names):
+    if any(items.states) or state.members.rows.has_any(items.names):
         return False
     fours, sixes = items.addresses4, items.addresses6.given()
     if fours.repeats or len(set(sixes)) != len(sixes):

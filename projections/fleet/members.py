@@ -7,7 +7,7 @@ and a tenth of the fold. A member that was decided by itself, or has no slot, st
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, KeysView, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -16,14 +16,21 @@ from eventstore.folding.table import Table
 from projections.fleet.labels import Labels
 from projections.fleet.membership import Member
 from projections.fleet.roster import Roster
+from projections.name_index import UNKNOWN, NameIndex, Numbers
+
+_FEW = 16
+"""Members up to which it is quicker to look for each by itself."""
 
 
 class MemberRows(MutableMapping[str, Member]):
-    """Members by name."""
+    """Members by name, in no order that means anything. `_names` says who is seated in a slot, `""` if nobody is."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self._found: dict[str, Member | int] = {}
+        self._whole: dict[str, Member] = {}
+        self._index = NameIndex(lambda slot: self._names[slot], self._names_of)
+        self._seated = 0
+        self._names: list[str] = []
         self._zone_numbers: dict[str, int] = {}
         self._zones: list[str] = []
         self._zone = array("i")
@@ -31,68 +38,84 @@ class MemberRows(MutableMapping[str, Member]):
         self._uids: list[str] = []
 
     def __getitem__(self, name: str) -> Member:
-        found = self._found[name]
-        return found if isinstance(found, Member) else self._row(found)
+        row = self.get(name)
+        if row is None:
+            raise KeyError(name)
+        return row
 
     def get(self, name: str, default: Member | None = None) -> Member | None:  # type: ignore[override]
         """The row of a member, if it is one. (What a mapping would inherit raises and catches an exception for it.)"""
-        found = self._found.get(name)
-        if type(found) is int:
-            return self._row(found)
-        return default if found is None else found  # type: ignore[return-value]
+        row = self._whole.get(name)
+        if row is not None:
+            return row
+        slot = self._slot(name)
+        return default if slot == UNKNOWN else self._row(slot)
 
     def __setitem__(self, name: str, row: Member) -> None:
-        self._found[name] = row
+        self._unseat(name)
+        self._whole[name] = row
 
     def __delitem__(self, name: str) -> None:
-        del self._found[name]
+        if self._whole.pop(name, None) is None and not self._unseat(name):
+            raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found
+        return isinstance(name, str) and (name in self._whole or self._slot(name) != UNKNOWN)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        yield from self._whole
+        yield from filter(None, self._names)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._whole) + self._seated
 
-    def keys(self) -> KeysView[str]:
-        return self._found.keys()
+    def has_any(self, names: Sequence[str]) -> bool:
+        """Whether one of these is a member."""
+        if not self._whole.keys().isdisjoint(names):
+            return True
+        if len(names) <= _FEW:
+            return any(self._slot(name) != UNKNOWN for name in names)
+        return bool(self._seated) and bool((self._index.find(names) != UNKNOWN).any())
+
+    def add(self, rows: Mapping[str, Member]) -> None:
+        """Members none of which was one."""
+        self._whole.update(rows)
 
     def rows(self) -> dict[str, Member]:
         """All of them, as rows."""
-        return {name: row if isinstance(row, Member) else self._row(row) for name, row in self._found.items()}
+        slots = [slot for slot, name in enumerate(self._names) if name]
+        return self._whole | dict(zip(filter(None, self._names), self._some(slots), strict=True))
 
     def whole(self) -> dict[str, Member]:
         """The members that are kept as rows, as those without a slot are."""
-        return {name: row for name, row in self._found.items() if isinstance(row, Member)}
+        return self._whole
 
-    def some(self, names: Iterable[str]) -> list[Member | None]:
+    def some(self, names: Sequence[str]) -> list[Member | None]:
         """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
-        found = list(map(self._found.get, names))
-        slots = [slot for slot in found if type(slot) is int]
-        taken = np.array(slots, np.int64)
-        zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]
-        created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
-        uids, held = [self._uids[slot] for slot in slots], self._roster.some(taken)
-        rows = map(Member, zones, created_ms, uids, *held, slots, repeat(False), repeat(-1))
-        if len(slots) == len(found):
-            return list(rows)
-        return [next(rows) if type(each) is int else each for each in found]  # type: ignore[misc]
+        found = list(map(self._whole.get, names))
+        if not self._seated or all(found):
+            return found
+        slots = self._index.find(names)
+        seated = np.flatnonzero(slots != UNKNOWN)
+        for place, row in zip(seated.tolist(), self._some(slots[seated].tolist()), strict=True):
+            found[place] = row
+        return found
 
     def restored(self, rows: Mapping[str, Member]) -> None:
         """Fill from saved rows, whose slots have been seated in the roster."""
-        self._found = {name: row if row.slot < 0 else row.slot for name, row in rows.items()}
-        seated = [row for row in rows.values() if row.slot >= 0]
-        slots = [row.slot for row in seated]
-        count = max(slots, default=-1) + 1
+        self._whole = {name: row for name, row in rows.items() if row.slot < 0}
+        seated = {name: row for name, row in rows.items() if row.slot >= 0}
+        slots = np.array([row.slot for row in seated.values()], np.int64)
+        count = int(slots.max(initial=-1)) + 1
         zone, created_ms = np.zeros(count, np.int32), np.zeros(count, np.int64)
-        zone[slots] = [self._number_of(row.zone) for row in seated]
-        created_ms[slots] = [row.created_ms for row in seated]
+        zone[slots] = [self._number_of(row.zone) for row in seated.values()]
+        created_ms[slots] = [row.created_ms for row in seated.values()]
         self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
-        self._uids = [""] * count
-        for slot, row in zip(slots, seated, strict=True):
-            self._uids[slot] = row.uid
+        self._names, self._uids = [""] * count, [""] * count
+        for name, row in seated.items():
+            self._names[row.slot], self._uids[row.slot] = name, row.uid
+        self._index.add([*seated], slots)
+        self._seated = len(seated)
 
     def seat(
         self,
@@ -108,8 +131,10 @@ class MemberRows(MutableMapping[str, Member]):
         self._zone.fromlist([*map(numbers.__getitem__, zones)])
         self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
         self._uids += uids
+        self._names += names
         assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
-        self._found.update(zip(names, slots, strict=True))
+        self._index.add(names, np.arange(slots[0], slots[-1] + 1))
+        self._seated += len(names)
 
     def _grow(self, count: int) -> None:
         """Have an entry in each column for all slots below `count`."""
@@ -118,6 +143,23 @@ class MemberRows(MutableMapping[str, Member]):
             self._zone.frombytes(bytes(missing * self._zone.itemsize))
             self._created_ms.frombytes(bytes(missing * self._created_ms.itemsize))
             self._uids += [""] * missing
+            self._names += [""] * missing
+
+    def _unseat(self, name: str) -> bool:
+        """Whether this member was seated, which it no longer is."""
+        slot = self._slot(name)
+        if slot == UNKNOWN:
+            return False
+        self._index.remove((name,), np.array([slot]))
+        self._names[slot] = ""
+        self._seated -= 1
+        return True
+
+    def _slot(self, name: str) -> int:
+        return self._index.find_one(name) if self._seated else UNKNOWN
+
+    def _names_of(self, slots: Numbers) -> list[str]:
+        return list(map(self._names.__getitem__, slots.tolist()))
 
     def _number_of(self, zone: str) -> int:
         number = self._zone_numbers.get(zone)
@@ -130,6 +172,14 @@ class MemberRows(MutableMapping[str, Member]):
         zone, created_ms, uid = self._zones[self._zone[slot]], self._created_ms[slot], self._uids[slot]
         return Member(zone, created_ms, uid, *self._roster.at(slot), slot, held=False, withheld=-1)
 
+    def _some(self, slots: list[int]) -> Iterator[Member]:
+        """The rows of those who are seated in these slots."""
+        taken = np.array(slots, np.int64)
+        zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]
+        created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
+        uids = [self._uids[slot] for slot in slots]
+        return map(Member, zones, created_ms, uids, *self._roster.some(taken), slots, repeat(False), repeat(-1))
+
 
 class Members(Table[Member]):
     """The saved rows of members."""
@@ -141,8 +191,12 @@ class Members(Table[Member]):
         super().__init__("members", Member)
         self.rows = MemberRows(Roster(Labels()))
 
-    def some(self, keys: Iterable[str]) -> Sequence[Member | None]:
+    def some(self, keys: Sequence[str]) -> Sequence[Member | None]:
         return self.rows.some(keys)
+
+    def add_all(self, rows: Mapping[str, Member]) -> None:
+        self.rows.add(rows)
+        self.touch_added(rows)
 
     def reseat(self, rows: Mapping[str, Member], roster: Roster) -> None:
         """These are the rows, and their slots are in this roster from here on."""

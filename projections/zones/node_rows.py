@@ -113,7 +113,7 @@ class NodeRows(MutableMapping[str, Node]):
         if self._next + len(names) > self._numbers:
             self._alone = self._rows()
             self._begin()
-        self._index.add(names, self._next)
+        self._index.add(names, np.arange(self._next, self._next + len(names)))
         self._joined.append(joined)
         self._firsts.append(self._next)
         self._left.append(len(names))

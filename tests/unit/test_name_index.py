@@ -28,7 +28,7 @@ class Named:
 
     def add(self, names: list[str]) -> None:
         new = [name for name in names if name not in self.known]
-        self.index.add(new, len(self.names))
+        self.index.add(new, np.arange(len(self.names), len(self.names) + len(new)))
         self.known |= {name: number for number, name in enumerate(new, len(self.names))}
         self.names += new
 
