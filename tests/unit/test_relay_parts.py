@@ -60,6 +60,26 @@ def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
     assert [admission.admit() for _ in range(200)].count(0.0) == 100
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_whoever_was_sent_away_is_let_in_when_it_comes_back_as_told(seed: int) -> None:
+    """Its place is counted from where the full bucket is served: that slack takes those who come early by jitter."""
+    now = 0.0
+    admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(seed))
+    for herd_at in (0.0, 1_000.0):
+        now = herd_at
+        back = sorted(herd_at + wait for wait in [admission.admit() for _ in range(1_000)] if wait)
+        assert len(back) == 900
+        for coming_s in back:
+            now = coming_s
+            assert admission.admit() == 0.0
+
+
+def test_a_herd_however_large_is_told_to_come_back_within_the_bound() -> None:
+    admission = LinkAdmission(50.0, 100, now=lambda: 0.0, rng=random.Random(1))
+    longest = max(admission.admit() for _ in range(5_000))
+    assert ADVICE_S_MAX < longest <= 1.25 * ADVICE_S_MAX
+
+
 def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
     budget = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
     assert [budget.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
