@@ -236,6 +236,34 @@ def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
     assert owed.gap == Gap(2, 6)
 
 
+@pytest.mark.parametrize("owed_from, gap", [(0, Gap(0, 6)), (5, Gap(5, 6)), (6, None)])
+def test_all_that_a_save_remembered_is_owed_after_a_restart(owed_from: int, gap: Gap | None) -> None:
+    owed = Owed(Room())
+    owed.restored(owed_from, 6)
+    assert owed.gap == gap
+    assert owed.owes_from(6) == owed_from
+
+
+def test_what_an_earlier_life_owed_is_made_again_though_others_wrote_later_ones() -> None:
+    """The last records of the topic say nothing of it: whoever wrote those may have had a gap there, too."""
+    owed = Owed(Room())
+    owed.restored(2, 6)
+    owed.known_before(5)
+    assert owed.gap == Gap(2, 6)
+    owed.known_before(6)
+    assert owed.gap == Gap(2, 6)
+
+
+def test_what_was_told_and_not_kept_is_made_again_only_where_nobody_wrote_it() -> None:
+    owed = told(0, 1, room=Room(0))
+    owed.ruled(run(2, 4))
+    assert owed.gap == Gap(0, 6)
+    owed.known_before(5)
+    assert owed.gap == Gap(5, 6)
+    owed.known_before(6)
+    assert owed.gap is None
+
+
 def test_what_is_kept_and_made_again_comes_out_once_at_a_time() -> None:
     owed = told(*range(5))
     owed.miss(Gap(0, 5))
