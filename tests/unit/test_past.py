@@ -7,19 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
-from eventstore.errors import PermanentError
-from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition
+from eventstore.errors import LogMismatch, PermanentError
+from eventstore.ids import statement
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
 from eventstore.position import Position, to_token
 from eventstore.recovery.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
 from eventstore.recovery.past import PastFolds, fold_past
+from eventstore.replicas.lineage import parent_text
 from eventstore.saved.archive import Archived
 from eventstore.saved.rocks_store import RocksStore, checkpoints
 from eventstore.saved.saving import save
+from schemas.events import LogCreated
 from tests.contract.engine import numbered, put
 from tests.support.embedded import Clock
 from tests.support.memory_log import MemoryLog
-from tests.support.toy_log import LOG_ID, T0
+from tests.support.toy_fold import ToyFold
+from tests.support.toy_log import LOG_ID, T0, created, fact
 from tests.unit.test_replay import FOLDS, ZONES_1, filled, state_at
 
 ZONES_0 = Partition(ZONES, 0)
@@ -67,10 +72,69 @@ async def test_each_partition_begins_at_its_own_nearest_state(tmp_path: Path) ->
     assert (await folded(filled(), cut(0, 0), archive))[1] == 1
 
 
-async def test_states_later_than_the_moment_are_not_even_opened(tmp_path: Path) -> None:
+async def test_states_later_than_the_moment_are_not_even_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
     shutil.rmtree(archive[1].path)
     assert (await folded(filled(), cut(8, 1, archive[1].time_ms - 1), archive))[1] == (8 - 4) + 1 + 1
+    assert caplog.messages == [], "what is opened and not there is passed over with a warning"
+
+
+async def test_a_state_is_used_for_the_very_moment_at_which_it_was_saved(tmp_path: Path) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4}, {FLEET_0: 12})
+    assert (await folded(filled(), cut(12, 1, archive[1].time_ms), archive))[1] == 0 + 1 + 1
+
+
+async def test_states_older_than_the_nearest_that_has_everything_are_not_even_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 2}, {FLEET_0: 8})
+    shutil.rmtree(archive[0].path)
+    assert (await folded(filled(), cut(15, 0), archive))[1] == (15 - 8) + 1
+    assert caplog.messages == []
+
+
+async def test_a_state_is_named_by_its_newest_record_and_by_how_many_there_are(tmp_path: Path) -> None:
+    """Named by the oldest, it counts as before a moment at which some of what it holds was still to come."""
+    [state] = await archive_of(tmp_path, {FLEET_0: 4, ZONES_1: 9})
+    newest = filled().contents.records[ZONES_1][8]
+    assert (state.time_ms, state.records) == (newest.timestamp_ms, 4 + 9)
+
+
+async def test_saved_state_of_another_log_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    archive = await archive_of(tmp_path, {FLEET_0: 4})
+    another = filled()
+    for partition in (FLEET_0, ZONES_0, ZONES_1):
+        another.contents.records[partition][0] = Record(0, T0, b"", encode(created("another", partition_count=2)))
+    with pytest.raises(LogMismatch, match="it is of log"):
+        await fold_past(another, FOLDS, cut(15, 8), archive, lambda done, total: None)
+
+
+@pytest.mark.parametrize(("begin", "until", "count"), [(2, 5, 3), (5, 5, 0), (8, 5, 0)])
+async def test_what_expired_is_not_missed_and_nobody_goes_beyond_the_cut(begin: int, until: int, count: int) -> None:
+    log = filled()
+    for number in range(10):
+        log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
+    del log.contents.records[INSTALLS_0][:begin]
+    log.contents.begins[INSTALLS_0] = begin
+    moment = Cut({FLEET_0: 1, INSTALLS_0: until, Partition(INSTALLS, 1): 0}, T0 + 99_000)
+    past = await fold_past(log, [ToyFold(FLEET), ToyFold(INSTALLS)], moment, [], lambda done, total: None)
+    assert past.position(INSTALLS_0) == until
+    assert past.state(INSTALLS_0).total.effects == count
+
+
+@pytest.mark.parametrize(("fleet", "generation"), [(8, 1), (9, 2)])
+async def test_a_moment_before_a_restore_is_of_the_parents_generation(fleet: int, generation: int) -> None:
+    log = filled()
+    parent = created("parent", partition_count=2)
+    origin = LogCreated(
+        statement("log", "test", T0), LOG_ID, 2, 2, parent_text(parent, Position("parent", {FLEET_0: 8}))
+    )
+    for partition in (FLEET_0, ZONES_0, ZONES_1):
+        log.contents.records[partition][0] = Record(0, T0, b"", encode(origin))
+    past, _ = await folded(log, cut(fleet, 1), [])
+    assert past.generation == generation
 
 
 async def test_a_state_that_is_gone_or_damaged_is_passed_over(tmp_path: Path) -> None:

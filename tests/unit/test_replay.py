@@ -9,7 +9,7 @@ import pytest
 from eventstore.avro.codec import encode
 from eventstore.errors import LogMismatch, LogUnavailable, PermanentError
 from eventstore.folding.partition import FoldedPartition
-from eventstore.log import FLEET, FLEET_0, ZONES, Partition, Record
+from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
 from eventstore.progress import Progress
 from eventstore.recovery.replay import cut_at_position, cut_at_time, replay
 from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
@@ -87,7 +87,9 @@ async def test_a_cut_by_time_takes_what_was_appended_up_to_it() -> None:
     assert (await cut_at_time(log, [FLEET], T0 * 2))[FLEET_0] == 21
 
 
-@pytest.mark.parametrize(("saved", "until", "records"), [(10, 21, 11), (21, 21, 0), (10, 10, 0), (15, 12, 12)])
+@pytest.mark.parametrize(
+    ("saved", "until", "records"), [(10, 21, 11), (21, 21, 0), (10, 10, 0), (11, 10, 10), (15, 12, 12)]
+)
 async def test_a_replay_goes_on_from_a_checkpoint_that_lies_before_its_cut(
     tmp_path: Path, saved: int, until: int, records: int
 ) -> None:
@@ -111,6 +113,16 @@ async def test_a_checkpoint_behind_a_wanted_digest_is_not_used(tmp_path: Path) -
     assert folded is not None
     assert reduced(folded.digest).hex() not in done.digests[FLEET_0].values()
     store.close()
+
+
+async def test_a_replay_of_reports_begins_with_those_that_have_not_expired() -> None:
+    log, installs = filled(), Partition(INSTALLS, 0)
+    for number in range(10):
+        log.contents.add(installs, T0 + number, b"k", encode(fact(f"p{number}")))
+    del log.contents.records[installs][:8]
+    log.contents.begins[installs] = 8
+    done = await replay(log, [ToyFold(INSTALLS)], until={installs: 10, Partition(INSTALLS, 1): 0})
+    assert (done.records, done.partitions[installs].position) == (2, 10)
 
 
 async def test_an_observer_sees_each_record_and_what_became_of_it() -> None:
