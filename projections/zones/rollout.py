@@ -64,7 +64,6 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
         disowned=row.attempt,
         since=at.offset,
         since_ms=at.time_ms,
-        effect=row.effect or phase == NODE_EFFECT,
         installed="" if phase == ALTERING else row.installed,
         failures=0,
         not_before_ms=0,
@@ -105,7 +104,8 @@ def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At)
         if not row.effect and not hosts.take(host_of(name, row), limits.unavailable_nodes):
             full = f"unavailable_nodes: {limits.unavailable_nodes} nodes of zone {zone!r} are out of service, the limit"
             continue
-        rows[name] = entered(row, row.resume or NODE_EFFECT, at)
+        # Also of one that skips the Node Effect: what is counted here and not kept is room that nobody gives back.
+        rows[name] = entered(replace(row, effect=True), row.resume or NODE_EFFECT, at)
     return Admitted(rows, full)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from projections.zones import rollout
-from projections.zones.phases import ERROR, NODE_EFFECT, NODE_EFFECT_REMOVAL, OS_INSTALLING, PENDING, READY
+from projections.zones.phases import (
+    ERROR,
+    INITIALIZE_INTERFACE,
+    NODE_EFFECT,
+    NODE_EFFECT_REMOVAL,
+    OS_INSTALLING,
+    PENDING,
+    READY,
+)
 from tests.support.zones import ZoneLog, installing, unavailable
 
 
@@ -124,6 +132,24 @@ def test_narrower_limits_stop_nobody_who_has_begun() -> None:
     assert log.row("d3").phase == PENDING
     log.do_until("d2", READY)
     assert log.row("d3").phase == NODE_EFFECT
+
+
+def test_a_dpu_that_skips_its_node_effect_has_its_node_out_of_service_all_the_same() -> None:
+    """Counted only by the record that let it in, its node kept the next in line waiting for a place nobody had."""
+    log = zone_of(3, installs=1, nodes=2)
+    log.register("d0", node="n0", serial="the first card")
+    provision(log, 0)
+    log.do_until("d0", READY)
+    provision(log, 2)
+    log.register("d0", node="n0", serial="another card")
+    assert log.request("d0", "skip").code == "waiting"
+    assert provision(log, 1) == [("waiting", 2)]
+    log.limit(5, -1)
+    assert (log.row("d0").phase, log.row("d0").effect) == (INITIALIZE_INTERFACE, True)
+    assert unavailable(log.state) == {"n0", "n2"}
+    assert log.row("d1").phase == PENDING, "both places are taken"
+    log.do_until("d0", READY)
+    assert log.row("d1").phase == NODE_EFFECT
 
 
 def test_zones_do_not_wait_for_one_another() -> None:
