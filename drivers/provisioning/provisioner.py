@@ -213,7 +213,7 @@ class Provisioner:
         else:
             self.ended[event.phase, event.kind] += 1
             logger.warning("step failed", extra=_about(step, event.message) | {"kind": event.kind})
-        while self._is_ours(step) and not await self._say(step, event):
+        while self._is_current(step) and not await self._say(step, event):  # also that its time is over
             await self._rest()
 
     async def _attempt(self, step: _Step) -> StepSucceeded | StepFailed:
@@ -289,11 +289,13 @@ class Provisioner:
         return now is None or _standing(now.dpu) != _standing(step.dpu)
 
     def _is_ours(self, step: _Step) -> bool:
-        """Whether the fold says that this attempt runs and is ours, and it has time left."""
+        """Whether this attempt may touch its device: the fold says that it runs and is ours, and it has time left."""
+        return self._is_current(step) and self._left_s(step) > 0
+
+    def _is_current(self, step: _Step) -> bool:
+        """Whether the fold says that this attempt runs, and is ours."""
         now = self._now(step)
-        return (
-            now is not None and now.dpu.attempt == step.dpu.attempt and self._runs_for_us(now) and self._left_s(now) > 0
-        )
+        return now is not None and now.dpu.attempt == step.dpu.attempt and self._runs_for_us(now)
 
     def _runs_for_us(self, step: _Step) -> bool:
         """Whether the fold says that an attempt at this DPU runs, and is ours."""

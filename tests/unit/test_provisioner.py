@@ -189,6 +189,33 @@ def test_a_device_that_hangs_is_let_go_at_the_deadline_and_found_again() -> None
     run_virtual(scenario())
 
 
+@pytest.mark.parametrize("ahead_ms", [0, 2 * HOUR_MS], ids=["clocks agree", "the log's clock was hours ahead"])
+def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
+    """The deadline in the log may lie hours further ahead, where a clock was, and no timer can state it before."""
+
+    async def scenario() -> None:
+        async with plane() as made:
+            made.ahead_ms = ahead_ms
+            await made.add("p1")
+            bmcs = devices(made)
+            found = provisioner(made, "p1", bmcs)
+            timers(made, "p1")
+            await made.register("d")
+            bmcs.device("d").faults = QUIET._replace(pace=1e9)
+            await made.request("d", "provision", "image-1")
+            await made.until(lambda: made.dpu("d").standing == "running")
+            made.ahead_ms = -1_000
+            limit_s = STEPS[NODE_EFFECT].deadline_ms / 1_000
+            await made.until(lambda: made.dpu("d").failures == 1, timeout_s=limit_s + 60)
+            assert made.dpu("d").message == "the step's time is over"
+            assert found.ended[NODE_EFFECT, "transient"] == 1
+            bmcs.device("d").faults = QUIET
+            await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
+            assert made.count(made.partition("z1"), DeadlinePassed) == 0
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("silent", ["StepStarted", "StepSucceeded"])
 def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: str) -> None:
     async def scenario() -> None:
