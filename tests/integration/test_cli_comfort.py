@@ -77,6 +77,16 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
     assert said in ended.stderr
 
 
+async def test_a_wait_for_a_dpu_that_two_zones_have_asks_at_once_which(plane: Served) -> None:
+    for zone in ("z1", "z2"):
+        assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.Answer.done
+    for asked in (("wait", "dpu", "d1", "--timeout", "100"), ("dpus", "show", "d1")):
+        ended = await run(*asked, server=plane.address)
+        assert (ended.status, ended.stderr) == (1, "Error: dpu: 'd1' is in the zones z1, z2; name one\n")
+    named = await run("wait", "dpu", "d1", "--zone", "z2", "--for", "initializing", server=plane.address)
+    assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, tries 0\n")
+
+
 async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_0(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     arguments = ("nodes", "list", "--watch", "--server", plane.address)
