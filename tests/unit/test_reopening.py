@@ -1,0 +1,208 @@
+"""What is checked of saved state before a replica goes on from it, and of the log that it is then held against."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eventstore.avro.codec import encode
+from eventstore.errors import FatalError, LogMismatch
+from eventstore.folding.ledger import KEEP_MS
+from eventstore.folding.partition import FoldedPartition
+from eventstore.ids import statement
+from eventstore.log import FLEET, FLEET_0, INSTALLS, Partition
+from eventstore.saved.rocks_store import RocksStore
+from eventstore.saved.saving import restored, save
+from eventstore.saved.snapshots import Head
+from schemas.events import LogCreated
+from tests.support.replicas import running, toy_replica
+from tests.support.toy_fold import ToyFold, ToyLaterFold
+from tests.support.toy_log import LOG_ID, T0, Issuer, created, fact, records
+from tests.support.virtual_loop import run_virtual
+from tests.unit.test_replica import FlakyLog, submit
+
+INSTALLS_0 = Partition(INSTALLS, 0)
+ALL = {1: ToyFold(), 2: ToyFold(version=2), 3: ToyLaterFold()}
+
+
+def empty(rules: Mapping[int, ToyFold] = ALL) -> FoldedPartition:
+    return FoldedPartition(FLEET_0, rules, LOG_ID)
+
+
+@pytest.mark.parametrize(
+    ("saved", "supported", "is_used"),
+    [(1, [1], True), (3, [1, 3], True), (3, [1, 2], False), (2, [1], False), (1, [2], False)],
+)
+async def test_state_of_a_fold_version_that_this_binary_has_not_is_left(
+    tmp_path: Path, saved: int, supported: list[int], is_used: bool
+) -> None:
+    """Later ones, whose rows it cannot read, and earlier ones, which it would fold on by other rules."""
+    issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
+    raises = [issue.raise_version(version) for version in range(2, saved + 1)]
+    for record in records([created(), issue.set("a"), *raises]):
+        partition.fold(record)
+    assert partition.version == saved
+    await save(partition, store)
+    found = await restored(empty({version: ALL[version] for version in supported}), store)
+    store.close()
+    assert (found is not None) == is_used
+    if found is not None:
+        assert (found.version, found.halted, found.position) == (saved, "", partition.position)
+
+
+async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Path) -> None:
+    """What is saved of them is the floor: without it a repeat that comes very late would take effect once more."""
+    issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
+    forgotten = issue.set("a")
+    later = issue.set("b", now_ms=T0 + 2 * KEEP_MS)
+    for record in [*records([created(), forgotten]), *records([later], start=2, time_ms=T0 + 2 * KEEP_MS)]:
+        partition.fold(record)
+    assert partition.ledger.floor == forgotten.envelope.command_id
+    await save(partition, store)
+    again = await restored(empty(), store)
+    store.close()
+    assert again is not None
+    assert again.ledger.floor == partition.ledger.floor
+    (record,) = records([forgotten], start=3, time_ms=T0 + 2 * KEEP_MS)
+    entry = again.fold(record)
+    assert entry is not None and "is expired, as ids up to" in entry.outcome.reason
+
+
+class Told:
+    """A listener that owes everything from an offset on, and remembers what it was told at a restart."""
+
+    def __init__(self, owed_from: int) -> None:
+        self.owed_from = owed_from
+        self.told: tuple[int, int] | None = None
+
+    def ruled(self, ruling: object) -> None:
+        """It has not dealt with it."""
+
+    def owes_from(self, position: int) -> int:
+        return min(self.owed_from, position)
+
+    def restored(self, owed_from: int, position: int) -> None:
+        self.told = (owed_from, position)
+
+
+@pytest.mark.parametrize("owed_from", [0, 2, 3])
+async def test_a_listener_is_told_what_it_owed_and_nothing_is_saved_again(tmp_path: Path, owed_from: int) -> None:
+    store = RocksStore(tmp_path)
+    partition = FoldedPartition(FLEET_0, ALL, LOG_ID, Told(owed_from))
+    for record in records([created(), fact("a"), fact("b")]):
+        partition.fold(record)
+    await save(partition, store)
+    listener = Told(owed_from)
+    again = await restored(FoldedPartition(FLEET_0, ALL, LOG_ID, listener), store)
+    store.close()
+    assert again is not None
+    assert listener.told == (owed_from, 3)
+    assert again.is_saved(), "or each start would save every partition that owes something"
+
+
+async def test_rows_nested_without_end_are_damage_and_stop_no_start(tmp_path: Path) -> None:
+    store, partition = RocksStore(tmp_path), empty()
+    for record in records([created(), fact("a")]):
+        partition.fold(record)
+    await save(partition, store)
+    [(key, _)] = store._scan(b"r\0fleet/0\0policies\0")
+    store._db[key] = b"\x95\x01\x80\x01\x00" + b"\x91" * 100_000 + b"\xc0"
+    assert await restored(empty(), store) is None
+    store.close()
+
+
+# -- a store that failed, and is opened again
+
+
+async def failed(path: Path) -> tuple[RocksStore, Head]:
+    """A store with something saved, whose last write failed."""
+    store, partition = RocksStore(path), empty()
+    for record in records([created(), fact("a")]):
+        partition.fold(record)
+    await save(partition, store)
+    head = store.head(FLEET_0)
+    assert head is not None
+    store._is_failing = True
+    return store, head
+
+
+async def test_a_save_that_failed_and_landed_all_the_same_is_not_built_upon(tmp_path: Path) -> None:
+    store, head = await failed(tmp_path)
+    store._db[b"h\0fleet/0"] = msgspec.msgpack.encode(msgspec.structs.replace(head, position=head.position + 1))
+    with pytest.raises(FatalError, match="it is not what was saved last; start again"):
+        store.batch(FLEET_0)
+    store.close()
+
+
+async def test_what_was_forgotten_is_not_missed_when_a_store_is_opened_again(tmp_path: Path) -> None:
+    store, head = await failed(tmp_path)
+    store.forget(FLEET_0)
+    store.batch(FLEET_0).commit(head)
+    assert store.head(FLEET_0) == head
+    store.close()
+
+
+# -- the log that the state is held against
+
+
+def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more() -> None:
+    for count in (3, 5):
+        log = FlakyLog()
+        log.put(FLEET_0, created(partition_count=count))
+        with pytest.raises(LogMismatch, match=f"made with {count}, and now has 4"):
+            run_virtual(toy_replica(log).run())
+
+
+def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
+    async def run() -> None:
+        log = FlakyLog()
+        log.put(FLEET_0, LogCreated(statement("log", "test", T0), LOG_ID, 3, 4, ""))
+        async with running(replica := toy_replica(log)):
+            assert (replica.log_id, replica.generation) == (LOG_ID, 3)
+
+    run_virtual(run())
+
+
+def test_reports_that_expire_after_they_were_folded_are_no_other_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        log, store = FlakyLog(), RocksStore(tmp_path)
+        for number in range(6):
+            log.contents.add(INSTALLS_0, T0 + number, b"k", encode(fact(f"p{number}")))
+        async with running(replica := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
+            log.contents.begins[INSTALLS_0] = 4
+            del log.contents.records[INSTALLS_0][:4]
+            await asyncio.sleep(200)
+            assert replica.position(INSTALLS_0) == 6
+        await replica.save()
+        async with running(again := toy_replica(log, store=store, topics=(FLEET, INSTALLS))):
+            assert (again.folded_records, again.state(INSTALLS_0).total.effects) == (0, 6)
+        store.close()
+
+    run_virtual(run())
+
+
+def test_state_that_was_dropped_is_dropped_once(tmp_path: Path) -> None:
+    """Each save says what changed since the last: one that dropped all before it again would leave only that."""
+
+    async def run() -> None:
+        log, store, issue = FlakyLog(), RocksStore(tmp_path), Issuer()
+        async with running(first := toy_replica(log, store=store)):
+            await submit(first, issue.set("a"))
+        await first.save()
+        [(key, row)] = store._scan(b"r\0fleet/0\0policies\0")
+        store._db[key + b" that was never set"] = row
+        async with running(second := toy_replica(log, store=store)):
+            for name in "bcd":
+                await submit(second, issue.set(name))
+                await second.save()
+        assert [name for name, _ in store.rows(FLEET_0, "policies")] == ["a", "b", "c", "d"]
+        async with running(third := toy_replica(log, store=store)):
+            assert not third.folded_records
+            assert sorted(third.state(FLEET_0).policies.rows) == ["a", "b", "c", "d"]
+        store.close()
+
+    run_virtual(run())
