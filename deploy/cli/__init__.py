@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from deploy.cli.failures import STATED, untold
+
 
 class Subcommand(NamedTuple):
     """Where a subcommand is, and its line in the list of commands."""
@@ -101,7 +103,7 @@ class LazyGroup(click.Group):
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _ending():
+        with _ending(ctx):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,7 +116,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextmanager
-def _ending() -> Iterator[None]:
+def _ending(ctx: click.Context | None = None) -> Iterator[None]:
     """Ends what is interrupted, or cannot be printed, as it should: click would do so with the status of what was
     refused, or with a traceback."""
     try:
@@ -131,7 +133,8 @@ def _ending() -> Iterator[None]:
         if error.filename is not None or error.errno not in _NO_ROOM:  # it is not of stdout
             raise
         _print_no_more()
-        click.echo(f"Error: stdout: cannot be written: {error.strerror}; a command may have taken effect", err=True)
+        stated = ctx.meta.get(STATED, ()) if ctx is not None else ()
+        click.echo(f"Error: stdout: cannot be written: {error.strerror}{untold(stated)}", err=True)
         sys.exit(3)
 
 

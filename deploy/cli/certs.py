@@ -18,6 +18,8 @@ from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_do
 from projections.names import check_name
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_MAX_BYTES = 1 << 20
+"""Of a file with a certificate: a device has no end, and would be read for ever."""
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _HOST_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 
@@ -115,7 +117,8 @@ def show(file: Path, output: str) -> None:
     from commands.calls.identities import load
 
     try:
-        plain = _plain(load(file.read_bytes()))
+        with file.open("rb") as stream:
+            plain = _plain(load(stream.read(_MAX_BYTES)))
     except ValueError as error:
         raise Refused(f"file: {file} must be a certificate in PEM or DER") from error
     if output != "table":

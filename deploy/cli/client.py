@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import Message
 
 from deploy.cli.answers import merged_position
-from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable
+from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable, again
 from eventstore.ids import issued_at_ms, uuid7
 from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -59,6 +59,8 @@ class Client:
         self._seen: list[str] = []
         self.at = ""
         """The moment of the past that queries are about; empty for now."""
+        self.stated: dict[str, None] = {}
+        """Ids of the commands that were sent, which may have taken effect."""
         self._command_id = command_id
         self._made = 0
         self._now_ms = now_ms
@@ -93,11 +95,12 @@ class Client:
         """Call a method of Commands that takes one request; its command id is filled in."""
         if not request.command_id:  # type: ignore[attr-defined]
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
+        self._note(request)
         try:
             return self._first_answer(lambda channel: getattr(_COMMANDS(channel), method), request)
         except KeyboardInterrupt:
             command_id: str = request.command_id  # type: ignore[attr-defined]
-            click.echo(f"interrupted, and it may take effect: {_again(command_id)}", err=True)
+            click.echo(f"interrupted, and it may take effect: {again(command_id)}", err=True)
             raise
 
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
@@ -105,6 +108,7 @@ class Client:
         waiting: deque[tuple[Message, Any]] = deque()
         for request in requests:
             request.command_id = self.next_command_id()  # type: ignore[attr-defined]
+            self._note(request)
             call = getattr(_COMMANDS(self._channel(self.server)), method)
             waiting.append((request, call.future(request, timeout=self._timeout_s, metadata=self._metadata)))
             if len(waiting) == _IN_FLIGHT:
@@ -148,10 +152,17 @@ class Client:
         """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
         try:
             return getattr(_COMMANDS(self._channel(self.server)), method)(
-                requests, timeout=timeout_s, metadata=self._metadata
+                map(self._note, requests), timeout=timeout_s, metadata=self._metadata
             )
         except grpc.RpcError as error:
             raise self._failure(error, self.server) from error
+
+    def _note(self, request: Message) -> Message:
+        """Remember that a command is sent, and not only looked at in a dry run."""
+        command_id: str = request.command_id  # type: ignore[attr-defined]
+        if not getattr(request, "dry_run", False):
+            self.stated[command_id] = None
+        return request
 
     def _first_answer(self, bind: Callable[[grpc.Channel], Callable[..., Any]], request: Message) -> Any:
         tried: list[grpc.RpcError] = []
@@ -188,14 +199,14 @@ class Client:
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
         if _is_answer(error):
-            return Unreachable(f"{error.details()}; {_again(command_id) or 'try again, or wait longer with --timeout'}")
-        again = _again(command_id) or "try again"
-        again += "; see that `dpuplane serve` runs there, or name another with --server"
+            return Unreachable(f"{error.details()}; {again(command_id) or 'try again, or wait longer with --timeout'}")
+        advice = again(command_id) or "try again"
+        advice += "; see that `dpuplane serve` runs there, or name another with --server"
         if self._credentials is None:
-            again += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
+            advice += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
         else:  # a handshake that fails is only a socket that closed
-            again += "; it must have TLS, and each side believe the other's certificate: see `dpuplane certs show`"
-        return Unreachable(f"no answer from {server} ({_first_line(error)}): {again}")
+            advice += "; it must have TLS, and each side believe the other's certificate: see `dpuplane certs show`"
+        return Unreachable(f"no answer from {server} ({_first_line(error)}): {advice}")
 
 
 def _is_folding(error: grpc.RpcError) -> bool:
@@ -207,13 +218,6 @@ def _is_answer(error: grpc.RpcError) -> bool:
     """Whether a server of the plane said this, and not the library, which found none."""
     said: Any = error.trailing_metadata() or ()
     return any(key == ANSWERED_KEY for key, _ in said)
-
-
-def _again(command_id: str) -> str:
-    """How a command of which nobody knows what became is asked about and repeated."""
-    if not command_id:
-        return ""
-    return f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
 
 
 def _first_line(error: grpc.RpcError) -> str:

@@ -20,6 +20,8 @@ _DOMAIN = click.argument("domain", type=DOMAIN)
 _CLIQUE = click.argument("clique", type=CLIQUE)
 _NODE = click.argument("node", type=NODE)
 _UID = click.option("--uid", default="", help="The incarnation (pod uid) that it is about.")
+_MAX_CHARACTERS = 8 << 20
+"""Of a file of hosts. A device has no end, and would be read for ever."""
 
 
 def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str | None:
@@ -27,9 +29,12 @@ def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | Non
     if file is None:
         return None
     try:
-        return file.read()
+        text = file.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
         raise click.BadParameter(f"{file.name!r} must be text in UTF-8") from None
+    if len(text) > _MAX_CHARACTERS:
+        raise click.BadParameter(f"{file.name!r} must be at most {_MAX_CHARACTERS} characters")
+    return text
 
 
 @click.group()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
 REFUSED = 1
@@ -45,3 +47,28 @@ class Unreachable(click.ClickException):
 
 class StillFolding(Unreachable):
     """The answer comes when the log is folded up to the moment that was asked about."""
+
+
+STATED = "deploy.cli.stated"
+"""Where a context has the ids of the commands that were sent, for whoever cannot print what became of them."""
+
+_IDS_SHOWN = 5
+
+
+def again(command_id: str) -> str:
+    """How a command of which nobody knows what became is asked about and repeated."""
+    if not command_id:
+        return ""
+    return f"ask `dpuplane commands show {command_id}`, or repeat the command with --command-id {command_id}"
+
+
+def untold(command_ids: Collection[str]) -> str:
+    """What is to be known of commands whose answer cannot be printed; nothing if there are none."""
+    if not command_ids:
+        return ""
+    first, *others = command_ids
+    if not others:
+        return f"; the command may have taken effect: {again(first)}"
+    more = f" and {len(command_ids) - _IDS_SHOWN} more" if len(command_ids) > _IDS_SHOWN else ""
+    shown = f"{', '.join((first, *others)[:_IDS_SHOWN])}{more}"
+    return f"; {len(command_ids)} commands may have taken effect: ask `dpuplane commands show` about {shown}"

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from deploy.cli import values
 from deploy.cli.client import Client
+from deploy.cli.failures import STATED
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.watching import watch as watch_until_interrupted
 
@@ -160,6 +161,7 @@ def commands(function: F) -> F:
     @functools.wraps(function)
     def run(*, servers: list[str], principal: str, timeout: float, output: str, command_id: str, **given: Any) -> None:
         with client_of(servers, principal, timeout, tls=_taken(given), command_id=command_id) as client:
+            click.get_current_context().meta[STATED] = client.stated
             function(client=client, output=output, **given)
 
     return _COMMAND_ID(_TIMEOUT(_AS(_output(*_OUTPUTS)(_SERVER(tls_options(run))))))  # type: ignore[return-value]

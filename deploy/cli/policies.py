@@ -26,6 +26,8 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
 
 _MAX_DOCUMENTS = 1_000
+_MAX_CHARACTERS = 8 << 20
+"""Of a file: 8 KiB for each of as many policies as there may be. A device has no end, and would be read for ever."""
 _NUMBER = re.compile(r"[0-9]{1,9}").fullmatch
 
 
@@ -139,12 +141,14 @@ def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
 def _text_of(file: Path) -> str:
     try:
         with click.open_file(str(file), encoding="utf-8") as stream:
-            text: str = stream.read()
-            return text
+            text: str = stream.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError as error:
         raise Refused(f"{file}: byte {error.start + 1} is not UTF-8") from error
     except OSError as error:
         raise Refused(f"{file}: {error.strerror}") from error
+    if len(text) > _MAX_CHARACTERS:
+        raise Refused(f"{file}: must be at most {_MAX_CHARACTERS} characters")
+    return text
 
 
 def read_policies(text: str, file: str) -> list[PolicyDocument]:

@@ -223,6 +223,25 @@ def test_a_policy_file_may_give_a_part_of_its_own_in_place_of_one_that_it_takes_
         read_policies("{name: a, action: allow, sources: {tier: web, tier: db}}", "file")
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["policies", "apply", "/dev/zero"], "/dev/zero: must be at most 8388608 characters"),
+        (["certs", "show", "/dev/zero"], "file: /dev/zero must be a certificate in PEM or DER"),
+    ],
+    ids=["policies", "certs"],
+)
+def test_a_file_without_end_is_refused_and_not_read_for_ever(command: list[str], said: str) -> None:
+    ran = CliRunner().invoke(cli, command)
+    assert (ran.exit_code, ran.stderr) == (1, f"Error: {said}\n")
+
+
+def test_a_file_to_merge_into_has_an_end() -> None:
+    ran = CliRunner().invoke(cli, ["cliques", "config", "d", "c", "--merge", "/dev/zero"])
+    assert ran.exit_code == 2
+    assert ran.stderr.endswith("'/dev/zero' must be at most 8388608 characters\n")
+
+
 def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
     from deploy.cli import cli
 
@@ -282,15 +301,41 @@ def test_a_reader_that_has_seen_enough_is_no_refusal(command: list[str]) -> None
 def test_output_that_does_not_fit_on_its_disk_is_no_refusal_and_no_traceback(
     command: list[str], tmp_path: Path
 ) -> None:
-    """It may be the answer of a command that took effect."""
     if command[0] == "events":
         asyncio.run(stated(tmp_path / "plane", records=1))
         command = [*command, "--data", str(tmp_path / "plane")]
     program = [sys.executable, "-c", "from deploy.cli import main; main()", *command]
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, check=False)
-    said = b"Error: stdout: cannot be written: No space left on device; a command may have taken effect\n"
-    assert (ran.returncode, ran.stderr) == (3, said)
+    assert (ran.returncode, ran.stderr) == (3, b"Error: stdout: cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_effect(
+    count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "policies.json"
+    file.write_text(json.dumps([{"name": f"p{number}", "action": "allow"} for number in range(count)]))
+    ids = [ID, *(derived(ID, number) for number in range(1, count))]
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Client, "_first_answer", lambda *_: pb.Answer(outcome=pb.Answer.done))
+    monkeypatch.setattr("deploy.cli.answers.print_value", full)
+    monkeypatch.setattr("deploy.cli._print_no_more", lambda: None)
+    given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
+    ran = CliRunner().invoke(cli, given)
+    said = {
+        1: f"the command may have taken effect: ask `dpuplane commands show {ID}`, or repeat the command with"
+        f" --command-id {ID}",
+        2: f"2 commands may have taken effect: ask `dpuplane commands show` about {', '.join(ids[:2])}",
+        9: f"9 commands may have taken effect: ask `dpuplane commands show` about {', '.join(ids[:5])} and 4 more",
+    }[count]
+    assert (ran.exit_code, ran.stderr) == (3, f"Error: stdout: cannot be written: No space left on device; {said}\n")
+    monkeypatch.setattr("deploy.cli.output.print_value", full)
+    looked = CliRunner().invoke(cli, [*given, "--dry-run"])
+    assert looked.stderr == "Error: stdout: cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(("command", "status"), [("--help", 0), ("nope", 2)])
