@@ -27,6 +27,7 @@ from eventstore.saved.archive import Archived
 from eventstore.saved.rocks_store import open_checkpoint
 from eventstore.saved.saving import restored
 from eventstore.saved.snapshots import Saved
+from schemas.events import LogCreated
 
 _SLICE_RECORDS = 2_000
 
@@ -69,8 +70,15 @@ async def fold_past(
         # What expired is not missed, but nobody goes beyond the cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
     await _fold_on(log, folded, cut.offsets, say)
-    generation = lineage_of(origin).generation_at(cut.offsets.get(FLEET_0, 0))
-    return PastFolds(origin.log_id, generation, cut, folded, log.partition_count)
+    return PastFolds(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
+
+
+def _generation_at(cut: Cut, origin: LogCreated) -> int:
+    """What generation the log was of then: where a restore appended nothing to fleet, only the time tells."""
+    lineage = lineage_of(origin)
+    if cut.time_ms >= origin.envelope.issued_at_ms:
+        return lineage.generation
+    return lineage.generation_at(cut.offsets.get(FLEET_0, 0))
 
 
 async def _nearest(

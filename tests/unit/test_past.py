@@ -124,16 +124,25 @@ async def test_what_expired_is_not_missed_and_nobody_goes_beyond_the_cut(begin: 
     assert past.state(INSTALLS_0).total.effects == count
 
 
-@pytest.mark.parametrize(("fleet", "generation"), [(8, 1), (9, 2)])
-async def test_a_moment_before_a_restore_is_of_the_parents_generation(fleet: int, generation: int) -> None:
+RESTORED_MS = T0 + 15_500
+
+
+@pytest.mark.parametrize(
+    ("fleet", "time_ms", "generation"),
+    [(8, RESTORED_MS - 1, 1), (8, RESTORED_MS, 2), (9, RESTORED_MS - 1, 2), (9, RESTORED_MS + 9_000, 2)],
+)
+async def test_a_moment_before_a_restore_is_of_the_parents_generation(
+    fleet: int, time_ms: int, generation: int
+) -> None:
+    """One right after it is not, though fleet be where it was cut: restored with --thawed it has nothing more yet."""
     log = filled()
     parent = created("parent", partition_count=2)
     origin = LogCreated(
-        statement("log", "test", T0), LOG_ID, 2, 2, parent_text(parent, Position("parent", {FLEET_0: 8}))
+        statement("log", "test", RESTORED_MS), LOG_ID, 2, 2, parent_text(parent, Position("parent", {FLEET_0: 8}))
     )
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         log.contents.records[partition][0] = Record(0, T0, b"", encode(origin))
-    past, _ = await folded(log, cut(fleet, 1), [])
+    past, _ = await folded(log, cut(fleet, 1, time_ms), [])
     assert past.generation == generation
 
 
