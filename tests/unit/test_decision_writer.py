@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from drivers.decisions.kept import Kept
-from drivers.decisions.owed import Owed
+from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
+from drivers.decisions.owed import KEPT_RECORDS, Owed
 from drivers.decisions.writer import AT_ONCE, OVERLAP, DecisionWriter, cause_of
+from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
-from eventstore.log import DECISIONS, ZONES, Headers, Partition
+from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition
 from eventstore.replicas.replica import Replica
+from eventstore.saved.rocks_store import RocksStore
+from eventstore.saved.saving import save
+from schemas.events import FoldVersionRaised
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with
 from tests.unit.test_owed import offsets, told
@@ -31,6 +37,14 @@ class FailingLog(LossyLog):
         self.hangs = False
         self.tried = 0
         self.outages = 0
+        self.reads_fail = 0
+
+    async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
+        if self.reads_fail and DECISIONS not in {partition.topic for partition in positions}:
+            self.reads_fail -= 1
+            raise LogUnavailable("the log is away")
+        async for batch in super().read(positions):
+            yield batch
 
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
@@ -59,9 +73,11 @@ class Scene:
         replica._log = self.log
         self.topic = Partition(DECISIONS, partition.number)
 
-    def writer(self, rank: int = 0) -> DecisionWriter:
+    def writer(self, rank: int = 0, earlier: Earlier = nothing_earlier) -> DecisionWriter:
         owed = {self.partition: self.owed}
-        return DecisionWriter(self.replica, owed, Behind(rank), now_ms=self.world.now_ms, rng=Random(1))
+        return DecisionWriter(
+            self.replica, owed, Behind(rank), now_ms=self.world.now_ms, rng=Random(1), earlier=earlier
+        )
 
     def written(self) -> list[int]:
         """The offsets whose decisions stand in the topic."""
@@ -206,6 +222,70 @@ def test_a_decision_goes_to_the_partition_of_its_cause() -> None:
 
 def told_one() -> list[Kept]:
     return told(7).take(1, None)
+
+
+def test_what_was_missed_is_made_again_when_the_log_is_back() -> None:
+    async def scenario() -> None:
+        async with scene(20) as made:
+            made.log.reads_fail = 3
+            async with running(made.writer()):
+                await asyncio.sleep(60)
+            assert (made.log.reads_fail, made.written()) == (0, [*range(1, 21)])
+
+    run_virtual(scenario())
+
+
+def test_what_was_missed_is_made_again_no_faster_than_it_is_written() -> None:
+    async def scenario() -> None:
+        async with scene(KEPT_RECORDS // 10 * 3) as made:
+            async with running(made.writer(rank=1_000)):  # whose turn comes in half an hour
+                await asyncio.sleep(60)
+            assert not made.owed.has_room
+            assert made.owed.gap is not None and made.owed.gap.start <= KEPT_RECORDS // 10 + STEP_RECORDS
+
+    run_virtual(scenario())
+
+
+def test_what_this_binary_cannot_fold_is_not_made_again_for_ever() -> None:
+    async def scenario() -> None:
+        async with scene(20) as made:
+            raised = encode(FoldVersionRaised(made.world.command("fold"), 99))
+            made.world.contents.add(made.partition, made.world.now_ms(), b"fold", raised)
+            await asyncio.sleep(1)
+            made.owed.restored(0, 25)  # by a binary that went on
+            async with running(made.writer()):
+                await asyncio.sleep(60)
+                assert made.owed.gap is None
+            assert made.written() == [*range(1, 21)]
+
+    run_virtual(scenario())
+
+
+def test_a_saved_state_that_lies_behind_what_is_missed_is_not_gone_on_from_and_is_closed(tmp_path: Path) -> None:
+    class Closed(RocksStore):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            super().close()
+
+    async def scenario() -> None:
+        async with scene(20) as made:
+            asked: list[tuple[Partition, int]] = []
+            store = Closed(tmp_path)
+            await save(made.replica.folded(made.partition), store)
+
+            async def earlier(partition: Partition, position: int) -> Closed:
+                asked.append((partition, position))
+                return store
+
+            made.owed.restored(5, 21)
+            async with running(made.writer(earlier=earlier)):
+                await asyncio.sleep(60)
+            assert (asked, store.closed) == ([(made.partition, 5)], 1)
+            assert made.written() == [*range(5, 21)]
+
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize(
