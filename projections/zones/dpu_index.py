@@ -27,8 +27,8 @@ class ZoneDpus:
         self.stuck: dict[str, None] = {}
 
     @property
-    def next_ordinal(self) -> int:
-        """The lowest that is free."""
+    def lowest_free(self) -> int:
+        """The lowest ordinal that no DPU has."""
         return (~self.used & (self.used + 1)).bit_length() - 1
 
 

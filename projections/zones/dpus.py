@@ -12,6 +12,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
 from projections.zones.lifecycle import REQUESTS, RETRIES, Trigger, follow
 from projections.zones.phases import INITIALIZING, PENDING
@@ -35,7 +36,6 @@ LOST = "lost"
 """Kind of the StepFailed by which another provisioner states that the attempt's own one is gone."""
 
 MAX_DPUS_PER_ZONE = 100_000
-"""Ordinals are bits in the reports of relays; this bounds them."""
 
 MAX_MESSAGE = 253
 """Characters that are kept of a failure."""
@@ -110,9 +110,11 @@ def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
         return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
+    zone = state.zone_rows.rows.get(event.zone) or Zone()
+    ordinal = zone.ordinals if zone.ordinals < MAX_ORDINAL else index.lowest_free
     row = Dpu(
         zone=event.zone,
-        ordinal=index.next_ordinal,
+        ordinal=ordinal,
         node=event.node,
         serial=event.serial,
         bmc_address=event.bmc_address,
@@ -122,7 +124,7 @@ def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
         since=at.offset,
         since_ms=at.time_ms,
     )
-    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
+    zones = {event.zone: replace(zone, ordinals=max(zone.ordinals, ordinal + 1))}
     return Decision(Change(dpus={event.dpu: row}, zones=zones), DONE)
 
 

@@ -130,6 +130,7 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
     row = Zone(
         old.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
         old.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
+        old.ordinals,
     )
     admitted = admit(state, event.zone, limits_of(row), Changed(), at)
     return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)

@@ -53,10 +53,15 @@ class CompleteList(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A zone that has, or had, a node or DPU here, or a limit of its own. A limit of 0 means the default."""
+    """A zone that has, or had, a node or DPU here, or a limit of its own. A limit of 0 means the default.
+
+    No DPU had an ordinal from `ordinals` on. One that was deleted leaves its own to nobody, as what was reported of it
+    stays, and would be taken for another's.
+    """
 
     parallel_installs: int = 0
     unavailable_nodes: int = 0
+    ordinals: int = 0
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):

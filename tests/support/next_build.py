@@ -46,8 +46,8 @@ class LaterZoneFold:
         later = LaterZoneState()
         for name in ("nodes", "gone", "lists", "dpus", "marks"):
             setattr(later, name, getattr(state, name))
-        for zone in state.zone_rows.rows:
-            later.zone_rows.put(zone, Zone())
+        for zone, row in state.zone_rows.rows.items():
+            later.zone_rows.put(zone, Zone(ordinals=row.ordinals))
         later.rederive()
         return later
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import At
 from eventstore.ids import statement
+from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS
 from projections.zones.lifecycle import (
     BACKOFF_MS,
@@ -40,7 +41,7 @@ from projections.zones.phases import (
     REBOOTING,
     STEPS,
 )
-from projections.zones.rows import Dpu
+from projections.zones.rows import Dpu, Zone
 from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZoneLog, check_dpus, derived_of, reloaded, replayed, rows_of
 
@@ -140,9 +141,25 @@ def test_a_dpu_is_registered_once_and_keeps_its_ordinal() -> None:
     log.do_step("b")
     assert "b" not in log.state.dpus.rows
     log.register("d")
-    assert log.row("d").ordinal == 1
-    assert log.state.dpu_index.zone("z1").names == {0: "a", 1: "d", 2: "c"}
+    assert log.row("d").ordinal == 3, "what was reported of b stays, and is not d's"
+    assert log.state.dpu_index.zone("z1").names == {0: "a", 2: "c", 3: "d"}
     assert log.row("d").attempt > before
+    log.limit(2, 2)
+    log.register("e")
+    assert log.row("e").ordinal == 4
+
+
+def test_a_zone_that_gave_all_ordinals_gives_the_lowest_that_is_free() -> None:
+    log = ZoneLog()
+    for name in ("a", "b"):
+        log.register(name)
+    log.request("a", "delete")
+    log.do_step("a")
+    log.state.zone_rows.put("z1", Zone(ordinals=MAX_ORDINAL))
+    for name in ("c", "d"):
+        log.register(name)
+    assert log.state.dpu_index.zone("z1").names == {0: "c", 1: "b", 2: "d"}
+    assert log.state.zone_rows.rows["z1"].ordinals == MAX_ORDINAL
 
 
 def test_a_dpu_keeps_its_node_while_that_is_out_of_service() -> None:

@@ -52,6 +52,7 @@ class LifecycleMachine(DeliveredMachine):
         super().__init__()
         self.log = DeliveredZones()
         self.log.limit(2, 2)
+        self.had: dict[int, str] = {}
         self.attempts: dict[str, int] = {}
         self.before = (0, 0)
 
@@ -212,7 +213,7 @@ class LifecycleMachine(DeliveredMachine):
         zone = self.log.state.dpu_index.zone("z1")
         assert zone.installing == sum(d.phase in INSTALLING for d in self.log.state.dpus.rows.values())
         assert sorted(zone.names) == sorted(d.ordinal for d in self.log.state.dpus.rows.values())
-        assert max(zone.names, default=-1) < len(DPUS)
+        assert all(self.had.setdefault(ordinal, name) == name for ordinal, name in zone.names.items())
 
     @invariant()
     def a_restart_changes_nothing(self) -> None:
