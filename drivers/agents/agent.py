@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from drivers.agents.store import TableStore
@@ -72,7 +73,9 @@ class Agent:
         self.refusals = 0
         self._identity = identity
         self._relays = Relays(relays, dial, rng, who=f"dpu {identity.dpu}")
-        self._held = AgentTable(device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s)
+        self._held = AgentTable(
+            device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s, slow_s=settings.slow_s
+        )
         self._rng = rng
         self._settings = settings
         self._heartbeat_s = 10.0
@@ -111,22 +114,23 @@ class Agent:
         self._say_hello(link)
         async with asyncio.timeout(self._settings.welcome_s):
             first = protocol_down.decode(await link.receive())
-        await self._handle(first, link, tasks)
-        if not isinstance(first, Welcome):
+        if not isinstance(first, Welcome | Refused):
             raise ProtocolError("message: the first one must be a welcome")
+        self._handle(first, link, tasks)
         self._relays.welcomed()
-        self._heard_at = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time
+        self._heard_at = now()
         tasks.create_task(self._beat(link))
         while True:
             message = protocol_down.decode(await link.receive())
-            self._heard_at = asyncio.get_running_loop().time()
-            await self._handle(message, link, tasks)
+            self._heard_at = now()
+            if not isinstance(message, Frame):
+                self._handle(message, link, tasks)
+            elif not message.dpus or message.dpus & SELF:
+                await self._take(message, link)
 
-    async def _handle(self, message: protocol_down.ToAgent, link: Link, tasks: asyncio.TaskGroup) -> None:
+    def _handle(self, message: Welcome | Refused | Heard, link: Link, tasks: asyncio.TaskGroup) -> None:
         match message:
-            case Frame():
-                if not message.dpus or message.dpus & SELF:
-                    await self._take(message, link)
             case Heard():
                 self.target = (message.epoch, message.version)
             case Welcome():
@@ -140,11 +144,7 @@ class Agent:
 
     async def _take(self, frame: Frame, link: Link) -> None:
         """Takes one frame; the next waits in the link, and the relay sends no more than that."""
-        early = asyncio.get_running_loop().call_later(self._settings.slow_s, self._received, frame, link)
-        try:
-            result = await self._held.take(frame)
-        finally:
-            early.cancel()
+        result = await self._held.take(frame, partial(self._received, frame, link))
         if isinstance(result, Holding):
             link.send(protocol_up.encode(Ack([result], [])))
         else:

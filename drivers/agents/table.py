@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from drivers.agents.store import TableStore
 from drivers.backends.device import Device, DeviceFailed
@@ -29,13 +29,14 @@ SELF = 1
 class AgentTable:
     """The table of one DPU."""
 
-    def __init__(self, device: Device, store: TableStore, *, apply_s: float, read_back_s: float) -> None:
+    def __init__(self, device: Device, store: TableStore, *, apply_s: float, read_back_s: float, slow_s: float) -> None:
         self.table = EMPTY
         self.received = 0
         self._device = device
         self._store = store
         self._apply_s = apply_s
         self._read_back_s = read_back_s
+        self._slow_s = slow_s
         self._in_hardware = 0
         self._digest = EMPTY.digest
         """Of what the device holds, as far as we know."""
@@ -50,7 +51,7 @@ class AgentTable:
         self._digest = self.table.digest
         if not self.table.version:  # nothing was kept: whatever the device forwards by stays until a relay says more
             await self.read_back()
-        elif fault := await self._install(self.table, None):
+        elif fault := await self._install(self.table, None, _nobody):
             logger.warning("the device does not take its last good table yet: %s", fault)
 
     @property
@@ -64,8 +65,8 @@ class AgentTable:
         received = max(self.received, table.version)
         return Holding(SELF, table.epoch, received, table.version, min(self._in_hardware, table.version), self._digest)
 
-    async def take(self, frame: Frame) -> Holding | Refusal:
-        """Takes a frame or refuses it; in both cases what the DPU has then."""
+    async def take(self, frame: Frame, slow: Callable[[], None]) -> Holding | Refusal:
+        """Takes a frame or refuses it; in both cases what the DPU has then. `slow` is told if that takes long."""
         after = device_table.apply(self.table, frame.epoch, frame.delta, capacity=self._device.capacity)
         if isinstance(after, device_table.FrameRefused):
             return Refusal(self.holding(), frame.delta.to_version, after.code, after.reason)
@@ -74,7 +75,7 @@ class AgentTable:
         if after is self.table and self._in_step:
             return self.holding()
         steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
-        if fault := await self._install(after, steps):
+        if fault := await self._install(after, steps, slow):
             return Refusal(self.holding(), frame.delta.to_version, Code.DEVICE, fault)
         return self.holding()
 
@@ -93,16 +94,18 @@ class AgentTable:
                 self._in_hardware = self.table.version if self._in_step else 0
         return self.holding()
 
-    async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None) -> str:
+    async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]) -> str:
         """Makes the device hold this table; a sentence if it does not."""
+        if self._busy.locked():  # it is being read, which may take as long
+            slow()
         async with self._busy:
             was_in_step, self._in_step = self._in_step, False  # a link that ends cancels us half-way
             try:
-                async with asyncio.timeout(self._apply_s):
-                    if was_in_step and steps is not None:
-                        in_hardware = await self._device.apply(steps, after)
-                    else:
-                        in_hardware = await self._device.restore(after)
+                if was_in_step and steps is not None:
+                    answer = self._device.apply(steps, after)
+                else:
+                    answer = self._device.restore(after)
+                in_hardware = answer if isinstance(answer, bool) else await self._waited(answer, slow)
             except (DeviceFailed, TimeoutError) as error:
                 self.received = self.table.version
                 return str(error) or f"the device took longer than {self._apply_s} s"
@@ -115,8 +118,21 @@ class AgentTable:
         self._keep(after)
         return ""
 
+    async def _waited(self, answer: Awaitable[bool], slow: Callable[[], None]) -> bool:
+        """What a device says that takes its time. Of frames that it takes at once, nobody pays for these two timers."""
+        early = asyncio.get_running_loop().call_later(self._slow_s, slow)
+        try:
+            async with asyncio.timeout(self._apply_s):
+                return await answer
+        finally:
+            early.cancel()
+
     def _keep(self, table: DeviceTable) -> None:
         try:
             self._store.save(table)
         except OSError as error:
             logger.warning("version %d is applied but cannot be kept over a restart: %s", table.version, error)
+
+
+def _nobody() -> None:
+    """Nobody waits for it."""

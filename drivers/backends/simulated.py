@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from drivers.backends.device import DeviceFailed
@@ -63,11 +63,11 @@ class SimulatedDevice:
         self._factor = faults.slow_factor if rng.random() < faults.slow_share else 1.0
         self.capacity = faults.small_capacity if rng.random() < faults.small_share else faults.capacity
 
-    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
-        return await self._take(table)
+    def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
+        return self._take_later(table) if self._faults.latency_ms else self._take(table)
 
-    async def restore(self, table: DeviceTable) -> bool:
-        return await self._take(table)
+    def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
+        return self._take_later(table) if self._faults.latency_ms else self._take(table)
 
     async def read_back(self) -> bytes:
         return self.holds.digest
@@ -76,12 +76,14 @@ class SimulatedDevice:
         """Somebody else removes its rules."""
         self.holds = EMPTY
 
-    async def _take(self, table: DeviceTable) -> bool:
-        faults, rng = self._faults, self._rng
-        if faults.latency_ms:
-            spread = rng.lognormvariate(0.0, faults.spread)
-            await asyncio.sleep(faults.latency_ms * spread * self._factor / 1000)
-        lot = rng.random()
+    async def _take_later(self, table: DeviceTable) -> bool:
+        spread = self._rng.lognormvariate(0.0, self._faults.spread)
+        await asyncio.sleep(self._faults.latency_ms * spread * self._factor / 1000)
+        return self._take(table)
+
+    def _take(self, table: DeviceTable) -> bool:
+        faults = self._faults
+        lot = self._rng.random()
         if lot < faults.lies:
             return True
         lot -= faults.lies

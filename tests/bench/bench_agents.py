@@ -149,12 +149,13 @@ async def _resync(data: Path, agents: int) -> Resync:
 
 async def _taken_s(frame: bytes) -> float:
     """What one device's agent works on a table that it is sent whole."""
-    held = AgentTable(SimulatedDevice(rng=random.Random(7)), MemoryStore(), apply_s=PATIENCE_S, read_back_s=PATIENCE_S)
+    limits = dict.fromkeys(("apply_s", "read_back_s", "slow_s"), PATIENCE_S)
+    held = AgentTable(SimulatedDevice(rng=random.Random(7)), MemoryStore(), **limits)
     await held.load()
     began = time.process_time()
     message = decode(frame)
     assert isinstance(message, Frame)
-    taken = await held.take(message)
+    taken = await held.take(message, lambda: None)
     assert not isinstance(taken, Refusal), taken
     return time.process_time() - began
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore
@@ -46,15 +46,13 @@ class WatchedDevice(SimulatedDevice):
         self._history = history
         self._said = EMPTY
 
-    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+    def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
         before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._said.rules.items())
         self._history.add(Framed(current_loop().time(), *self._about, before, tuple(steps)))
-        taken = await super().apply(steps, table)
-        self._said = table
-        return taken
+        return super().apply(steps, table)
 
-    async def restore(self, table: DeviceTable) -> bool:
-        taken = await super().restore(table)
+    def _take(self, table: DeviceTable) -> bool:
+        taken = super()._take(table)
         self._said = table
         return taken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import pytest
@@ -111,17 +111,19 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
     class Lagging(SimulatedDevice):
         """Takes a table into hardware some time later, but for the first."""
 
-        async def _take(self, table: DeviceTable) -> bool:
-            await super()._take(table)
+        def _take(self, table: DeviceTable) -> bool:
+            super()._take(table)
             return table.version == 500
 
     async def scenario() -> None:
-        held = AgentTable(Lagging(rng=random.Random(9)), MemoryStore(), apply_s=9.0, read_back_s=9.0)
+        lagging = Lagging(rng=random.Random(9))
+        held = AgentTable(lagging, MemoryStore(), apply_s=9.0, read_back_s=9.0, slow_s=9.0)
         levels = []
         for epoch, version in ((1, 500), (1, 501), (2, 300)):
             rules = {ALLOW: FIRST}
             steps = steps_between(EMPTY, DeviceTable(epoch, version, digest_of(rules), rules))
-            found = await held.take(Frame(0, epoch, Delta(0, version, digest_of(rules), steps)))
+            frame = Frame(0, epoch, Delta(0, version, digest_of(rules), steps))
+            found = await held.take(frame, lambda: None)
             assert isinstance(found, Holding)
             levels.append((found.applied, found.in_hardware))
         assert levels == [(500, 500), (501, 500), (300, 0)]
@@ -180,17 +182,17 @@ class Moody(SimulatedDevice):
     mood = "good"
     restored = 0
 
-    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+    def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
         if self.mood == "lies":
             return True
         if self.mood == "fails":
             self.holds = self.holds._replace(digest=b"half-way".ljust(16), rules={})
             raise DeviceFailed("port 3: command timed out")
-        return await super().apply(steps, table)
+        return super().apply(steps, table)
 
-    async def restore(self, table: DeviceTable) -> bool:
+    def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
         self.restored += 1
-        return await super().restore(table)
+        return super().restore(table)
 
 
 def test_a_device_that_lies_is_found_by_its_digest_and_reconciled() -> None:
@@ -254,6 +256,31 @@ def test_a_slow_device_says_that_it_received_and_keeps_its_link() -> None:
     run_virtual(scenario())
 
 
+def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_over() -> None:
+    class Pondering(SimulatedDevice):
+        """Takes a while to say what it holds."""
+
+        async def read_back(self) -> bytes:
+            await asyncio.sleep(4)
+            return await super().read_back()
+
+    async def scenario() -> None:
+        held = AgentTable(Pondering(rng=random.Random(9)), MemoryStore(), apply_s=9.0, read_back_s=9.0, slow_s=0.1)
+        reading, slow = asyncio.create_task(held.read_back()), asyncio.Event()
+        await asyncio.sleep(1)
+        rules = {ALLOW: FIRST}
+        table = DeviceTable(1, 5, digest_of(rules), rules)
+        frame = Frame(0, 1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
+        taking = asyncio.create_task(held.take(frame, slow.set))
+        await asyncio.sleep(0.1)
+        assert slow.is_set() and not taking.done()
+        assert (await reading).applied == 0
+        found = await taking
+        assert isinstance(found, Holding) and found.applied == 5
+
+    run_virtual(scenario())
+
+
 def test_an_agent_leaves_a_relay_that_says_nothing_more_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         tables = served()
@@ -283,7 +310,7 @@ class Halting(SimulatedDevice):
         if self.holds.version == self.halts_at:
             self.holds = DeviceTable(1, table.version, b"h" * 16, {ALLOW: FIRST | SECOND | THIRD})  # the rest stays
             return True
-        return await super().apply(steps, table)
+        return self._take(table)
 
 
 def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -63,11 +63,11 @@ class Moody(SimulatedDevice):
 
     mood = "good"
 
-    async def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+    def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
         SOMETIMES.saw("a device stepped on by a delta")
-        return await super().apply(steps, table)
+        return super().apply(steps, table)
 
-    async def _take(self, table: DeviceTable) -> bool:
+    def _take(self, table: DeviceTable) -> bool:
         if self.mood == "lies":
             SOMETIMES.saw("a device lied")
             return True
@@ -75,7 +75,7 @@ class Moody(SimulatedDevice):
             SOMETIMES.saw("a device failed half-way")
             self.holds = EMPTY
             raise DeviceFailed("port 3: command timed out")
-        return await super()._take(table)
+        return super()._take(table)
 
 
 class Overheard:

@@ -38,9 +38,9 @@ async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
     store = MemoryStore()
     store.save(FIRST)
     device = SimulatedDevice(FAILING, rng=random.Random(1))
-    held = AgentTable(device, store, apply_s=1.0, read_back_s=1.0)
+    held = AgentTable(device, store, apply_s=1.0, read_back_s=1.0, slow_s=1.0)
     await held.load()
-    assert isinstance(await held.take(_frame(FIRST, SECOND)), Refusal)
+    assert isinstance(await held.take(_frame(FIRST, SECOND), lambda: None), Refusal)
     assert (held.holding().applied, held.holding().received) == (3, 3)
 
 
