@@ -54,19 +54,25 @@ FromAgent: TypeAlias = Hello | Ack | Heartbeat
 
 
 def encode(message: FromAgent) -> bytes:
-    """A message as it goes over the link."""
+    """A message as it goes over the link. Its parts are made in their place: protobuf would copy them there."""
+    said = pb.FromAgent()
     match message:
         case Hello():
-            hello = pb.Hello(protocol=protocol.VERSION, zone=message.zone, dpus=message.dpus, boot_ids=message.boot_ids)
-            hello.holdings.extend(_holding(holding) for holding in message.holdings)
-            return pb.FromAgent(hello=hello).SerializeToString()
+            said.hello.protocol, said.hello.zone = protocol.VERSION, message.zone
+            said.hello.dpus.extend(message.dpus)
+            said.hello.boot_ids.extend(message.boot_ids)
+            _write_holdings(said.hello, message.holdings)
         case Ack():
-            ack = pb.Ack(holdings=[_holding(holding) for holding in message.holdings])
-            ack.refusals.extend(_refusal(refusal) for refusal in message.refusals)
-            return pb.FromAgent(ack=ack).SerializeToString()
+            said.ack.SetInParent()
+            _write_holdings(said.ack, message.holdings)
+            for refusal in message.refusals:
+                code = pb.Refusal.Code.Name(int(refusal.code))
+                added = said.ack.refusals.add(version=refusal.version, code=code, reason=refusal.reason)
+                _write_holding(added.holding, refusal.holding)
         case Heartbeat():
-            beat = pb.Heartbeat(holdings=[_holding(holding) for holding in message.holdings])
-            return pb.FromAgent(heartbeat=beat).SerializeToString()
+            said.heartbeat.SetInParent()
+            _write_holdings(said.heartbeat, message.holdings)
+    return said.SerializeToString()
 
 
 def decode(data: bytes) -> FromAgent:
@@ -81,11 +87,12 @@ def decode(data: bytes) -> FromAgent:
         case "hello":
             return _read_hello(message.hello)
         case "ack":
-            _check_count("ack.refusals", len(message.ack.refusals))
-            refusals = [_read_refusal(refusal) for refusal in message.ack.refusals]
-            return Ack(_read_holdings("ack", message.ack.holdings), refusals)
+            refusals = message.ack.refusals
+            _check_count("ack.refusals", len(refusals))
+            holdings = _read_holdings("ack.holdings", message.ack.holdings)
+            return Ack(holdings, [_read_refusal(refusal) for refusal in refusals])
         case "heartbeat":
-            return Heartbeat(_read_holdings("heartbeat", message.heartbeat.holdings))
+            return Heartbeat(_read_holdings("heartbeat.holdings", message.heartbeat.holdings))
         case _:
             raise ProtocolError("message: must be a hello, an ack or a heartbeat, and is none of them")
 
@@ -106,12 +113,12 @@ def _read_hello(hello: pb.Hello) -> Hello:
         fault = fault or check_text("hello.boot_ids", boot_id, 64)
     if fault:
         raise ProtocolError(fault)
-    return Hello(hello.zone, list(hello.dpus), list(hello.boot_ids), _read_holdings("hello", hello.holdings))
+    return Hello(hello.zone, list(hello.dpus), list(hello.boot_ids), _read_holdings("hello.holdings", hello.holdings))
 
 
 def _read_holdings(field: str, holdings: Sequence[pb.Holding]) -> list[Holding]:
-    _check_count(f"{field}.holdings", len(holdings))
-    return [_read_holding(f"{field}.holdings", holding) for holding in holdings]
+    _check_count(field, len(holdings))
+    return [_read_holding(field, holding) for holding in holdings]
 
 
 def _read_holding(field: str, holding: pb.Holding) -> Holding:
@@ -147,21 +154,11 @@ def _check_count(field: str, count: int) -> None:
         raise ProtocolError(f"{field}: {count} are more than the {MAX_PARTS} allowed")
 
 
-def _holding(holding: Holding) -> pb.Holding:
-    return pb.Holding(
-        dpus=protocol.bitmap_of(holding.dpus),
-        epoch=holding.epoch,
-        received=holding.received,
-        applied=holding.applied,
-        in_hardware=holding.in_hardware,
-        digest=holding.digest,
-    )
+def _write_holdings(into: pb.Hello | pb.Ack | pb.Heartbeat, holdings: Sequence[Holding]) -> None:
+    for holding in holdings:
+        _write_holding(into.holdings.add(), holding)
 
 
-def _refusal(refusal: Refusal) -> pb.Refusal:
-    return pb.Refusal(
-        holding=_holding(refusal.holding),
-        version=refusal.version,
-        code=pb.Refusal.Code.Name(int(refusal.code)),
-        reason=refusal.reason,
-    )
+def _write_holding(into: pb.Holding, holding: Holding) -> None:
+    dpus, into.epoch, into.received, into.applied, into.in_hardware, into.digest = holding
+    into.dpus = protocol.bitmap_of(dpus)

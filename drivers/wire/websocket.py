@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from ssl import SSLContext
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ DIAL_S = 10.0
 CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
+MASKS_AT_ONCE = 256
 PINGS_MAX = 100
 """Pings and their answers between two messages. They are no messages of ours, which are counted; no library of theirs
 needs so many."""
@@ -62,13 +63,20 @@ def framed(message: bytes) -> bytes:
     return _header(len(message), 0) + message
 
 
-def masked(message: bytes) -> bytes:
+def masked(message: bytes, mask: bytes) -> bytes:
     """The same as a client sends it: mixed with a mask that nobody can foresee, lest it look like another protocol."""
-    mask = secrets.token_bytes(MASK_BYTES)
     size = len(message)
     stream = (mask * (size // MASK_BYTES + 1))[:size]
     mixed = int.from_bytes(message) ^ int.from_bytes(stream)
     return _header(size, 0x80) + mask + mixed.to_bytes(size)
+
+
+def _masks() -> Iterator[bytes]:
+    """Each is used once. They are drawn many at a time: to ask the kernel for four bytes takes longer than to mask."""
+    while True:
+        drawn = secrets.token_bytes(MASKS_AT_ONCE * MASK_BYTES)
+        for start in range(0, len(drawn), MASK_BYTES):
+            yield drawn[start : start + MASK_BYTES]
 
 
 def _header(size: int, mask_bit: int) -> bytes:
@@ -124,10 +132,13 @@ class _SocketLink:
     async def receive(self) -> bytes:
         for _ in range(PINGS_MAX):
             message = await self._socket.receive()
+            if message.type is WSMsgType.BINARY:
+                data: bytes = message.data
+                return data
             if message.type is WSMsgType.PING:
                 await self._pong(message.data)
             elif message.type is not WSMsgType.PONG:
-                return _binary(message, self.peer)
+                raise _ended(message, self.peer)
         raise ProtocolError(f"message: must come after {PINGS_MAX} pings at the latest")
 
     async def _pong(self, data: bytes) -> None:
@@ -232,6 +243,7 @@ class Dialer:
 
     def __init__(self, ssl: Callable[[], SSLContext] | None = None) -> None:
         self._ssl = ssl
+        self._masks = _masks()
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Dialer:
@@ -264,7 +276,10 @@ class Dialer:
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
         assert isinstance(socket, _ClientSocket)
-        return _SocketLink(socket, socket.transport, address, masked, AGENT_BACKLOG_BYTES_MAX)
+        return _SocketLink(socket, socket.transport, address, self._masked, AGENT_BACKLOG_BYTES_MAX)
+
+    def _masked(self, message: bytes) -> bytes:
+        return masked(message, next(self._masks))
 
 
 def _seconds(error: WSServerHandshakeError) -> float:
@@ -276,13 +291,10 @@ def _seconds(error: WSServerHandshakeError) -> float:
     return min(60.0, max(0.0, advice))
 
 
-def _binary(message: WSMessage, peer: str) -> bytes:
-    """The bytes of a WebSocket message; anything else ends the link."""
-    if message.type is WSMsgType.BINARY:
-        data: bytes = message.data
-        return data
+def _ended(message: WSMessage, peer: str) -> ProtocolError | LinkClosed:
+    """How a link ends by a WebSocket message that is neither binary nor a ping."""
     if message.type is WSMsgType.TEXT:
-        raise ProtocolError("message: must be a binary WebSocket message, and is text")
+        return ProtocolError("message: must be a binary WebSocket message, and is text")
     if message.type is WSMsgType.ERROR:
-        raise LinkClosed(f"the link to {peer} broke: {message.data}")
-    raise LinkClosed(f"{peer} closed the link")
+        return LinkClosed(f"the link to {peer} broke: {message.data}")
+    return LinkClosed(f"{peer} closed the link")
