@@ -97,12 +97,10 @@ class Session:
 
     def advance(self) -> None:
         """Sends what is due to whom it is due."""
-        if self.zone.is_held:
-            return
         now, target = self._around.now(), self.zone.target
         for state, dpus in list(self._standings.dpus.items()):
             due = standing.due(state, target, now)
-            if due == "nothing" or self.link.backlog > BACKLOG_BYTES:
+            if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_held:
                 continue
             frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
             if frame.is_snapshot and state.flying:

@@ -177,6 +177,12 @@ class Standings:
 
     def change(self, dpus: int, step: Callable[[Standing], Standing]) -> list[Transition]:
         """Takes these DPUs one transition on; who is not here is left out."""
+        if len(self.dpus) == 1:
+            ((before, members),) = self.dpus.items()
+            if not members & ~dpus:  # as it is for the one DPU of an agent: nobody stays behind, and nobody is met
+                after = step(before)
+                self.dpus = {after: members}
+                return [Transition(before, after, members)]
         moves = []
         for standing, members in list(self.dpus.items()):
             if moving := members & dpus:

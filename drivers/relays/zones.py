@@ -151,14 +151,19 @@ class Zone(Generic[S]):
             (Level.APPLIED, before.applied, after.applied),
             (Level.IN_HARDWARE, before.in_hardware, after.in_hardware),
         )
+        step, waited_ms = (0, 0), None
         for level, older, newer in levels:
             if newer == older or (seen := self._versions.get(newer)) is None:
                 continue
             self.pending.reach(newer, level, ordinals, seen.earliest_ms, now_ms)
             if self.delivery is not None:
                 self.delivery.reached(self.name, newer, level)
-            if newer > older:
-                self._measure(level, max(older, after.since), newer, len(ordinals), now_ms)
+            if newer <= older:
+                continue
+            if step != (older, newer):  # most make the same step at every level
+                step, waited_ms = (older, newer), self._waited_ms(max(older, after.since), newer, now_ms)
+            if waited_ms is not None:
+                self._latency[level].add(waited_ms, len(ordinals))
 
     def present(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
         """DPUs came that have these versions: say so (whoever saw them get there may not have)."""
@@ -166,8 +171,8 @@ class Zone(Generic[S]):
             if (seen := self._versions.get(version)) is not None:
                 self.pending.reach(version, level, ordinals, seen.earliest_ms, now_ms)
 
-    def _measure(self, level: Level, older: int, newer: int, count: int, now_ms: int) -> None:
-        """The change that waited longest of those that these DPUs got with this step."""
+    def _waited_ms(self, older: int, newer: int, now_ms: int) -> int | None:
+        """How long the change waited that waited longest of those that DPUs got with this step."""
         earliest_ms = None
         for version in reversed(self._versions):
             if version <= older:
@@ -175,8 +180,7 @@ class Zone(Generic[S]):
             if version <= newer:
                 seen_ms = self._versions[version].earliest_ms
                 earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
-        if earliest_ms is not None:
-            self._latency[level].add(now_ms - earliest_ms, count)
+        return None if earliest_ms is None else now_ms - earliest_ms
 
 
 def log_turned(changed: Sequence[Zone[S]], frozen_before: Collection[str]) -> None:
