@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import grpc
 from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from commands.calls import auth
 from commands.calls.gate import Gate
@@ -116,9 +116,12 @@ class CommandServer:
         server = self._server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers(self.handlers())
         names = [service.full_name for service in _SERVICES.values()]
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        by_name = _ByName(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, by_name)
         if self._reflects:
-            reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+            listed = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+            reflects = reflection.aio.ReflectionServicer(listed)  # type: ignore[attr-defined]
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflects, by_name)
         try:
             port = self._add_port(server)
         except RuntimeError as error:
@@ -172,3 +175,14 @@ class CommandServer:
             ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
             ("grpc.so_reuseport", 0),
         ]
+
+
+class _ByName:
+    """A server to generated code, which would register its methods too: grpc.aio waits for the next call of each
+    registered one by itself, and takes up all of those waits anew for every call of any method."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, object]) -> None:
+        """They are found by their names as well."""
