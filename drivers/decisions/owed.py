@@ -138,7 +138,8 @@ class Owed:
         None is out twice, though it may be kept twice: a gap spans what was kept between two that were not.
         """
         taken: list[Kept] = []
-        while not is_full(taken, count) and (first := self._first()) is not None:
+        size = 0
+        while len(taken) < count and size < TAKEN_BYTES and (first := self._first()) is not None:
             offset = first.at.offset
             if offset in self._out:
                 self._drop()
@@ -149,6 +150,7 @@ class Owed:
                 self._drop()
                 self._out.add(offset)
                 taken.append(first)
+                size += len(first.value)
             else:
                 break
         return taken

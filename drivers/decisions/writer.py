@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from random import Random
 
@@ -119,11 +119,11 @@ class DecisionWriter:
         lasting = [decision for decision in taken if decision.at.append_ms >= oldest_ms]
         try:
             values = await self._spelled(lasting)
-            landed = await asyncio.gather(*map(self._append, lasting, values))
+            ends = await asyncio.gather(*map(self._append, lasting, values), return_exceptions=True)
+            lost = [decision for decision, end in zip(lasting, ends, strict=True) if self._is_lost(decision, end)]
         except BaseException:
             owed.put_back(taken)
             raise
-        lost = [decision for decision, has_landed in zip(lasting, landed, strict=True) if not has_landed]
         self.written += len(lasting) - len(lost)
         owed.put_back(lost)
         owed.done(taken)
@@ -144,17 +144,20 @@ class DecisionWriter:
                 began_s = clock()
         return values
 
-    async def _append(self, decision: Kept, value: bytes) -> bool:
+    def _append(self, decision: Kept, value: bytes) -> Awaitable[None]:
         """Past the replica: nobody's call waits for it, so nobody follows it."""
-        partition, cause = Partition(DECISIONS, decision.at.partition.number), key_of(decision.at)
-        try:
-            await self._log.append(partition, cause.encode(), value, timeout_s=APPEND_TIMEOUT_S)
-        except FatalError:
-            raise
-        except PlaneError as error:
-            self.failures += 1
-            logger.warning("append failed", extra={"partition": partition, "cause": cause, "reason": str(error)})
+        key = key_of(decision.at).encode()
+        return self._log.append(_written_to(decision), key, value, timeout_s=APPEND_TIMEOUT_S)
+
+    def _is_lost(self, decision: Kept, end: BaseException | None) -> bool:
+        """Whether an append that ended so may not have landed. Raises what is no failure of the log."""
+        if end is None:
             return False
+        if isinstance(end, FatalError) or not isinstance(end, PlaneError):
+            raise end
+        self.failures += 1
+        about = {"partition": _written_to(decision), "cause": key_of(decision.at), "reason": str(end)}
+        logger.warning("append failed", extra=about)
         return True
 
     # -- what others wrote
@@ -199,6 +202,10 @@ class DecisionWriter:
         for cause_partition, found in offsets.items():
             if cause_partition in self._owed and len(found) > OVERLAP:
                 self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
+
+
+def _written_to(decision: Kept) -> Partition:
+    return Partition(DECISIONS, decision.at.partition.number)
 
 
 def value_of(decision: Kept) -> bytes:
