@@ -10,11 +10,15 @@ from __future__ import annotations
 _QUIET_EACH_S = 0.0002
 _QUIET_MAX_S = 0.005
 """A batch that nobody joined for so long is committed: as long as each of a crowd takes, and no longer than this."""
+_GATHER_EACH_S = 0.0004
+_GATHER_MIN_S = 0.02
+_GATHER_MAX_S = 0.08
+"""A batch is committed by then though there are still some who join it: while it takes to serve each of a crowd."""
 _CROWD_S = 1.0
 
 
 class Crowd:
-    """How many append at once: `size`, as many as the largest batch of the last second had.
+    """How many append at once: `size`, the most of the last second.
 
     A batch of so many waits for nobody else.
     """
@@ -26,7 +30,7 @@ class Crowd:
         self._until_s = 0.0
 
     def see(self, size: int, now_s: float) -> None:
-        """A batch of this size was written."""
+        """A batch was written; with those who wait for the next one, so many append."""
         if size >= self.size or now_s >= self._until_s:
             self.size, self._until_s = size, now_s + _CROWD_S
 
@@ -34,3 +38,8 @@ class Crowd:
     def quiet_s(self) -> float:
         """How long the next batch waits for one more."""
         return min(self.size * _QUIET_EACH_S, _QUIET_MAX_S) if self.size > 1 else 0.0
+
+    @property
+    def gather_s(self) -> float:
+        """How long the next batch waits at most."""
+        return min(max(self.size * _GATHER_EACH_S, _GATHER_MIN_S), _GATHER_MAX_S)

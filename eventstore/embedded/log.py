@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,6 @@ _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
-_GATHER_MAX_S = 0.02
 _LOOK_S = 0.001
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
@@ -220,8 +220,8 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            waited_for = sum(pending.partition.topic != DECISIONS for pending in batch)
-            self._crowd.see(waited_for, asyncio.get_running_loop().time())
+            under_way = sum(pending.partition.topic != DECISIONS for pending in chain(batch, self._queue))
+            self._crowd.see(under_way, asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
@@ -232,7 +232,8 @@ class EmbeddedLog(RocksReader):
         began_s = grown_s = clock()
         seen = len(self._queue)
         enough = min(self._crowd.size, _BATCH_RECORDS)
-        while seen < enough and clock() < min(grown_s + quiet_s, began_s + _GATHER_MAX_S):
+        until_s = began_s + self._crowd.gather_s
+        while seen < enough and clock() < min(grown_s + quiet_s, until_s):
             await asyncio.sleep(_LOOK_S)
             if len(self._queue) > seen:
                 seen, grown_s = len(self._queue), clock()

@@ -31,3 +31,8 @@ def test_small_batches_in_between_do_not_end_a_crowd() -> None:
 def test_a_crowd_that_has_gone_is_forgotten_after_a_second() -> None:
     assert crowd_of((200, 1.0), (1, 2.5)).quiet_s == 0.0
     assert crowd_of((200, 1.0), (100, 1.9), (4, 2.1)).quiet_s == crowd_of((4, 2.1)).quiet_s
+
+
+def test_a_crowd_is_gathered_for_as_long_as_it_takes_to_serve_it_up_to_a_bound() -> None:
+    gathers_s = [crowd_of((size, 1.0)).gather_s for size in (1, 18, 100, 200, 500)]
+    assert 0.0 < gathers_s[0] == gathers_s[1] < gathers_s[2] < gathers_s[3] <= gathers_s[4] <= 0.1
