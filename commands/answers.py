@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
-from eventstore.position import Position, to_token
+from eventstore.position import Position, one_token, to_token
 from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 
@@ -23,7 +23,7 @@ def told(command_id: str, answer: Answer, log_id: str) -> pb.Answer:
         command_id=command_id,
         outcome=_CODES[outcome.code],
         reason=outcome.reason,
-        position=token(log_id, {answer.partition: answer.offset + 1}),
+        position=one_token(log_id, answer.partition, answer.offset + 1),
     )
     if outcome.index >= 0:
         message.index = outcome.index

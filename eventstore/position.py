@@ -31,6 +31,11 @@ def to_token(position: Position) -> str:
     return f"{position.log_id}:{parts}"
 
 
+def one_token(log_id: str, partition: Partition, offset: int) -> str:
+    """The token of a position in one partition, as every answer to a command has one."""
+    return f"{log_id}:{partition.topic}/{partition.number}={offset}"
+
+
 def check_token(token: str) -> None:
     """Raises BadPosition for what is no token, of whatever log."""
     log_id, colon, _ = token.partition(":")

@@ -46,6 +46,7 @@ MAX_AHEAD_MS = 60_000
 LONGEST_UID = 128
 """Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
 _LONGEST_SHOWN = 60
+_ADDRESS4_BYTES = 4
 
 _ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
 
@@ -176,18 +177,27 @@ def check_address6(field: str, value: int) -> str | None:
 
 def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:
     """Text as an address that a node may have. Raises BadAddress."""
+    return ip_address(packed_address(field, text))
+
+
+def packed_address(field: str, text: str) -> bytes:
+    """The same in 4 bytes, or 16. Raises BadAddress."""
     try:
-        address = IPv4Address(bytes(map(int, text.split(".")))) if _DOTTED.fullmatch(text) else ip_address(text)
+        packed = bytes(map(int, text.split("."))) if _DOTTED.fullmatch(text) else _packed(field, text)
     except ValueError:
         raise BadAddress(f"{field}: {shown(text)} must be an IPv4 or IPv6 address") from None
-    if isinstance(address, IPv6Address) and address.scope_id is not None:
-        raise BadAddress(f"{field}: {shown(text)} must be an address without an interface scope")
-    fault = (
-        check_address4(field, int(address)) if isinstance(address, IPv4Address) else check_address6(field, int(address))
-    )
+    check = check_address4 if len(packed) == _ADDRESS4_BYTES else check_address6
+    fault = check(field, int.from_bytes(packed, "big"))
     if fault is not None:
         raise BadAddress(fault)
-    return address
+    return packed
+
+
+def _packed(field: str, text: str) -> bytes:
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise BadAddress(f"{field}: {shown(text)} must be an address without an interface scope")
+    return address.packed
 
 
 def _unusable(field: str, shown_address: str) -> str:

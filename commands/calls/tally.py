@@ -21,6 +21,7 @@ BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 REASONS_MAX = 100
 OTHER = "other"
 
+_OUTCOMES = {number: name for name, number in pb.Answer.Outcome.items()}
 _FIELD = re.compile(r"[a-z][a-z_]{0,39}").match
 
 
@@ -58,7 +59,7 @@ class Tally:
     def answered(self, method: str, answer: Message, seconds: float) -> None:
         """A call was answered."""
         if isinstance(answer, pb.Answer):
-            outcome = pb.Answer.Outcome.Name(answer.outcome)
+            outcome = _OUTCOMES[answer.outcome]
             if answer.outcome == pb.Answer.refused:
                 self.refuse(answer.reason)
         else:

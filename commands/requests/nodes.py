@@ -7,7 +7,6 @@ the record is held against the rules by which the zone fold takes it, so both fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from commands.requests.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
@@ -113,16 +112,17 @@ def _labels(node: pb.NodeSpec) -> Selector:
 def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
     address4, address6 = _NO_ADDRESS4, _NO_ADDRESS6
     for text in node.addresses:
-        match names.parse_address("address", text):
-            case IPv4Address() as address if address4 == _NO_ADDRESS4:
-                address4 = address.packed
-            case IPv6Address() as address if address6 == _NO_ADDRESS6:
-                address6 = address.packed
-            case _:
-                raise BadRequest(
-                    f"addresses: {names.shown(text)} is the second of its family for {names.shown(node.name)};"
-                    " a node has at most one IPv4 and one IPv6 address"
-                )
+        packed = names.packed_address("address", text)
+        is_4 = len(packed) == len(_NO_ADDRESS4)
+        if is_4 and address4 == _NO_ADDRESS4:
+            address4 = packed
+        elif not is_4 and address6 == _NO_ADDRESS6:
+            address6 = packed
+        else:
+            raise BadRequest(
+                f"addresses: {names.shown(text)} is the second of its family for {names.shown(node.name)};"
+                " a node has at most one IPv4 and one IPv6 address"
+            )
     return address4, address6
 
 

@@ -8,6 +8,7 @@ names is one string that is encoded at once. Maps are written in the order of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -20,6 +21,8 @@ _SHORT = 64
 _COLUMN_ITEMS = 16
 """Items in a row from which writing them all at once is quicker."""
 
+_FIELDS_KEPT = 4_096
+
 _ONE_BYTE = bytes(number << 1 for number in range(_SHORT)).ljust(256)
 _LENGTHS = [_ONE_BYTE[length : length + 1] for length in range(_SHORT)]
 _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
@@ -28,7 +31,7 @@ _PREFIXES = [chr(length << 1) for length in range(_SHORT)]
 def compiled(document: Mapping[str, Any], header: bytes) -> Writer:
     """The writer of a record schema, whose bodies begin with this header."""
     lines = ["def write(e):", "    o = bytearray(HEADER)", *_indented(_record(document, "e")), "    return bytes(o)"]
-    scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": long, "longs": _longs, "texts": _texts}
+    scope: dict[str, Any] = {"HEADER": header, "LENGTHS": _LENGTHS, "long": _field, "longs": _longs, "texts": _texts}
     exec(compile("\n".join(lines), f"<avro {document['name']}>", "exec"), scope)
     writer: Writer = scope["write"]
     return writer
@@ -95,6 +98,10 @@ def long(number: int) -> bytes:
         left >>= 7
     out.append(left)
     return bytes(out)
+
+
+_field = lru_cache(_FIELDS_KEPT)(long)
+"""A number that stands by itself: most are times, of which a batch, and what is decided of it, has few."""
 
 
 def text(value: str) -> bytes:
