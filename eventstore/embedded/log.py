@@ -233,7 +233,7 @@ class EmbeddedLog(RocksReader):
         seen = len(self._queue)
         enough = min(self._crowd.size, _BATCH_RECORDS)
         until_s = began_s + self._crowd.gather_s
-        while seen < enough and clock() < min(grown_s + quiet_s, until_s):
+        while seen < enough and self.queued_bytes < _BATCH_BYTES and clock() < min(grown_s + quiet_s, until_s):
             await asyncio.sleep(_LOOK_S)
             if len(self._queue) > seen:
                 seen, grown_s = len(self._queue), clock()
