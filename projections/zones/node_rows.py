@@ -138,15 +138,33 @@ class NodeRows(MutableMapping[str, Node]):
 
     def some(self, names: Sequence[str]) -> list[Node | None]:
         """The rows of these nodes, None for those that are not here."""
+        if self._joined and len(names) > _FEW and (as_joined := self._as_joined(names)) is not None:
+            return [*as_joined]
         rows = list(map(self._alone.get, names))
         if not self._joined or all(rows):
             return rows
         numbers = self._find(names)
         together = np.flatnonzero(numbers != UNKNOWN)
-        if len(together) == len(names):
-            return [*self._rows_of(numbers)]
         for place, row in zip(together.tolist(), self._rows_of(numbers[together]), strict=True):
             rows[place] = row
+        return rows
+
+    def _as_joined(self, names: Sequence[str]) -> list[Node] | None:
+        """The rows of nodes that are in the order in which they joined, as most are when they are saved.
+
+        The first is looked for, and those that joined behind it have the next names, or it is not so.
+        """
+        rows: list[Node] = []
+        while len(rows) < len(names):
+            number = self._index.find_one(names[len(rows)])
+            index = bisect_right(self._firsts, number) - 1
+            if number == UNKNOWN or self._left[index] < len(self._joined[index].event.names):
+                return None
+            joined, place = self._joined[index], number - self._firsts[index]
+            some = joined.event.names[place : place + len(names) - len(rows)]
+            if some != names[len(rows) : len(rows) + len(some)]:
+                return None
+            rows += joined.between(place, place + len(some)).nodes()
         return rows
 
     def _find(self, names: Sequence[str]) -> Numbers:

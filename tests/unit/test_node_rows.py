@@ -71,6 +71,7 @@ class NodeRowsMachine(RuleBasedStateMachine):
         self.rows = NodeRows(NUMBERS)
         self.model: dict[str, Node] = {}
         self.joined = 0
+        self.order: list[str] = []
 
     def teardown(self) -> None:
         self.patch.undo()
@@ -88,6 +89,7 @@ class NodeRowsMachine(RuleBasedStateMachine):
         self.joined += len(names) if len(names) > 3 else 0
         self.rows.add_joined(columns)
         self.model |= zip(names, columns.nodes(), strict=True)
+        self.order = [*self.order[-20:], *names]
 
     @rule(names=st.lists(st.sampled_from(NAMES), max_size=40, unique=True), data=st.data())
     def change(self, names: list[str], data: st.DataObject) -> None:
@@ -133,6 +135,8 @@ class NodeRowsMachine(RuleBasedStateMachine):
         assert sorted(self.rows) == sorted(self.model)
         assert dict(self.rows.items()) == self.model
         assert self.rows.some(sorted(self.model)) == [self.model[name] for name in sorted(self.model)]
+        assert self.rows.some(self.order) == [self.model.get(name) for name in self.order]
+        assert self.rows.some(self.order[5:]) == [self.model.get(name) for name in self.order[5:]]
         for zone in ("y", "z", "w"):
             assert sorted(self.rows.in_zone(zone)) == sorted(n for n, row in self.model.items() if row.zone == zone)
         if 0 < self.columns() < len(self.model):
