@@ -25,6 +25,7 @@ FEW = 16
 
 Prefixes = frozenset[bytes]
 """Packed prefixes of both families; their widths tell them apart."""
+_NONE: Prefixes = frozenset()
 
 
 class Code(IntEnum):
@@ -88,10 +89,9 @@ def steps_between(old: DeviceTable, new: DeviceTable) -> tuple[SetStep, ...]:
 
     For a snapshot, which says what to have and not how to get there.
     """
-    none: Prefixes = frozenset()
     ordered = sorted({*old.rules, *new.rules}, key=precedence)
-    adds = [(rule, new.rules.get(rule, none) - old.rules.get(rule, none)) for rule in ordered]
-    removes = [(rule, old.rules.get(rule, none) - new.rules.get(rule, none)) for rule in reversed(ordered)]
+    adds = [(rule, new.rules.get(rule, _NONE) - old.rules.get(rule, _NONE)) for rule in ordered]
+    removes = [(rule, old.rules.get(rule, _NONE) - new.rules.get(rule, _NONE)) for rule in reversed(ordered)]
     return (
         *(SetStep(rule, *pack(prefixes), b"", b"") for rule, prefixes in adds if prefixes),
         *(SetStep(rule, b"", b"", *pack(prefixes)) for rule, prefixes in removes if prefixes),
@@ -114,27 +114,24 @@ def digest_of(rules: Mapping[Rule, Prefixes]) -> bytes:
 
 def _after(table: DeviceTable, delta: Delta, capacity: int) -> dict[Rule, Prefixes] | FrameRefused:
     """The sets after the steps, one by one, as long as each makes sense and fits."""
-    changed: dict[Rule, set[bytes]] = {}
+    rules = dict(table.rules)
     size = table.size
     for step in delta.steps:
         if fault := _fault(step):
             return FrameRefused(Code.MALFORMED, fault)
-        prefixes = changed.get(step.rule)
-        if prefixes is None:
-            prefixes = changed[step.rule] = set(table.rules.get(step.rule, ()))
+        before = rules.get(step.rule, _NONE)
         adds, removes = _split(step.add4, step.add6), _split(step.remove4, step.remove6)
-        before = len(prefixes)
-        prefixes.update(adds)
-        if len(prefixes) != before + len(adds):
+        added = before.union(adds) if adds else before
+        if len(added) != len(before) + len(adds):
             return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} adds prefixes that are there already")
         size += len(adds)
         if size > capacity:
             return FrameRefused(Code.FULL, f"steps: {size} prefixes are more than the {capacity} that fit")
-        prefixes.difference_update(removes)
-        if len(prefixes) != before + len(adds) - len(removes):
+        after = added.difference(removes) if removes else added
+        if len(after) != len(added) - len(removes):
             return FrameRefused(Code.MALFORMED, f"steps: {_shown(step.rule)} removes prefixes that are not there")
         size -= len(removes)
-    rules = {**table.rules, **{rule: frozenset(prefixes) for rule, prefixes in changed.items()}}
+        rules[step.rule] = after
     return {rule: prefixes for rule, prefixes in rules.items() if prefixes}
 
 
@@ -152,9 +149,13 @@ def unpack(packed4: bytes, packed6: bytes) -> Prefixes:
 
 
 def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
-    prefixes: list[bytes] = np.frombuffer(packed4, f"V{WIDTH4}").tolist() if packed4 else []
-    if packed6:
-        prefixes += np.frombuffer(packed6, f"V{WIDTH6}").tolist()
+    return _cut(packed4, WIDTH4) + _cut(packed6, WIDTH6)
+
+
+def _cut(packed: bytes, width: int) -> list[bytes]:
+    if len(packed) <= FEW * width:
+        return [packed[at : at + width] for at in range(0, len(packed), width)]
+    prefixes: list[bytes] = np.frombuffer(packed, f"V{width}").tolist()
     return prefixes
 
 
