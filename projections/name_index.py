@@ -60,7 +60,9 @@ class _Look(NamedTuple):
 class NameIndex:
     """Numbers from 0 to below NUMBERS by name; `name_of` and `names_of` say for which name a number was added."""
 
-    def __init__(self, name_of: Callable[[int], str], names_of: Callable[[Numbers], list[str]]) -> None:
+    def __init__(
+        self, name_of: Callable[[int], str | None], names_of: Callable[[Numbers], Sequence[str | None]]
+    ) -> None:
         self._name_of = name_of
         self._names_of = names_of
         self._resize(_LEAST_BITS, np.empty(0, np.uint64))
@@ -76,7 +78,7 @@ class NameIndex:
                 self._tell_apart(numbers, known, asked, found)
         return numbers
 
-    def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str]) -> None:
+    def _tell_apart(self, numbers: Numbers, places: Places, asked: Sequence[str], found: Sequence[str | None]) -> None:
         """Mend the numbers in these places that are of another name with the same tag."""
         for place, name, other in zip(places.tolist(), asked, found, strict=True):
             if name != other:

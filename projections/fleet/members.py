@@ -23,14 +23,14 @@ _FEW = 16
 
 
 class MemberRows(MutableMapping[str, Member]):
-    """Members by name, in no order that means anything. `_names` says who is seated in a slot, `""` if nobody is."""
+    """Members by name, in no order that means anything. `_names` says who is seated in a slot, if anybody."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._whole: dict[str, Member] = {}
         self._index = NameIndex(lambda slot: self._names[slot], self._names_of)
         self._seated = 0
-        self._names: list[str] = []
+        self._names: list[str | None] = []
         self._zone_numbers: dict[str, int] = {}
         self._zones: list[str] = []
         self._zone = array("i")
@@ -64,7 +64,7 @@ class MemberRows(MutableMapping[str, Member]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self._whole
-        yield from filter(None, self._names)
+        yield from (name for name in self._names if name is not None)
 
     def __len__(self) -> int:
         return len(self._whole) + self._seated
@@ -83,8 +83,9 @@ class MemberRows(MutableMapping[str, Member]):
 
     def rows(self) -> dict[str, Member]:
         """All of them, as rows."""
-        slots = [slot for slot, name in enumerate(self._names) if name]
-        return self._whole | dict(zip(filter(None, self._names), self._some(slots), strict=True))
+        seated = [(name, slot) for slot, name in enumerate(self._names) if name is not None]
+        rows = self._some([slot for _, slot in seated])
+        return self._whole | {name: row for (name, _), row in zip(seated, rows, strict=True)}
 
     def whole(self) -> dict[str, Member]:
         """The members that are kept as rows, as those without a slot are."""
@@ -92,6 +93,10 @@ class MemberRows(MutableMapping[str, Member]):
 
     def some(self, names: Sequence[str]) -> list[Member | None]:
         """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
+        if self._seated and len(names) > _FEW:
+            slot = self._index.find_one(names[0])
+            if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # seated in this order, as most are
+                return [*self._some(range(slot, slot + len(names)))]
         found = list(map(self._whole.get, names))
         if not self._seated or all(found):
             return found
@@ -111,7 +116,7 @@ class MemberRows(MutableMapping[str, Member]):
         zone[slots] = [self._number_of(row.zone) for row in seated.values()]
         created_ms[slots] = [row.created_ms for row in seated.values()]
         self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
-        self._names, self._uids = [""] * count, [""] * count
+        self._names, self._uids = [None] * count, [""] * count
         for name, row in seated.items():
             self._names[row.slot], self._uids[row.slot] = name, row.uid
         self._index.add([*seated], slots)
@@ -143,7 +148,7 @@ class MemberRows(MutableMapping[str, Member]):
             self._zone.frombytes(bytes(missing * self._zone.itemsize))
             self._created_ms.frombytes(bytes(missing * self._created_ms.itemsize))
             self._uids += [""] * missing
-            self._names += [""] * missing
+            self._names += [None] * missing
 
     def _unseat(self, name: str) -> bool:
         """Whether this member was seated, which it no longer is."""
@@ -151,14 +156,14 @@ class MemberRows(MutableMapping[str, Member]):
         if slot == UNKNOWN:
             return False
         self._index.remove((name,), np.array([slot]))
-        self._names[slot] = ""
+        self._names[slot] = None
         self._seated -= 1
         return True
 
     def _slot(self, name: str) -> int:
         return self._index.find_one(name) if self._seated else UNKNOWN
 
-    def _names_of(self, slots: Numbers) -> list[str]:
+    def _names_of(self, slots: Numbers) -> list[str | None]:
         return list(map(self._names.__getitem__, slots.tolist()))
 
     def _number_of(self, zone: str) -> int:
@@ -172,7 +177,7 @@ class MemberRows(MutableMapping[str, Member]):
         zone, created_ms, uid = self._zones[self._zone[slot]], self._created_ms[slot], self._uids[slot]
         return Member(zone, created_ms, uid, *self._roster.at(slot), slot, held=False, withheld=-1)
 
-    def _some(self, slots: list[int]) -> Iterator[Member]:
+    def _some(self, slots: Sequence[int]) -> Iterator[Member]:
         """The rows of those who are seated in these slots."""
         taken = np.array(slots, np.int64)
         zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.fleet.members import MemberRows
 from projections.fleet.membership import Member
 from projections.fleet.tables import table
 from tests.support.fleet import Fleet, Item, membership, saved_bytes
@@ -64,6 +65,7 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
     assert len(rows.whole()) == (first if len(batch) > 32 else len(items))
     assert dict(rows) == dict(singly.state.members.rows)
     assert all(rows.get(name) == row for name, row in rows.items())
+    check_some(rows, [item.name for item in items])
     assert at_once.state.reach == singly.state.reach
     loaded = at_once.reload()
     assert at_once.state.reach == at_once.state.roster.count_by_bits() == loaded.roster.count_by_bits()
@@ -72,6 +74,12 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
     for zone in ("z0", "z1", "z2"):
         digests = {table(state, zone).digest for state in (singly.state, at_once.state, loaded)}
         assert len(digests) == 1
+
+
+def check_some(rows: MemberRows, names: list[str]) -> None:
+    """Many rows are what one after the other is, in whatever order they are asked for."""
+    for some in (names, names[3:], names[3:-3], names[::-1], [*names, "nobody"], [*names[MANY // 2 :], *names[:9]]):
+        assert rows.some(some) == [rows.get(name) for name in some]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -89,6 +97,7 @@ def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> No
     rows = fleet.state.members.rows
     assert rows.keys() == {item.name for item in [*items[1:], *more]}
     assert rows.get("n0") is None and "n0" not in rows
+    check_some(rows, [item.name for item in [*items, *more]])
     slots = [row.slot for row in rows.values()]
     assert sorted(slots) == list(range(len(rows)))
     for item in [items[1], items[2], other, *items[4:], *more]:
