@@ -73,7 +73,7 @@ class NodeRows(MutableMapping[str, Node]):
         self.discard((name,))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.get(name) is not None
+        return isinstance(name, str) and self.has_any((name,))
 
     def __iter__(self) -> Iterator[str]:
         yield from self._alone
