@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -22,6 +21,7 @@ from projections.fleet import joins, members
 from projections.fleet.tables import delta, snapshot, table
 from projections.rules.rule import Delta
 from schemas.events import Event
+from tests.support.few import with_few
 from tests.support.fleet import (
     PARTITIONS,
     Address,
@@ -354,21 +354,6 @@ def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], 
             yield (zone, address), {probe for probe in PROBES if is_allowed(device, address, probe)}
 
 
-class SeatedMachine(FleetMachine):
-    """The same, where a single new member is taken as columns, and is looked for as a column of names."""
-
-    def __init__(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for module in (joins, members, name_index):
-            self.patch.setattr(module, "_FEW", 0)
-        super().__init__()
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.patch.undo()
-
-
 TestFleet = sized(FleetMachine, 25, 25, SOMETIMES)
-TestSeated = sized(SeatedMachine, 25, 25, SOMETIMES)
+TestSeated = sized(with_few(FleetMachine, 0, joins, members, name_index), 25, 25, SOMETIMES)
+"""A single new member is taken as columns, and looked for as a column of names."""

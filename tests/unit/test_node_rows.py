@@ -15,8 +15,10 @@ from projections.zones.joined import Joined
 from projections.zones.node_rows import NodeRows
 from projections.zones.rows import Node
 from schemas.events import NodesJoined
+from tests.support.few import with_few
 from tests.support.sometimes import Sometimes, sized
 
+FEW = 3
 NUMBERS = 60
 """Names that may have joined before all are numbered anew."""
 NAMES = [f"n{number}" for number in range(120)]
@@ -65,16 +67,10 @@ def test_a_node_is_the_same_whichever_way_it_is_read(data: st.DataObject) -> Non
 class NodeRowsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(node_rows, "_FEW", 3)
-        self.patch.setattr(name_index, "_FEW", 3)
         self.rows = NodeRows(NUMBERS)
         self.model: dict[str, Node] = {}
         self.joined = 0
         self.order: list[str] = []
-
-    def teardown(self) -> None:
-        self.patch.undo()
 
     @rule(data=st.data())
     def join_together(self, data: st.DataObject) -> None:
@@ -86,7 +82,7 @@ class NodeRowsMachine(RuleBasedStateMachine):
         if self.joined + len(names) > NUMBERS:
             SOMETIMES.saw("all were numbered anew")
             self.joined = 0
-        self.joined += len(names) if len(names) > 3 else 0
+        self.joined += len(names) if len(names) > FEW else 0
         self.rows.add_joined(columns)
         self.model |= zip(names, columns.nodes(), strict=True)
         self.order = [*self.order[-20:], *names]
@@ -147,7 +143,7 @@ class NodeRowsMachine(RuleBasedStateMachine):
         return len(self.rows._joined)
 
 
-TestNodeRowsMachine = sized(NodeRowsMachine, 60, 30, SOMETIMES)
+TestNodeRowsMachine = sized(with_few(NodeRowsMachine, FEW, node_rows, name_index), 60, 30, SOMETIMES)
 
 
 def test_the_last_few_of_many_that_joined_together_do_not_keep_the_columns_of_all() -> None:

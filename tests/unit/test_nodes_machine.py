@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
@@ -24,6 +23,7 @@ from projections.zones.forwarding import forward
 from projections.zones.state import ZoneState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
+from tests.support.few import with_few
 from tests.support.sometimes import Sometimes, sized
 from tests.support.zones import PARTITION, DeliveredZones, derived_of, reloaded, replayed, rows_of, statement
 
@@ -239,20 +239,5 @@ class NodesMachine(DeliveredMachine):
 TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
 
 
-class ColumnsMachine(NodesMachine):
-    """The same, where even two nodes that joined together stay columns, and are looked for as columns."""
-
-    def __init__(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(node_rows, "_FEW", 1)
-        self.patch.setattr(name_index, "_FEW", 1)
-        super().__init__()
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.patch.undo()
-
-
-TestColumnsMachine = sized(ColumnsMachine, 100, 50, SOMETIMES)
+TestColumnsMachine = sized(with_few(NodesMachine, 1, node_rows, name_index), 100, 50, SOMETIMES)
+"""Even two nodes that joined together stay columns, and are looked for as columns."""
