@@ -144,7 +144,7 @@ def _digest_after(table: DeviceTable, delta: Delta) -> bytes:
 
 
 def unpack(packed4: bytes, packed6: bytes) -> Prefixes:
-    """Packed prefixes as a set."""
+    """Packed prefixes as a set. Raises ValueError if they are no whole number of prefixes."""
     return frozenset(_split(packed4, packed6))
 
 
@@ -154,6 +154,8 @@ def _split(packed4: bytes, packed6: bytes) -> list[bytes]:
 
 def _cut(packed: bytes, width: int) -> list[bytes]:
     if len(packed) <= FEW * width:
+        if len(packed) % width:  # as numpy says of many
+            raise ValueError(f"{len(packed)} bytes are no whole number of prefixes of {width} bytes")
         return [packed[at : at + width] for at in range(0, len(packed), width)]
     prefixes: list[bytes] = np.frombuffer(packed, f"V{width}").tolist()
     return prefixes

@@ -20,12 +20,12 @@ FINDINGS = (
     Finding(
         "agent-table",
         "an agent did not start on a table whose text is not UTF-8",
-        b"\x95\xa5dpu-1\x01\t\xc4\x01x\x91\x93\x94\x05\xa5al4\x83\xe6\xa3tcp\x90\xc4\x00\xc4\x00",
+        b"\x96\xa5dpu-1\xa6rack-1\x01\t\xc4\x01x\x91\x93\x94\x05\xa5al4\x83\xe6\xa3tcp\x90\xc4\x00\xc4\x00",
     ),
     Finding(
         "agent-table",
         "an agent did not start on a table with half a prefix",
-        b"\x95\xa5dpu-1\x01\t\xc4\x01x\x91\x93\x94\x05\xa5allow\xa3tcp\x90\xc4\x03abc\xc4\x00",
+        b"\x96\xa5dpu-1\xa6rack-1\x01\t\xc4\x01x\x91\x93\x94\x05\xa5allow\xa3tcp\x90\xc4\x03abc\xc4\x00",
     ),
     Finding("saved-rows", "a replica did not start on a row whose text is not UTF-8", b"\0\0\0\x04\xdc\0\x01\xa1\xff"),
     Finding(

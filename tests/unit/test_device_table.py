@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from projections.rules import digests
 from projections.rules.device_table import (
     EMPTY,
+    FEW,
+    WIDTH4,
+    WIDTH6,
     Code,
     DeviceTable,
     FrameRefused,
@@ -166,3 +169,12 @@ def test_many_prefixes_are_checked_as_few_are() -> None:
     wanted = table(1, {ALLOW: many})
     assert apply(EMPTY, 1, delta(EMPTY, wanted), capacity=ROOM) == wanted
     assert {str(ip_network((p[:-1], p[-1]))) for p in unpack(*pack(many))} >= {"10.0.0.0/24", "2001:db8:62::/48"}
+
+
+@pytest.mark.parametrize("prefixes", [1, 2, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("family", [0, 1])
+def test_half_a_prefix_is_none_however_many_whole_ones_come_before_it(prefixes: int, family: int) -> None:
+    both = [b"", b""]
+    both[family] = b"\x00" * ([WIDTH4, WIDTH6][family] * prefixes - 1)
+    with pytest.raises(ValueError, match=r"whole|multiple"):
+        unpack(*both)
