@@ -189,6 +189,9 @@ def struck(from_s: float, to_s: float) -> Struck:
         pytest.param([Lived("p0", (), 0, 150)], 80, id="a process that died"),
         pytest.param([Lived("p0", (), 0, 200)], 100, id="a process that lived to the end"),
         pytest.param([Lived("p0", (), 0, 150), struck(110, 111)], 59, id="a death and what was struck"),
+        pytest.param([Lived("p0", ("api",), 0, 101), Lived("p0", ("api",), 140, 300)], 41, id="nobody to forward"),
+        pytest.param([Lived("p0", ("api",), 0, 101), Lived("p1", ("api",), 99, 300)], 80, id="somebody else was"),
+        pytest.param([Lived("p0", ("relay",), 0, 101), Lived("p0", ("relay",), 140, 300)], 80, id="not who forwards"),
     ],
 )
 def test_only_calm_time_counts(happened: list[Any], calm_s: int) -> None:

@@ -12,7 +12,7 @@ from projections.rules.prefixes import networks
 from projections.rules.rule import Rule
 from tests.simulation.checkers import verdicts
 from tests.simulation.checkers.evidence import Evidence, Freeze
-from tests.simulation.history import Dumped, Framed, Lived, Seen
+from tests.simulation.history import Dumped, Framed, Seen
 from tests.support.fleet import expected_table
 
 Found = Iterator[str]
@@ -74,7 +74,7 @@ def check_static(run: Evidence) -> Found:
 
     An agent that starts again keeps what it has once more, which changes nothing.
     """
-    dark = list(_dark(run))
+    dark = list(run.without("relay"))
     last: dict[str, Seen] = {}
     for now in run.history.of(Seen):
         before = last.get(now.device)
@@ -89,16 +89,6 @@ def check_static(run: Evidence) -> Found:
 
 def _table(seen: Seen) -> tuple[int, int, bytes]:
     return seen.epoch, seen.version, seen.digest
-
-
-def _dark(run: Evidence) -> Iterator[tuple[float, float]]:
-    """When no relay ran."""
-    lives = sorted((life.from_s, life.to_s) for life in run.history.of(Lived) if "relay" in life.roles)
-    lit_s = lives[0][0] if lives else 0.0
-    for from_s, to_s in lives:
-        if from_s > lit_s:
-            yield lit_s, from_s
-        lit_s = max(lit_s, to_s)
 
 
 def check_safe_order(run: Evidence) -> Found:

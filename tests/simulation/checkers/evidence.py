@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from projections.zones.state import ZoneState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
-from tests.simulation.history import Dumped, History, Invoked, Seen
+from tests.simulation.history import Dumped, History, Invoked, Lived, Seen
 
 Records = Mapping[Partition, Sequence[Record]]
 Appended = Callable[[Partition, int], float]
@@ -124,6 +124,15 @@ class Evidence:
             and step.event.cause_partition == partition.number
             and "marks" in step.rows
         ]
+
+    def without(self, role: str) -> Iterator[tuple[float, float]]:
+        """When, between the first process of this role and the last, none ran."""
+        lives = sorted((life.from_s, life.to_s) for life in self.history.of(Lived) if role in life.roles)
+        lit_s = lives[0][0] if lives else 0.0
+        for from_s, to_s in lives:
+            if from_s > lit_s:
+                yield lit_s, from_s
+            lit_s = max(lit_s, to_s)
 
     @cached_property
     def beacons(self) -> list[tuple[int, Beacon]]:

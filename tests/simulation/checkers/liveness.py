@@ -121,6 +121,7 @@ class _Calm:
         struck = [(one.from_s, one.to_s + AFTERMATH_S) for one in self._run.history.of(Struck)]
         ends_s = self._run.end_s or 0.0
         struck += [(life.to_s, life.to_s + AFTERMATH_S) for life in self._run.history.of(Lived) if life.to_s < ends_s]
+        struck += [(from_s, to_s + AFTERMATH_S) for from_s, to_s in self._run.without("api")]
         merged: list[tuple[float, float]] = []
         for began_s, ended_s in sorted(struck):
             if merged and began_s <= merged[-1][1]:
