@@ -7,7 +7,7 @@ folded further. Between the look and the wait nothing awaits, so no change can s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from eventstore.log import Partition
 from eventstore.replicas.replica import Replica
@@ -19,7 +19,7 @@ class Following:
     def __init__(self, replica: Replica, *topics: str) -> None:
         self._replica = replica
         self._topics = topics
-        self._waiting: dict[Partition, dict[asyncio.Event, None]] = {}
+        self._waiting: dict[Partition, dict[asyncio.Event, Callable[[], bool]]] = {}
 
     async def run(self) -> None:
         with self._replica.watch(*self._topics) as watch:
@@ -29,14 +29,27 @@ class Following:
     def wake(self, *partitions: Partition) -> None:
         """Let who waits for these look again."""
         for partition in partitions:
-            for event in self._waiting.get(partition, ()):
-                event.set()
+            for event, holds in self._waiting.get(partition, _NOBODY).items():
+                if not event.is_set() and holds():
+                    event.set()
 
     async def changed(self, *partitions: Partition) -> None:
         """Return when one of these was folded further."""
+        await self._woken(partitions, _anything)
+
+    async def when(self, holds: Callable[[], bool], *partitions: Partition) -> None:
+        """Return when something holds that only folding one of these further can make hold.
+
+        Looked at as they are folded, and by no task of its own: each record of a busy plane would wake all of them, and
+        hardly any for something to do.
+        """
+        while not holds():
+            await self._woken(partitions, holds)
+
+    async def _woken(self, partitions: Sequence[Partition], holds: Callable[[], bool]) -> None:
         event = asyncio.Event()
         for partition in partitions:
-            self._waiting.setdefault(partition, {})[event] = None
+            self._waiting.setdefault(partition, {})[event] = holds
         try:
             await event.wait()
         finally:
@@ -47,8 +60,14 @@ class Following:
         """Wait until something holds of a partition; False if it does not within the time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not holds():
-                    await self.changed(partition)
+                await self.when(holds, partition)
         except TimeoutError:
             return holds()
         return True
+
+
+_NOBODY: Mapping[asyncio.Event, Callable[[], bool]] = {}
+
+
+def _anything() -> bool:
+    return True

@@ -76,16 +76,17 @@ class Forwarder:
                 tasks.create_task(self._prune(partition))
 
     async def _forward(self, partition: Partition) -> None:
-        while True:
+        def is_needed() -> bool:
             zone, mark = self._states.zones_at(partition), self._mark(partition)
-            if mark < zone.forwarded or not zone.has_outgoing_from(mark):
-                await self._following.changed(partition, FLEET_0)
-            else:
-                self._busy += 1
-                try:
-                    await self._forward_from(partition, mark)
-                finally:
-                    self._busy -= 1
+            return mark >= zone.forwarded and zone.has_outgoing_from(mark)
+
+        while True:
+            await self._following.when(is_needed, partition, FLEET_0)
+            self._busy += 1
+            try:
+                await self._forward_from(partition, self._mark(partition))
+            finally:
+                self._busy -= 1
 
     async def _forward_from(self, partition: Partition, mark: int) -> None:
         loop = asyncio.get_running_loop()
@@ -110,12 +111,13 @@ class Forwarder:
             await asyncio.sleep(min((loop.time() - began_s) * self._busy, WINDOW_MAX_S))
 
     async def _hand_down(self, partition: Partition) -> None:
-        while True:
+        def is_needed() -> bool:
             mark = self._states.zones_at(partition).fleet_mark
-            if caused(self._states.fleet, partition.number, mark) is None:
-                await self._following.changed(partition, FLEET_0)
-            else:
-                await self._hand_down_from(partition, mark)
+            return caused(self._states.fleet, partition.number, mark) is not None
+
+        while True:
+            await self._following.when(is_needed, partition, FLEET_0)
+            await self._hand_down_from(partition, self._states.zones_at(partition).fleet_mark)
 
     async def _hand_down_from(self, partition: Partition, mark: int) -> None:
         def moved() -> bool:
@@ -127,14 +129,15 @@ class Forwarder:
         self.handed_down += await self._say(_Need(partition, partition, moved, event))
 
     async def _prune(self, partition: Partition) -> None:
-        while True:
+        def is_possible() -> bool:
             mark = self._mark(partition)
-            is_possible = mark <= self._replica.position(partition)  # else see drivers/stalls.py
-            if is_possible and self._states.zones_at(partition).has_outgoing_before(mark):
-                await asyncio.sleep(PRUNE_S)
-                await self._prune_to(partition, self._mark(partition))
-            else:
-                await self._following.changed(partition, FLEET_0)
+            is_behind_us = mark <= self._replica.position(partition)  # else see drivers/stalls.py
+            return is_behind_us and self._states.zones_at(partition).has_outgoing_before(mark)
+
+        while True:
+            await self._following.when(is_possible, partition, FLEET_0)
+            await asyncio.sleep(PRUNE_S)
+            await self._prune_to(partition, self._mark(partition))
 
     async def _prune_to(self, partition: Partition, mark: int) -> None:
         def pruned() -> bool:

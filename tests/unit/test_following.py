@@ -1,0 +1,128 @@
+"""Waiting for what the folds say, without a task that looks whenever anything is folded."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from drivers.following import Following
+from eventstore.log import ZONES, Partition
+from tests.support.memory_log import Contents, MemoryLog
+from tests.support.replicas import toy_replica
+from tests.support.toy_log import T0
+from tests.support.virtual_loop import run_virtual
+
+ONE, TWO, THREE = (Partition(ZONES, number) for number in range(3))
+
+
+class Need:
+    """Something that holds or does not, and how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.looks = 0
+
+    def __call__(self) -> bool:
+        self.looks += 1
+        return self.holds
+
+
+def following() -> Following:
+    return Following(toy_replica(MemoryLog(Contents(4), lambda: T0)), ZONES)
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_who_waits_for_something_returns_once_it_holds_and_is_looked_at_only_when_something_is_folded() -> None:
+    async def scenario() -> None:
+        watch, need = following(), Need()
+        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        await settled()
+        assert need.looks == 1
+        watch.wake(THREE)
+        assert need.looks == 1, "it does not hang on that"
+        watch.wake(ONE)
+        watch.wake(TWO)
+        await settled()
+        assert need.looks == 3
+        assert not waiting.done()
+        need.holds = True
+        await settled()
+        assert not waiting.done(), "nothing was folded"
+        watch.wake(TWO)
+        await settled()
+        assert waiting.done()
+
+    run_virtual(scenario())
+
+
+def test_what_holds_already_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        need = Need()
+        need.holds = True
+        await asyncio.wait_for(following().when(need, ONE), 1.0)
+        assert need.looks == 1
+
+    run_virtual(scenario())
+
+
+def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
+    async def scenario() -> None:
+        watch, need = following(), Need()
+        waiting = asyncio.ensure_future(watch.when(need, ONE))
+        await settled()
+        need.holds = True
+        watch.wake(ONE)
+        need.holds = False
+        await settled()
+        assert not waiting.done()
+        need.holds = True
+        watch.wake(ONE)
+        await settled()
+        assert waiting.done()
+
+    run_virtual(scenario())
+
+
+def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
+    async def scenario() -> None:
+        watch, need = following(), Need()
+        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        await settled()
+        need.holds = True
+        watch.wake(ONE, TWO)
+        assert need.looks == 2
+        await waiting
+
+    run_virtual(scenario())
+
+
+def test_who_has_gone_is_looked_at_no_more() -> None:
+    async def scenario() -> None:
+        watch, need = following(), Need()
+        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        await settled()
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        watch.wake(ONE, TWO)
+        assert need.looks == 1
+
+    run_virtual(scenario())
+
+
+def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions() -> None:
+    async def scenario() -> None:
+        watch = following()
+        waiting = [asyncio.ensure_future(watch.changed(ONE)), asyncio.ensure_future(watch.changed(TWO, THREE))]
+        await settled()
+        watch.wake(THREE)
+        await settled()
+        assert [each.done() for each in waiting] == [False, True]
+        watch.wake(ONE)
+        await asyncio.gather(*waiting)
+
+    run_virtual(scenario())
