@@ -19,7 +19,7 @@ class Following:
     def __init__(self, replica: Replica, *topics: str) -> None:
         self._replica = replica
         self._topics = topics
-        self._waiting: dict[Partition, dict[asyncio.Event, Callable[[], bool]]] = {}
+        self._waiting: dict[Partition, dict[asyncio.Future[None], Callable[[], bool]]] = {}
 
     async def run(self) -> None:
         with self._replica.watch(*self._topics) as watch:
@@ -29,9 +29,9 @@ class Following:
     def wake(self, *partitions: Partition) -> None:
         """Let who waits for these look again."""
         for partition in partitions:
-            for event, holds in self._waiting.get(partition, _NOBODY).items():
-                if not event.is_set() and holds():
-                    event.set()
+            for woken, holds in self._waiting.get(partition, _NOBODY).items():
+                if not woken.done() and holds():
+                    woken.set_result(None)
 
     async def changed(self, *partitions: Partition) -> None:
         """Return when one of these was folded further."""
@@ -47,14 +47,14 @@ class Following:
             await self._woken(partitions, holds)
 
     async def _woken(self, partitions: Sequence[Partition], holds: Callable[[], bool]) -> None:
-        event = asyncio.Event()
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in partitions:
-            self._waiting.setdefault(partition, {})[event] = holds
+            self._waiting.setdefault(partition, {})[woken] = holds
         try:
-            await event.wait()
+            await woken
         finally:
             for partition in partitions:
-                del self._waiting[partition][event]
+                del self._waiting[partition][woken]
 
     async def until(self, partition: Partition, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something holds of a partition; False if it does not within the time."""
@@ -66,7 +66,7 @@ class Following:
         return True
 
 
-_NOBODY: Mapping[asyncio.Event, Callable[[], bool]] = {}
+_NOBODY: Mapping[asyncio.Future[None], Callable[[], bool]] = {}
 
 
 def _anything() -> bool:

@@ -64,10 +64,8 @@ class Missed:
     async def run(self) -> None:
         backoff = Backoff(self._rng)
         while True:
-            missing = [partition for partition, owed in self._owed.items() if owed.gap is not None]
-            if not missing:
-                await self._following.changed(*self._owed)
-            for partition in missing:
+            await self._following.when(self._is_any_missing, *self._owed)
+            for partition in [partition for partition, owed in self._owed.items() if owed.gap is not None]:
                 try:
                     await self._make_again(partition)
                     backoff.reset()
@@ -76,6 +74,9 @@ class Missed:
                         "decisions are not made again yet", extra={"partition": partition, "reason": str(error)}
                     )
                     await backoff.wait()
+
+    def _is_any_missing(self) -> bool:
+        return any(owed.gap is not None for owed in self._owed.values())
 
     async def _make_again(self, partition: Partition) -> None:
         owed = self._owed[partition]
