@@ -72,12 +72,12 @@ class Timers:
 
     async def _serve(self, partition: Partition) -> None:
         while True:
-            next_ms = self._next_ms(partition)
+            next_ms = min((deadline.deadline_ms for deadline in self._deadlines(partition)), default=None)
             wait_s = None if next_ms is None else (next_ms - self._time_ms(partition)) / 1_000
             if self._replica.folded(partition).halted:  # what we say would not show, and be said for ever
                 wait_s = None
             if wait_s is None or wait_s > 0:
-                await self._sleep(partition, next_ms, wait_s)
+                await self._sleep(partition, wait_s)
                 continue
             for deadline in sorted(self._deadlines(partition)):
                 if deadline.deadline_ms <= self._time_ms(partition):
@@ -94,12 +94,13 @@ class Timers:
             return self._now_ms()
         return min(self._now_ms(), heard.time_ms + int(passed_s * 1_000))
 
-    async def _sleep(self, partition: Partition, next_ms: int | None, wait_s: float | None) -> None:
-        """Until then, or until another deadline comes next. Clocks are put right meanwhile: we look now and then."""
+    async def _sleep(self, partition: Partition, wait_s: float | None) -> None:
+        """Until then, or until the fold changed, which may have brought an earlier deadline. Clocks are put right
+        meanwhile, so we look at them now and then."""
         wait_s = None if wait_s is None else min(wait_s, BELIEVED_S)
         try:
             async with asyncio.timeout(wait_s):
-                await self._following.when(lambda: self._next_ms(partition) != next_ms, partition)
+                await self._following.changed(partition)
         except TimeoutError:
             return
 
@@ -118,9 +119,6 @@ class Timers:
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:
             self._log_times[partition] = LogTime(log_ms, asyncio.get_running_loop().time())
-
-    def _next_ms(self, partition: Partition) -> int | None:
-        return min((deadline.deadline_ms for deadline in self._deadlines(partition)), default=None)
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:
         state = self._states.zones_at(partition)

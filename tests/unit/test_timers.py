@@ -112,6 +112,22 @@ def test_a_clock_that_was_ahead_and_is_right_again_is_gone_by() -> None:
     run_virtual(scenario())
 
 
+def test_a_clock_that_was_behind_and_is_right_again_is_seen_at_the_next_record() -> None:
+    async def scenario() -> None:
+        async with plane() as made:
+            await made.add("r1")
+            clock = Clock(made, -3_600_000)
+            timers(made, "r1", clock)
+            await begin_step(made)
+            await asyncio.sleep(LIMIT_S // BELIEVED_S * BELIEVED_S + BELIEVED_S / 2)
+            assert made.dpu("d").failures == 0
+            clock.ahead_ms = 0
+            await made.register("another")
+            assert await made.until(lambda: made.dpu("d").failures == 1, timeout_s=BELIEVED_S) < 1.0
+
+    run_virtual(scenario())
+
+
 def test_the_second_in_rank_speaks_only_if_the_first_does_not() -> None:
     async def scenario(both: bool) -> tuple[int, float]:
         async with plane() as made:
