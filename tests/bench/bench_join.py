@@ -153,6 +153,7 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
                 memory = Growth()
             tasks.create_task(submit(plane, event))
             started += 1
+            memory.look()
             while (now_s() - began_s) * PER_MINUTE / 60 < started:
                 await asyncio.sleep(TURN_S)
     await all_up_to_date(plane, ZONES, nodes, DPUS)

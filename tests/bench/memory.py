@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from statistics import linear_regression
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+EVERY_S = 1.0
+"""Between samples. Memory goes up and down by some tens of megabytes with what is folded and flushed just now, so two
+samples alone say little of minutes."""
 
 
 def resident_bytes() -> int:
@@ -15,17 +20,27 @@ def resident_bytes() -> int:
 
 
 class Growth:
-    """From when it is made until its end."""
+    """From when it is made until its end: the slope of the line that is nearest to all samples."""
 
     def __init__(self) -> None:
-        self.began_bytes = resident_bytes()
-        self._began_s = time.perf_counter()
-        self.grown_bytes = 0
+        self._at_s: list[float] = []
+        self._bytes: list[int] = []
         self.per_item_bytes = self.percent_a_minute = 0.0
+        self._sample()
+
+    def look(self) -> None:
+        """Take a sample, if it is time for one."""
+        if time.perf_counter() >= self._at_s[-1] + EVERY_S:
+            self._sample()
 
     def end(self, items: int) -> None:
         """So many items have been done meanwhile."""
-        minutes = (time.perf_counter() - self._began_s) / 60
-        self.grown_bytes = resident_bytes() - self.began_bytes
-        self.per_item_bytes = self.grown_bytes / items
-        self.percent_a_minute = 100 * self.grown_bytes / self.began_bytes / minutes
+        self._sample()
+        took_s = self._at_s[-1] - self._at_s[0]
+        line = linear_regression(self._at_s, self._bytes)
+        self.per_item_bytes = line.slope * took_s / items
+        self.percent_a_minute = 100 * line.slope * 60 / (line.slope * self._at_s[0] + line.intercept)
+
+    def _sample(self) -> None:
+        self._at_s.append(time.perf_counter())
+        self._bytes.append(resident_bytes())

@@ -12,15 +12,15 @@ import pytest
 
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
-from drivers.decisions.owed import KEPT_RECORDS, Owed
+from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
 from drivers.decisions.writer import AT_ONCE, OVERLAP, DecisionWriter, cause_of
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
-from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition
+from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partition_for
 from eventstore.replicas.replica import Replica
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import save
-from schemas.events import FoldVersionRaised
+from schemas.events import FoldVersionRaised, NodesJoined
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with
 from tests.unit.test_owed import offsets, told
@@ -115,6 +115,51 @@ def test_what_was_on_its_way_when_a_writer_was_stopped_is_written_by_the_next() 
                 await asyncio.sleep(30)
             assert made.written() == [*range(1, 21)]
             assert made.owed.owes_from(21) == 21
+
+    run_virtual(scenario())
+
+
+@asynccontextmanager
+async def two_owing(few: int, many: int) -> AsyncIterator[tuple[Scene, Behind, list[Owed]]]:
+    """Two partitions that owe many decisions and few, made again, and the rank of their writer, who has begun none."""
+    async with scene(many) as made:
+        other, owing_few = Partition(ZONES, 1 - made.partition.number), Owed(Room())
+        zone = next(zone for zone in map(str, range(10)) if partition_for(ZONES, zone, 2) == other)
+        for number in range(few):
+            event = NodesJoined(made.world.command(zone), zone, [f"n{number}"], [], [], b"", b"", [], [])
+            made.world.contents.add(other, made.world.now_ms(), zone.encode(), encode(event))
+        await made.replica.reached(other, few + 1, timeout_s=60)
+        owing_few.restored(0, few + 1)
+        rank, owed = Behind(1_000), {made.partition: made.owed, other: owing_few}
+        writer = DecisionWriter(made.replica, owed, rank, now_ms=made.world.now_ms, rng=Random(1))
+        async with running(writer):
+            await asyncio.sleep(60)
+            assert [each.gap for each in owed.values()] == [None, None]
+            yield made, rank, [*owed.values()]
+
+
+@pytest.mark.parametrize(("many", "under_way"), [(20, 30), (2 * AT_ONCE, AT_ONCE)])
+def test_what_all_partitions_owe_is_under_way_together_and_bounded(many: int, under_way: int) -> None:
+    async def scenario() -> None:
+        async with two_owing(10, many) as (made, rank, _):
+            made.log.hangs, rank.behind = True, 0
+            await asyncio.sleep(10)
+            assert made.log.tried == under_way
+
+    run_virtual(scenario())
+
+
+def test_a_partition_has_its_turn_however_much_another_owes() -> None:
+    async def scenario() -> None:
+        async with two_owing(10, 3 * AT_ONCE) as (made, rank, (many, few)):
+            await asyncio.sleep(1)
+            rank.behind = 0
+            while few.waits():
+                await asyncio.sleep(0.001)
+            assert many.waits()
+            await asyncio.sleep(10)
+            assert not many.waits()
+            assert len(made.written()) == 3 * AT_ONCE
 
     run_virtual(scenario())
 

@@ -249,11 +249,11 @@ def test_decisions_of_a_thousand_commands_a_second_are_written_as_fast_as_they_a
 class Behind:
     """Ranks of a replica that comes after many others."""
 
-    def __init__(self, rank: int) -> None:
-        self._rank = rank
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
 
     def rank(self, subject: str, role: str) -> int:
-        return self._rank
+        return self.behind
 
     def is_alive(self, replica: str) -> bool:
         return True
