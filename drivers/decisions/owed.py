@@ -132,14 +132,16 @@ class Owed:
         if len(self._seen) < SEEN_MAX and offset not in self._out:
             self._seen.add(offset)
 
-    def take(self, count: int, before_ms: int | None) -> list[Kept]:
+    def take(self, count: int, before_ms: int | None, size_bytes: int = TAKEN_BYTES) -> list[Kept]:
         """The next decisions to write, of records appended up to `before_ms`, if given; `done` has to follow.
+
+        As many as are asked for, or as have this size, the last of them included.
 
         None is out twice, though it may be kept twice: a gap spans what was kept between two that were not.
         """
         taken: list[Kept] = []
         size = 0
-        while len(taken) < count and size < TAKEN_BYTES and (first := self._first()) is not None:
+        while len(taken) < count and size < size_bytes and (first := self._first()) is not None:
             offset = first.at.offset
             if offset in self._out:
                 self._drop()
@@ -189,11 +191,6 @@ class Owed:
         count, size = _cost(self._heard.popleft())
         self._records -= count
         self._room.left_bytes += size
-
-
-def is_full(taken: Sequence[Kept], count: int) -> bool:
-    """Whether these are as many, or as much, as is taken at once."""
-    return len(taken) >= count or sum(len(decision.value) for decision in taken) >= TAKEN_BYTES
 
 
 def _cost(told: Kept | RunRuling) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from random import Random
 
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import Earlier, Missed, nothing_earlier
-from drivers.decisions.owed import Owed, is_full
+from drivers.decisions.owed import TAKEN_BYTES, Owed
 from drivers.following import Following
 from eventstore.avro.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
@@ -103,9 +103,9 @@ class DecisionWriter:
             await asyncio.sleep(GATHER_S)
 
     async def _write_some(self) -> bool:
-        """Write some of what is due, going on with the partition after the last; whether there was more."""
+        """Write some of what is due, going on with the partition after the last; whether there may be more."""
         due: list[tuple[Owed, list[Kept]]] = []
-        left, is_more = AT_ONCE, False
+        left, left_bytes = AT_ONCE, TAKEN_BYTES
         for _ in self._owed:
             partition = self._turns[0]
             self._turns.rotate(-1)
@@ -113,16 +113,17 @@ class DecisionWriter:
             if not owed.waits():
                 continue
             rank = self._ranks.rank(str(partition), "api")
-            taken = owed.take(left, self._now_ms() - rank * TURN_MS if rank else None)
+            taken = owed.take(left, self._now_ms() - rank * TURN_MS if rank else None, left_bytes)
             if taken:
                 due.append((owed, taken))
-            if is_more := is_full(taken, left):
-                break
             left -= len(taken)
+            left_bytes -= sum(len(decision.value) for decision in taken)
+            if left <= 0 or left_bytes <= 0:
+                break
         self.missed.make_room()  # whatever was taken: what others have written went, too
         if due:
             await self._write_all(due)
-        return is_more
+        return left <= 0 or left_bytes <= 0
 
     async def _write_all(self, due: Sequence[tuple[Owed, Sequence[Kept]]]) -> None:
         oldest_ms = self._now_ms() - KEPT_MS

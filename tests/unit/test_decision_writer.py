@@ -149,6 +149,18 @@ def test_what_all_partitions_owe_is_under_way_together_and_bounded(many: int, un
     run_virtual(scenario())
 
 
+def test_what_is_under_way_together_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drivers.decisions.writer.TAKEN_BYTES", 1)
+
+    async def scenario() -> None:
+        async with two_owing(10, 20) as (made, rank, _):
+            made.log.hangs, rank.behind = True, 0
+            await asyncio.sleep(10)
+            assert made.log.tried == 1
+
+    run_virtual(scenario())
+
+
 def test_a_partition_has_its_turn_however_much_another_owes() -> None:
     async def scenario() -> None:
         async with two_owing(10, 3 * AT_ONCE) as (made, rank, (many, few)):

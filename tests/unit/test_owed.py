@@ -213,10 +213,9 @@ def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
     assert busy.gap is None
 
 
-def test_of_large_records_few_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.decisions.owed.TAKEN_BYTES", 10)
+def test_of_large_records_few_are_taken_at_once() -> None:
     owed = told(1, 1 + SIZE_MAX, 1 + 2 * SIZE_MAX, 1 + 3 * SIZE_MAX, 1 + 4 * SIZE_MAX)
-    assert [len(owed.take(9, None)) for _ in range(4)] == [2, 2, 1, 0]
+    assert [len(owed.take(9, None, 10)) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
