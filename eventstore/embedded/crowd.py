@@ -20,19 +20,22 @@ _CROWD_S = 1.0
 class Crowd:
     """How many append at once: `size`, the most of the last second.
 
-    A batch of so many waits for nobody else.
+    A batch of `enough` waits for nobody else. That is twice as many while a crowd grows: those who were served together
+    come back together, and if the next batch were closed at their number, each would find only a few more.
     """
 
-    __slots__ = ("_until_s", "size")
+    __slots__ = ("_until_s", "enough", "size")
 
     def __init__(self) -> None:
-        self.size = 1
+        self.size = self.enough = 1
         self._until_s = 0.0
 
     def see(self, size: int, now_s: float) -> None:
         """A batch was written; with those who wait for the next one, so many append."""
+        is_growing = size > self.size
         if size >= self.size or now_s >= self._until_s:
             self.size, self._until_s = size, now_s + _CROWD_S
+        self.enough = 2 * self.size if is_growing else self.size
 
     @property
     def quiet_s(self) -> float:

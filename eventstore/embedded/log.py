@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavail
 from eventstore.log import (
     DECISIONS,
     DEFAULT_PARTITION_COUNT,
+    FLEET,
     INSTALLS,
     REPLICAS,
     Headers,
@@ -60,6 +60,10 @@ _LAST_SYNC_S = 3.0
 """Less than a process gets for its end, so that it can still say that its disk hung."""
 _DAY_MS = 86_400_000
 
+_NOT_OF_CROWD = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
+"""Topics in which hardly a caller waits for an append: the plane's own statements, and an operator's now and then. They
+come with the batch in which they are; one that waited for as many of them as last time would mostly wait in vain."""
+
 KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}
 """How long records of these topics stay; all others stay for ever."""
 
@@ -70,6 +74,11 @@ class _Pending(NamedTuple):
     value: bytes
     synced: asyncio.Future[None]
     headers: Headers
+
+    @property
+    def is_of_crowd(self) -> bool:
+        """Whether a caller is likely to wait for it, and to come back when it ends."""
+        return self.partition.topic not in _NOT_OF_CROWD
 
     @property
     def cost(self) -> int:
@@ -84,6 +93,7 @@ class EmbeddedLog(RocksReader):
         super().__init__(path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
+        self._queued_of_crowd = 0
         self._deadlines = Deadlines()
         self.queued_bytes = 0
         self._work = asyncio.Event()
@@ -204,6 +214,7 @@ class EmbeddedLog(RocksReader):
 
     def _enqueue(self, pending: _Pending) -> None:
         self._queue.append(pending)
+        self._queued_of_crowd += pending.is_of_crowd
         self.queued_bytes += pending.cost
         self._work.set()
         if self.queued_bytes >= _QUEUED_BYTES:
@@ -220,7 +231,7 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            under_way = sum(pending.partition.topic != DECISIONS for pending in chain(batch, self._queue))
+            under_way = sum(pending.is_of_crowd for pending in batch) + self._queued_of_crowd
             self._crowd.see(under_way, asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
@@ -230,19 +241,20 @@ class EmbeddedLog(RocksReader):
         quiet_s = self._crowd.quiet_s
         clock = asyncio.get_running_loop().time
         began_s = grown_s = clock()
-        seen = len(self._queue)
-        enough = min(self._crowd.size, _BATCH_RECORDS)
+        seen = self._queued_of_crowd
+        enough = min(self._crowd.enough, _BATCH_RECORDS)
         until_s = began_s + self._crowd.gather_s
         while seen < enough and self.queued_bytes < _BATCH_BYTES and clock() < min(grown_s + quiet_s, until_s):
             await asyncio.sleep(_LOOK_S)
-            if len(self._queue) > seen:
-                seen, grown_s = len(self._queue), clock()
+            if self._queued_of_crowd > seen:
+                seen, grown_s = self._queued_of_crowd, clock()
 
     def _take(self) -> list[_Pending]:
         batch: list[_Pending] = []
         size = 0
         while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
             pending = self._queue.popleft()
+            self._queued_of_crowd -= pending.is_of_crowd
             self.queued_bytes -= pending.cost
             if pending.synced.done():
                 self._deadlines.drop(pending.synced)
@@ -305,6 +317,7 @@ class EmbeddedLog(RocksReader):
         unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
         self._answer(self._queue, unknown)
         self._queue.clear()
+        self._queued_of_crowd = 0
         self.queued_bytes = 0
         self._room.set()
 

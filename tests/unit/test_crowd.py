@@ -36,3 +36,16 @@ def test_a_crowd_that_has_gone_is_forgotten_after_a_second() -> None:
 def test_a_crowd_is_gathered_for_as_long_as_it_takes_to_serve_it_up_to_a_bound() -> None:
     gathers_s = [crowd_of((size, 1.0)).gather_s for size in (1, 18, 100, 200, 500)]
     assert 0.0 < gathers_s[0] == gathers_s[1] < gathers_s[2] < gathers_s[3] <= gathers_s[4] <= 0.1
+
+
+def test_a_batch_of_a_known_crowd_waits_for_nobody_else() -> None:
+    assert Crowd().enough == 1
+    assert crowd_of((200, 1.0), (200, 1.1)).enough == crowd_of((200, 1.0), (3, 1.1)).enough == 200
+
+
+def test_a_crowd_that_grows_may_double_with_each_batch() -> None:
+    """Those who were served together come back together: a batch that closes at their number finds few others."""
+    assert [crowd_of((1, 0.9), (size, 1.0)).enough for size in (2, 50)] == [4, 100]
+    assert crowd_of((50, 1.0), (80, 1.1)).enough == 160
+    assert crowd_of((50, 1.0), (80, 1.1), (80, 1.2)).enough == 80
+    assert crowd_of((80, 1.0), (50, 2.1)).enough == 50, "it has shrunk"

@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from eventstore.embedded import secondary
 from eventstore.embedded.log import KEPT_MS, EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
 from eventstore.errors import AppendRefused, AppendUnknown, FatalError, LogMismatch, LogUnavailable
-from eventstore.log import FLEET, INSTALLS, REPLICAS, ZONES, Partition
+from eventstore.log import FLEET, FLEET_0, INSTALLS, REPLICAS, ZONES, Partition
 from tests.contract.engine import first_values, numbered, put, read_all, read_to_end
 from tests.support.embedded import Clock
 from tests.support.virtual_loop import run_virtual
@@ -118,19 +118,34 @@ async def test_appends_that_wait_share_one_sync(log: EmbeddedLog) -> None:
     assert await log.end(ZONES_0) == 400
 
 
-def test_a_crowd_that_has_come_is_not_waited_for(tmp_path: Path) -> None:
-    async def waited_s(*rounds: int) -> list[float]:
+def waited_s(path: Path, *rounds: Sequence[tuple[Partition, int]]) -> list[float]:
+    """How long each round of appends, so many at once to each of some partitions, waited for more to come."""
+
+    async def scenario() -> list[float]:
         clock, waited = asyncio.get_running_loop().time, []
-        async with EmbeddedLog.open(tmp_path / "log", partition_count=2, now_ms=Clock()) as log:
-            for callers in rounds:
+        async with EmbeddedLog.open(path, partition_count=2, now_ms=Clock()) as log:
+            for appends in rounds:
                 began_s = clock()
-                await asyncio.gather(*[log.append(ZONES_0, b"zone", b"v") for _ in range(callers)])
+                await asyncio.gather(*[log.append(at, b"zone", b"v") for at, count in appends for _ in range(count)])
                 waited.append(clock() - began_s)
         return waited
 
-    first, whole, part = run_virtual(waited_s(10, 10, 4))
+    return run_virtual(scenario())
+
+
+def test_a_crowd_that_has_come_is_not_waited_for(tmp_path: Path) -> None:
+    callers = [[(ZONES_0, count)] for count in (10, 10, 10, 4)]
+    first, grown, whole, part = waited_s(tmp_path / "log", *callers)
     assert (first, whole) == (0.0, 0.0)
+    assert grown > 0.0, "as many again may come"
     assert part > 0.0, "six more may come"
+
+
+def test_what_hardly_a_caller_waits_for_is_neither_waited_for_nor_missed(tmp_path: Path) -> None:
+    crowd, forwards = [(ZONES_0, 10)], [(ZONES_0, 8), (FLEET_0, 2)]
+    *_, whole, part, whole_again = waited_s(tmp_path / "log", *[[*crowd, (FLEET_0, 6)]] * 2, crowd, forwards, crowd)
+    assert (whole, whole_again) == (0.0, 0.0), "six forwards do not come back"
+    assert part > 0.0, "two more may come, whatever else there is"
 
 
 async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:
