@@ -7,8 +7,9 @@ are written, and what was missed, by a crash or because the topic was slower tha
 the side (drivers/decisions/missed.py). Folding never waits for any of this.
 
 Records are gathered for a moment and written a few at a time, those of all partitions together: each is one append
-more that the log must sync, and what callers wait for comes first. So it rests for some times as long as spelling has
-kept the loop: a bulk join of a million nodes spelled at once took a third of its server's time.
+more that the log must sync, and what callers wait for comes first. So it rests for many times as long as spelling has
+kept the loop, the longer the less is kept: a bulk join of a million nodes spelled at once took a third of its server's
+time.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ AT_ONCE = 256
 """Appends under way at most, and they share a sync. A turn waits for a busy loop and for the log: with 64, and a turn
 for each partition, decisions of a thousand commands a second were written no faster than they were made."""
 GATHER_S = 0.2
-REST = 9.0
-"""It rests so many times as long as it has kept the loop from others: making records takes a tenth of a core."""
+SHARE_LEAST = 0.02
+SHARE_MOST = 0.1
+"""How much of the loop's time goes into spelling: the least while hardly anything is kept, so that a burst is served
+first and spelled after it; the most when all is kept that may be, and while something has to be made again."""
 SLICE_S = 0.001
 """Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
 were made."""
@@ -154,9 +157,12 @@ class DecisionWriter:
         for decision in decisions:
             values.append(value_of(decision))
             if clock() - began_s > SLICE_S or len(values) == len(decisions):
-                await asyncio.sleep(REST * (clock() - began_s))
+                await asyncio.sleep(rest_s(clock() - began_s, self._fullness()))
                 began_s = clock()
         return values
+
+    def _fullness(self) -> float:
+        return max(owed.fullness for owed in self._owed.values())
 
     def _append(self, decision: Kept, value: bytes) -> Awaitable[None]:
         """Past the replica: nobody's call waits for it, so nobody follows it."""
@@ -216,6 +222,12 @@ class DecisionWriter:
         for cause_partition, found in offsets.items():
             if cause_partition in self._owed and len(found) > OVERLAP:
                 self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
+
+
+def rest_s(worked_s: float, fullness: float) -> float:
+    """How long to leave the loop to others after so much work, while so much is kept of what may be."""
+    share = SHARE_LEAST + (SHARE_MOST - SHARE_LEAST) * fullness
+    return worked_s * (1 / share - 1)
 
 
 def _written_to(decision: Kept) -> Partition:

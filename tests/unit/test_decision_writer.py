@@ -13,7 +13,7 @@ import pytest
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
 from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
-from drivers.decisions.writer import AT_ONCE, OVERLAP, DecisionWriter, cause_of
+from drivers.decisions.writer import AT_ONCE, OVERLAP, DecisionWriter, cause_of, rest_s
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
 from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partition_for
@@ -174,6 +174,14 @@ def test_a_partition_has_its_turn_however_much_another_owes() -> None:
             assert len(made.written()) == 3 * AT_ONCE
 
     run_virtual(scenario())
+
+
+def test_the_less_is_kept_the_longer_others_have_the_loop() -> None:
+    rests_s = [rest_s(1.0, fullness) for fullness in (0.0, 0.5, 1.0)]
+    assert rests_s == sorted(rests_s, reverse=True)
+    shares = [1 / (1 + rest) for rest in rests_s]
+    assert shares == pytest.approx([0.02, 0.06, 0.1])
+    assert rest_s(0.002, 0.5) == pytest.approx(2 * rest_s(0.001, 0.5))
 
 
 def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
