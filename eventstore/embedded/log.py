@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from rocksdict import AccessType
 
+from eventstore.crowd import Crowd, gather
 from eventstore.deadlines import Deadlines
-from eventstore.embedded.crowd import Crowd
 from eventstore.embedded.reader import RocksReader
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.embedded.secondary import SecondaryLog
@@ -50,7 +50,6 @@ _BATCH_BYTES = 512 << 10
 _QUEUED_BYTES = 32 << 20
 _QUEUED_RECORD_BYTES = 256
 """What an empty record counts in the queue, so that it is bounded in records too."""
-_LOOK_S = 0.001
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
 """A clock that steps back by less is waited for. By more, it was wrong before: to go on from there would make every
@@ -223,7 +222,7 @@ class EmbeddedLog(RocksReader):
     async def _commit_forever(self) -> None:
         while True:
             await self._work.wait()
-            await self._gather()
+            await gather(self._crowd, lambda: self._queued_of_crowd, self._is_batch_full)
             batch = self._take()
             try:
                 if batch:
@@ -236,18 +235,8 @@ class EmbeddedLog(RocksReader):
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
-    async def _gather(self) -> None:
-        """Wait for others to join the next batch, as long as they keep coming, unless whoever appends is alone."""
-        quiet_s = self._crowd.quiet_s
-        clock = asyncio.get_running_loop().time
-        began_s = grown_s = clock()
-        seen = self._queued_of_crowd
-        enough = min(self._crowd.enough, _BATCH_RECORDS)
-        until_s = began_s + self._crowd.gather_s
-        while seen < enough and self.queued_bytes < _BATCH_BYTES and clock() < min(grown_s + quiet_s, until_s):
-            await asyncio.sleep(_LOOK_S)
-            if self._queued_of_crowd > seen:
-                seen, grown_s = self._queued_of_crowd, clock()
+    def _is_batch_full(self) -> bool:
+        return self.queued_bytes >= _BATCH_BYTES or len(self._queue) >= _BATCH_RECORDS
 
     def _take(self) -> list[_Pending]:
         batch: list[_Pending] = []

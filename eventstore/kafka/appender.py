@@ -1,5 +1,8 @@
 """Appends to Kafka: a lane per partition, one batch on its way in each, and whatever came meanwhile in the next one.
 
+Of a crowd, those who come a moment later than the first are waited for: else the first would go alone, and all others
+would have to wait for its round trip before their own.
+
 The batches are ours and not the client library's, so we know of each record whether it was ever handed over. One that
 was not can wait for a new producer, or be taken back when its caller gives up. One that was is in the log only if the
 brokers say so: every other end, a refusal included, leaves open whether an earlier attempt has landed (the library
@@ -17,6 +20,7 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from eventstore.crowd import Crowd, gather
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import BATCH_BYTES, Clients, Kept, make_producer, reason
 from eventstore.kafka.topics import Topics
@@ -53,6 +57,7 @@ class _Lane:
     def __init__(self) -> None:
         self.queue: deque[Pending] = deque()
         self.work = asyncio.Event()
+        self.crowd = Crowd()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -131,10 +136,12 @@ class Appender:
     async def _run(self, partition: Partition, lane: _Lane) -> None:
         while True:
             await lane.work.wait()
+            await gather(lane.crowd, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
             producer = await self._connected()
             batch = self._take(lane)
             if batch:
                 await self._send(producer, partition, batch)
+            lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventstore.embedded.crowd import Crowd
+from eventstore.crowd import Crowd
 
 
 def crowd_of(*batches: tuple[int, float]) -> Crowd:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from eventstore.kafka.appender import Appender
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import Topics
 from eventstore.log import FLEET_0, ZONES, Partition
+from tests.support.virtual_loop import run_virtual
 
 ZONES_0 = Partition(ZONES, 0)
 
@@ -82,8 +84,8 @@ def brokers() -> Brokers:
     return Brokers()
 
 
-@pytest.fixture
-async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
+@asynccontextmanager
+async def appender_to(brokers: Brokers) -> AsyncIterator[Appender]:
     class Scripted(Clients):
         async def started(self, make: Any) -> Any:
             return Producer(brokers)
@@ -97,6 +99,12 @@ async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
     brokers.may_answer.set()
     appender.end(LogUnavailable("the log is closed"))
     await appender.close()
+
+
+@pytest.fixture
+async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
+    async with appender_to(brokers) as appender:
+        yield appender
 
 
 async def queued(appender: Appender, *values: bytes, timeout_s: float = 60.0) -> list[asyncio.Task[None]]:
@@ -117,6 +125,29 @@ async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
     brokers.may_answer.set()
     await asyncio.gather(*appends)
     assert [values for _, _, values in brokers.batches] == [[b"a"], [b"b", b"c"]]
+
+
+def test_of_a_crowd_nobody_goes_ahead_alone() -> None:
+    """Or all others would wait for that one's round trip before their own: they come a moment after each other."""
+
+    async def scenario() -> list[int]:
+        clock, brokers = asyncio.get_running_loop().time, Brokers()
+        async with appender_to(brokers) as appender:
+            await asyncio.gather(*[appender.append(ZONES_0, b"zone", b"v", 60.0) for _ in range(10)])
+            for _ in range(2):
+                appends = []
+                for _ in range(10):
+                    appends += await queued(appender, b"v")
+                    await asyncio.sleep(0.001)
+                await asyncio.gather(*appends)
+            await asyncio.sleep(2.0)
+            await appender.append(ZONES_0, b"zone", b"last of them", 60.0)
+            came_s = clock()
+            await appender.append(ZONES_0, b"zone", b"alone", 60.0)
+            assert clock() == came_s
+        return [len(values) for _, _, values in brokers.batches]
+
+    assert run_virtual(scenario()) == [10, 10, 10, 1, 1]
 
 
 async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:

@@ -7,6 +7,10 @@ callers were stuck there. So the size of the last batch alone says nothing.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+_LOOK_S = 0.001
 _QUIET_EACH_S = 0.0002
 _QUIET_MAX_S = 0.005
 """A batch that nobody joined for so long is committed: as long as each of a crowd takes, and no longer than this."""
@@ -46,3 +50,18 @@ class Crowd:
     def gather_s(self) -> float:
         """How long the next batch waits at most."""
         return min(max(self.size * _GATHER_EACH_S, _GATHER_MIN_S), _GATHER_MAX_S)
+
+
+async def gather(crowd: Crowd, waiting: Callable[[], int], is_full: Callable[[], bool]) -> None:
+    """Wait for others to join the next batch, as long as they keep coming, unless whoever appends is alone.
+
+    `waiting` says how many of the crowd have come, `is_full` whether the batch would take no more of them.
+    """
+    clock = asyncio.get_running_loop().time
+    began_s = grown_s = clock()
+    quiet_s, until_s = crowd.quiet_s, began_s + crowd.gather_s
+    seen = waiting()
+    while seen < crowd.enough and not is_full() and clock() < min(grown_s + quiet_s, until_s):
+        await asyncio.sleep(_LOOK_S)
+        if (come := waiting()) > seen:
+            seen, grown_s = come, clock()
