@@ -136,7 +136,7 @@ class Appender:
     async def _run(self, partition: Partition, lane: _Lane) -> None:
         while True:
             await lane.work.wait()
-            await gather(lane.crowd, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
+            await gather(lane.crowd, lambda: len(lane.queue), lambda: self._is_batch_full(lane))
             producer = await self._connected()
             batch = self._take(lane)
             if batch:
@@ -144,6 +144,10 @@ class Appender:
             lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
+
+    def _is_batch_full(self, lane: _Lane) -> bool:
+        """As good as: the bytes are those of all lanes, and with so many nobody needs to wait for more."""
+        return self._queued_bytes >= BATCH_FILL_BYTES or len(lane.queue) >= BATCH_RECORDS
 
     async def _connected(self) -> AIOKafkaProducer:
         while True:

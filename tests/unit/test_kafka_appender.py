@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka import appender as appending
-from eventstore.kafka.appender import Appender
+from eventstore.kafka.appender import BATCH_FILL_BYTES, Appender
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import Topics
 from eventstore.log import FLEET_0, ZONES, Partition
@@ -148,6 +148,21 @@ def test_of_a_crowd_nobody_goes_ahead_alone() -> None:
         return [len(values) for _, _, values in brokers.batches]
 
     assert run_virtual(scenario()) == [10, 10, 10, 1, 1]
+
+
+def test_a_batch_that_is_full_waits_for_nobody_else() -> None:
+    async def first_after_s(value: bytes) -> float:
+        clock = asyncio.get_running_loop().time
+        async with appender_to(Brokers()) as appender:
+            await asyncio.gather(*[appender.append(ZONES_0, b"zone", b"v", 60.0) for _ in range(10)])
+            came_s, appends = clock(), await queued(appender, value, value)
+            await asyncio.wait(appends, return_when=asyncio.FIRST_COMPLETED)
+            waited_s = clock() - came_s
+            await asyncio.gather(*appends)
+        return waited_s
+
+    assert run_virtual(first_after_s(b"v")) > 0.0
+    assert run_virtual(first_after_s(bytes(BATCH_FILL_BYTES // 2))) == 0.0
 
 
 async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:
