@@ -1,7 +1,8 @@
 """Appends to Kafka: a lane per partition, one batch on its way in each, and whatever came meanwhile in the next one.
 
-Of a crowd, those who come a moment later than the first are waited for: else the first would go alone, and all others
-would have to wait for its round trip before their own.
+Claims of one clique come together, and those who come a moment later than the first are waited for: else the first
+would go alone, and all others would have to wait for its round trip before their own. Nobody else is: nodes join when
+they like, and waiting for the next of them made the wait of each several times as long.
 
 The batches are ours and not the client library's, so we know of each record whether it was ever handed over. One that
 was not can wait for a new producer, or be taken back when its caller gives up. One that was is in the log only if the
@@ -24,7 +25,7 @@ from eventstore.crowd import Crowd, gather
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import BATCH_BYTES, Clients, Kept, make_producer, reason
 from eventstore.kafka.topics import Topics
-from eventstore.log import Headers, Partition, size_of
+from eventstore.log import CLIQUES, Headers, Partition, size_of
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,8 @@ class Appender:
     async def _run(self, partition: Partition, lane: _Lane) -> None:
         while True:
             await lane.work.wait()
-            await gather(lane.crowd, lambda: len(lane.queue), lambda: self._is_batch_full(lane))
+            if partition.topic == CLIQUES:
+                await gather(lane.crowd, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
             producer = await self._connected()
             batch = self._take(lane)
             if batch:
@@ -144,10 +146,6 @@ class Appender:
             lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
-
-    def _is_batch_full(self, lane: _Lane) -> bool:
-        """As good as: the bytes are those of all lanes, and with so many nobody needs to wait for more."""
-        return self._queued_bytes >= BATCH_FILL_BYTES or len(lane.queue) >= BATCH_RECORDS
 
     async def _connected(self) -> AIOKafkaProducer:
         while True:

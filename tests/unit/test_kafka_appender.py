@@ -14,10 +14,10 @@ from aiokafka.errors import KafkaError
 
 from eventstore.errors import AppendUnknown, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka import appender as appending
-from eventstore.kafka.appender import BATCH_FILL_BYTES, Appender
+from eventstore.kafka.appender import Appender
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import Topics
-from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition
 from tests.support.virtual_loop import run_virtual
 
 ZONES_0 = Partition(ZONES, 0)
@@ -107,9 +107,11 @@ async def appender(brokers: Brokers) -> AsyncIterator[Appender]:
         yield appender
 
 
-async def queued(appender: Appender, *values: bytes, timeout_s: float = 60.0) -> list[asyncio.Task[None]]:
-    """Appends of these values to zones/0, once they wait in its lane."""
-    tasks = [asyncio.create_task(appender.append(ZONES_0, b"zone", value, timeout_s)) for value in values]
+async def queued(
+    appender: Appender, *values: bytes, timeout_s: float = 60.0, to: Partition = ZONES_0
+) -> list[asyncio.Task[None]]:
+    """Appends of these values to a partition, once they wait in its lane."""
+    tasks = [asyncio.create_task(appender.append(to, b"zone", value, timeout_s)) for value in values]
     for _ in range(5):
         await asyncio.sleep(0)
     return tasks
@@ -127,42 +129,36 @@ async def test_one_batch_is_on_its_way_and_the_next_one_has_what_came_meanwhile(
     assert [values for _, _, values in brokers.batches] == [[b"a"], [b"b", b"c"]]
 
 
-def test_of_a_crowd_nobody_goes_ahead_alone() -> None:
-    """Or all others would wait for that one's round trip before their own: they come a moment after each other."""
+def batches_of(partition: Partition) -> list[int]:
+    """Ten appends at once, twice ten that come one by one, and two that come alone: how many went together."""
 
     async def scenario() -> list[int]:
         clock, brokers = asyncio.get_running_loop().time, Brokers()
         async with appender_to(brokers) as appender:
-            await asyncio.gather(*[appender.append(ZONES_0, b"zone", b"v", 60.0) for _ in range(10)])
+            await asyncio.gather(*[appender.append(partition, b"", b"v", 60.0) for _ in range(10)])
             for _ in range(2):
                 appends = []
                 for _ in range(10):
-                    appends += await queued(appender, b"v")
+                    appends += await queued(appender, b"v", to=partition)
                     await asyncio.sleep(0.001)
                 await asyncio.gather(*appends)
             await asyncio.sleep(2.0)
-            await appender.append(ZONES_0, b"zone", b"last of them", 60.0)
+            await appender.append(partition, b"", b"last of them", 60.0)
             came_s = clock()
-            await appender.append(ZONES_0, b"zone", b"alone", 60.0)
+            await appender.append(partition, b"", b"alone", 60.0)
             assert clock() == came_s
         return [len(values) for _, _, values in brokers.batches]
 
-    assert run_virtual(scenario()) == [10, 10, 10, 1, 1]
+    return run_virtual(scenario())
 
 
-def test_a_batch_that_is_full_waits_for_nobody_else() -> None:
-    async def first_after_s(value: bytes) -> float:
-        clock = asyncio.get_running_loop().time
-        async with appender_to(Brokers()) as appender:
-            await asyncio.gather(*[appender.append(ZONES_0, b"zone", b"v", 60.0) for _ in range(10)])
-            came_s, appends = clock(), await queued(appender, value, value)
-            await asyncio.wait(appends, return_when=asyncio.FIRST_COMPLETED)
-            waited_s = clock() - came_s
-            await asyncio.gather(*appends)
-        return waited_s
+def test_of_a_clique_that_claims_together_nobody_goes_ahead_alone() -> None:
+    """Or all others would wait for that one's round trip before their own: they come a moment after each other."""
+    assert batches_of(Partition(CLIQUES, 0)) == [10, 10, 10, 1, 1]
 
-    assert run_virtual(first_after_s(b"v")) > 0.0
-    assert run_virtual(first_after_s(bytes(BATCH_FILL_BYTES // 2))) == 0.0
+
+def test_those_who_do_not_come_together_are_not_waited_for() -> None:
+    assert batches_of(ZONES_0) == [10, *[1] * 22]
 
 
 async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:
