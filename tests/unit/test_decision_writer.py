@@ -13,7 +13,7 @@ import pytest
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import STEP_RECORDS, Earlier, nothing_earlier
 from drivers.decisions.owed import KEPT_RECORDS, Owed, Room
-from drivers.decisions.writer import AT_ONCE, OVERLAP, DecisionWriter, cause_of, rest_s
+from drivers.decisions.writer import AT_ONCE, OVERLAP, SLICE_S, DecisionWriter, cause_of, rest_s
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, FatalError, LogUnavailable
 from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partition_for
@@ -21,7 +21,7 @@ from eventstore.replicas.replica import Replica
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import save
 from schemas.events import FoldVersionRaised, NodesJoined
-from tests.support.virtual_loop import run_virtual
+from tests.support.virtual_loop import VirtualLoop, run_virtual
 from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with
 from tests.unit.test_owed import offsets, told
 
@@ -176,12 +176,32 @@ def test_a_partition_has_its_turn_however_much_another_owes() -> None:
     run_virtual(scenario())
 
 
-def test_the_less_is_kept_the_longer_others_have_the_loop() -> None:
-    rests_s = [rest_s(1.0, fullness) for fullness in (0.0, 0.5, 1.0)]
-    assert rests_s == sorted(rests_s, reverse=True)
-    shares = [1 / (1 + rest) for rest in rests_s]
-    assert shares == pytest.approx([0.02, 0.06, 0.1])
-    assert rest_s(0.002, 0.5) == pytest.approx(2 * rest_s(0.001, 0.5))
+@pytest.mark.parametrize(("waited_ms", "share"), [(0, 0.02), (4_000, 0.06), (7_999, 0.1), (60_000, 0.1), (-5, 0.1)])
+def test_the_longer_a_decision_has_waited_the_less_others_have_the_loop(waited_ms: int, share: float) -> None:
+    assert 1 / (1 + rest_s(1.0, waited_ms)) == pytest.approx(share, rel=0.01)
+    assert rest_s(0.002, waited_ms) == pytest.approx(2 * rest_s(0.001, waited_ms))
+
+
+@pytest.mark.parametrize(("age_ms", "share"), [(0, 0.02), (3_600_000, 0.1)])
+def test_spelling_takes_its_share_of_the_loop(age_ms: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    each_s, count = 2 * SLICE_S, 3
+
+    def slowly_spelled(_decision: Kept) -> bytes:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.take(each_s)
+        return b""
+
+    monkeypatch.setattr("drivers.decisions.writer.value_of", slowly_spelled)
+
+    async def scenario() -> float:
+        async with scene(1) as made:
+            (decision,), began_s = told_one(), asyncio.get_running_loop().time()
+            decision = decision._replace(at=decision.at._replace(append_ms=made.world.now_ms() - age_ms))
+            assert await made.writer()._spelled([decision] * count) == [b""] * count
+            return asyncio.get_running_loop().time() - began_s
+
+    assert count * each_s / run_virtual(scenario()) == pytest.approx(share, rel=0.5)
 
 
 def test_appends_that_are_lost_are_counted_and_made_again_after_a_while() -> None:
