@@ -84,12 +84,12 @@ JUNK: dict[str, tuple[bytes, grpc.StatusCode]] = {
 async def test_junk_is_refused_and_costs_little(plane: Guarded, case: str) -> None:
     content, code = JUNK[case]
     attacker = plane.caller("operator/eve")
-    ends = await plane.plane.ends()
+    stated = await plane.plane.stated()
     await refused(raw(attacker, "Commands/JoinNodes")(b"\xff", timeout=10))
     before = resident_kib()
     assert (await refused(raw(attacker, "Commands/JoinNodes")(content, timeout=20)))[0] == code
     assert resident_kib() - before < 64 * 1024
-    assert await plane.plane.ends() == ends
+    assert await plane.plane.stated() == stated
     await still_serves(plane)
 
 

@@ -61,7 +61,7 @@ def requests(text: str) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 async def test_hostile_text_is_refused_by_name_in_one_printable_line(plane: Guarded, text: str) -> None:
     operator, approver = plane.caller("operator/eve"), plane.caller("approver/eve")
-    ends = await plane.plane.ends()
+    stated = await plane.plane.stated()
     for method, request in requests(text):
         caller = approver if method == "ApproveHold" else operator
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -70,7 +70,7 @@ async def test_hostile_text_is_refused_by_name_in_one_printable_line(plane: Guar
         details = caught.value.details() or ""
         assert details.isprintable(), (method, details)
         assert len(details) < 400
-    assert await plane.plane.ends() == ends
+    assert await plane.plane.stated() == stated
 
 
 async def test_text_that_may_be_anything_printable_stays_on_one_line(plane: Guarded) -> None:

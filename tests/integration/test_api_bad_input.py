@@ -58,7 +58,7 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
 async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
     plane: Served, method: str, request_: Any, said: tuple[str, ...]
 ) -> None:
-    ends = await plane.ends()
+    stated = await plane.stated()
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await getattr(plane.calls, method)(request_)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -66,7 +66,7 @@ async def test_a_bad_shape_is_an_invalid_argument_and_no_record(
     assert "\n" not in sentence
     for part in said:
         assert part in sentence
-    assert await plane.ends() == ends
+    assert await plane.stated() == stated
 
 
 @pytest.mark.parametrize("zone", ["", "z1"])

@@ -282,11 +282,11 @@ async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, 
     one.write_text("name\n" + "\n".join(f"a{i}" for i in range(6)))
     other.write_text("name\n" + "\n".join(f"b{i}" for i in range(6)))
     assert (await run("import", str(one), *options)).status == 0
-    ends = await plane.ends()
+    stated = await plane.stated()
     refused = await run("import", str(other), *options)
     assert (refused.status, refused.stdout) == (1, "")
     assert "clique_domain: 'inventory' has clique-0000 already, with 'a0'" in refused.stderr
-    assert await plane.ends() == ends
+    assert await plane.stated() == stated
     apart = ("--clique-domain", "other", "--address-pool", "10.2.0.0/16")
     assert (await run("import", str(other), *options, *apart)).json["claims"] == 6
 
@@ -325,12 +325,12 @@ async def test_a_bmc_address_that_is_none_is_refused_at_once(run: Run) -> None:
 async def test_a_bad_inventory_applies_nothing(run: Run, tmp_path: Path, plane: Served) -> None:
     file = tmp_path / "nodes.csv"
     file.write_text("name,zone,address\nn1,z1,10.0.0.1\nn2,z1,10.0.0\nn3,z 1,10.0.0.3\n")
-    ends = await plane.ends()
+    stated = await plane.stated()
     refused = await run("import", str(file))
     assert (refused.status, refused.stdout) == (1, "")
     assert "line 3" in refused.stderr
     assert "line 4" in refused.stderr
-    assert await plane.ends() == ends
+    assert await plane.stated() == stated
     skipping = await run("import", str(file), "--skip-bad-rows")
     assert (skipping.status, skipping.json["joined"], skipping.json["skipped_rows"]) == (0, 1, 2)
 

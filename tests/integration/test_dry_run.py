@@ -39,7 +39,7 @@ async def rules_of(plane: Served) -> set[tuple[str, str]]:
 async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
-        ends, before = await plane.ends(), await rules_of(plane)
+        stated, before = await plane.stated(), await rules_of(plane)
         request = pb.SetPolicyRequest(policy=policy(sources={"tier": "web"}, ports=[pb.PortRange(first=443, last=443)]))
         said = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=request.policy, dry_run=True))
         assert said.outcome == pb.Answer.done and not said.dry_run.budget and not said.HasField("hold")
@@ -48,8 +48,9 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
         assert (effect.zones, effect.zone_count) == (["z1"], 1)
         assert (rule.policy, rule.appearing, rule.vanishing) == ("web", ["10.0.0.0/29"], [])
         assert (rule.addresses_appearing, rule.prefixes_appearing, rule.addresses_vanishing) == (8, 1, 0)
-        assert await plane.ends() == ends and await rules_of(plane) == before
+        assert await plane.stated() == stated and await rules_of(plane) == before
         assert (await plane.calls.SetPolicy(request)).outcome == pb.Answer.done
+        assert sum((await plane.stated()).values()) == sum(stated.values()) + 1
         assert await rules_of(plane) == before | {("web", "10.0.0.0/29")}
 
 

@@ -55,13 +55,13 @@ async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: 
 
 
 async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plane: Guarded) -> None:
-    ends = await plane.plane.ends()
+    stated = await plane.plane.stated()
     said = await refused(plane.caller("viewer/vic").calls.Freeze(freeze()))
     assert said == (
         Code.PERMISSION_DENIED,
         "Commands.Freeze: viewer/vic must have the role approver or operator",
     )
-    assert await plane.plane.ends() == ends
+    assert await plane.plane.stated() == stated
     assert plane.gate.denials.denied == 1
 
 
@@ -130,7 +130,7 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
     first = await ann.calls.Freeze(request)
     assert first.outcome == pb.Answer.done
     assert await ann.calls.Freeze(request) == first
-    ends = await plane.plane.ends()
+    stated = await plane.plane.stated()
     other_body = pb.FreezeRequest(zone="z2", command_id=command_id)
     other_role = plane.caller("approver/ann")
     for call in (bob.calls.Freeze(request), ann.calls.Freeze(other_body), other_role.calls.Freeze(request)):
@@ -139,7 +139,7 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
         assert command_id in answer.reason
     frozen = (await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen
     assert list(frozen) == ["z1"]
-    assert (await plane.plane.ends())["fleet/0"] <= ends["fleet/0"] + 3, "copies are in the log and do nothing"
+    assert (await plane.plane.stated())["fleet/0"] <= stated["fleet/0"] + 3, "copies are in the log and do nothing"
 
 
 # --- S1: who is nobody here ---------------------------------------------------------------------------------------
@@ -237,12 +237,12 @@ async def test_a_stream_of_joins_ends_with_the_certificate_that_opened_it(plane:
     async with asyncio.timeout(30):
         while not (await viewer.queries.ListNodes(pb.ListNodesRequest())).nodes:
             await asyncio.sleep(0.01)
-    ends = await plane.plane.ends()
+    stated = await plane.plane.stated()
     plane.clock.ahead_ms = 2 * 3_600_000
     await stream.write(join("n2"))
     says = "certificate: that of operator/ann has expired; connect again with a new one"
     assert await refused(stream) == (Code.UNAUTHENTICATED, says)
-    assert await plane.plane.ends() == ends
+    assert await plane.plane.stated() == stated
 
 
 async def test_a_server_of_another_authority_is_not_believed(plane: Guarded, tmp_path: Path) -> None:

@@ -142,11 +142,11 @@ async def test_a_raise_is_refused_and_nothing_appended(
     tmp_path: Path, living: Mapping[str, Mapping[str, Sequence[int]]] | None, says: str
 ) -> None:
     async with served(tmp_path, supports=lambda: living) as plane:
-        before = await plane.ends()
+        before = await plane.stated()
         answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=2))
         assert answer.outcome == pb.Answer.refused
         assert says in answer.reason
-        assert await plane.ends() == before
+        assert await plane.stated() == before
 
 
 async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
 
 async def test_a_version_that_is_there_already_is_done_without_a_record(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
-        before = await plane.ends()
+        before = await plane.stated()
         answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
         assert (answer.outcome, answer.position) == (pb.Answer.done, "")
-        assert await plane.ends() == before
+        assert await plane.stated() == before
 
 
 @pytest.mark.parametrize(

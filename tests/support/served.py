@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from commands.queries.status import LogLocation, StatusBoard
 from commands.server import CommandServer
 from drivers.forwarder import Forwarder
 from drivers.stalls import Stalls
+from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
 from eventstore.folding.fold import Fold
 from eventstore.ids import uuid7
 from eventstore.log import Headers, Partition
+from eventstore.recovery.evidence import records_before
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
@@ -79,10 +81,17 @@ class Served:
         """An id issued so long ago."""
         return uuid7(now_ms() - late_ms, self._rng)
 
-    async def ends(self) -> dict[str, int]:
-        """How long every deciding partition is: unchanged if nothing was appended."""
+    async def stated(self) -> dict[str, int]:
+        """How many records of callers every deciding partition holds: those of the forwarder come when they come."""
         partitions = [p for topic in ("zones", "cliques", "fleet") for p in self.replica.partitions(topic)]
-        return {str(partition): int(await self.log.end(partition)) for partition in partitions}
+        return {str(partition): await self._stated(partition) for partition in partitions}
+
+    async def _stated(self, partition: Partition) -> int:
+        count = 0
+        async with aclosing(records_before(self.log, partition, await self.log.end(partition))) as records:
+            async for record in records:
+                count += not decode(record.value).envelope.actor.startswith("forwarder/")
+        return count
 
     async def join(self, zone: str, *nodes: pb.NodeSpec, command_id: str = "") -> pb.Answer:
         answer: pb.Answer = await self.calls.JoinNodes(
