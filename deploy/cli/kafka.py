@@ -19,6 +19,7 @@ EXAMPLES = """
 Examples:
   dpuplane kafka --data kafka
   dpuplane kafka --brokers 1 --data kafka --port 9092
+  dpuplane kafka --controllers 3 --data kafka
   dpuplane kafka --data kafka & dpuplane serve --kafka HOST:PORT,HOST:PORT,HOST:PORT
 """
 
@@ -26,13 +27,21 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.option("--brokers", "count", type=click.IntRange(1, 9), default=3, show_default=True, help="How many brokers.")
 @click.option(
+    "--controllers",
+    type=click.IntRange(0, 5),
+    default=0,
+    show_default=True,
+    help="How many controllers apart from the brokers: a broker that is killed is replaced sooner than one that is a"
+    " controller too. With 0 each broker is one.",
+)
+@click.option(
     "--data",
     type=Folder(),
     required=True,
     help="Keep everything in this folder; a restart goes on with what is there.",
 )
 @click.option("--port", type=click.IntRange(1, 65_535), help="The first broker's port; the others follow.  [free ones]")
-def kafka(count: int, data: Path, port: int | None) -> None:
+def kafka(count: int, controllers: int, data: Path, port: int | None) -> None:
     """Run local Kafka brokers with the settings we advise.
 
     Kafka is downloaded once, into a cache folder (DPUPLANE_CACHE, or dpuplane in the user's cache folder). Prints one
@@ -40,7 +49,8 @@ def kafka(count: int, data: Path, port: int | None) -> None:
     SIGTERM ends them cleanly.
     """
     try:
-        asyncio.run(_run(Brokers(data.absolute(), cache_folder(os.environ), count=count, base_port=port)))
+        cache = cache_folder(os.environ)
+        asyncio.run(_run(Brokers(data.absolute(), cache, count=count, controllers=controllers, base_port=port)))
     except NoKafka as error:
         click.echo(f"dpuplane: {error}", err=True)
         sys.exit(3)

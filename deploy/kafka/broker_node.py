@@ -1,4 +1,4 @@
-"""One Kafka broker, which is a controller of its cluster too: its settings, its files, its process.
+"""One node of a Kafka cluster, a broker, a controller or both: its settings, its files, its process.
 
 The settings are those that we advise for a cluster that holds a log, with two exceptions that suit a laptop: memory is
 kept small, and everything listens on the loopback.
@@ -29,28 +29,28 @@ _JAVA_OPTIONS = (
 )
 
 TAKEOVER: Mapping[str, int] = {
-    "broker.session.timeout.ms": 750,
-    "broker.heartbeat.interval.ms": 250,
+    "broker.session.timeout.ms": 700,
+    "broker.heartbeat.interval.ms": 200,
     "controller.quorum.fetch.timeout.ms": 500,
     "controller.quorum.election.timeout.ms": 100,
     "controller.quorum.election.backoff.max.ms": 100,
     "controller.quorum.append.linger.ms": 5,
     "metadata.max.idle.interval.ms": 200,
-    "replica.fetch.wait.max.ms": 200,
-    "replica.fetch.backoff.ms": 100,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 50,
 }
 """What appends wait for when a broker dies, one after another: Kafka's own values add up to 10 s and more.
 
 Its session has to end before another may lead. If it was the controller as well, the others notice by a fetch that has
 no answer (an idle controller answers one when it has something new, so it writes something every 0.2 s), elect another,
-which begins the session anew. At last the followers turn to the new leader, when the poll of 0.5 s that they are in, or
-the second that they wait after an error, is over.
+which begins the session anew: half a second that controllers apart from brokers save. At last the followers turn to the
+new leader, when the poll of 0.5 s that they are in, or the second that they wait after an error, is over.
 
 A broker that stands still for longer than its session is replaced too. That loses nothing and stops appends for about a
-second, so a session may be as short as pauses are rare: 0.75 s is three heartbeats, and longer than the pauses of
-Java's garbage collection; with 0.5 s a broker that shared two busy cores was replaced now and then. Controllers change
-without anybody noticing, so their patience is shorter. All of it costs processor time while nothing happens, and more
-of it makes a takeover slower where three brokers share two cores.
+second, so a session may be as short as pauses are rare: 0.7 s is three heartbeats, and longer than the pauses of Java's
+garbage collection; with 0.5 s a broker that shared two busy cores was replaced now and then. Controllers change without
+anybody noticing, so their patience is shorter. All of it costs processor time while nothing happens, and more of it
+makes a takeover slower where three brokers share two cores.
 """
 
 
@@ -65,11 +65,15 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is fixed about a broker for as long as its data lives."""
+    """What is fixed about a node for as long as its data lives. One without a port is no broker, or no controller."""
 
     id: int
     port: int
     controller_port: int
+
+    @property
+    def name(self) -> str:
+        return f"{'broker' if self.port else 'controller'} {self.id}"
 
     @property
     def address(self) -> str:
@@ -77,15 +81,21 @@ class Node(NamedTuple):
 
 
 def properties(node: Node, nodes: Sequence[Node], logs: Path) -> str:
-    """The broker's settings file."""
-    copies = min(3, len(nodes))
+    """The node's settings file."""
+    voters = [f"{each.id}@{HOST}:{each.controller_port}" for each in nodes if each.controller_port]
+    listeners = {}
+    if node.port:
+        listeners["broker"] = f"PLAINTEXT://{node.address}"
+    if node.controller_port:
+        listeners["controller"] = f"CONTROLLER://{HOST}:{node.controller_port}"
+    copies = min(3, sum(each.port != 0 for each in nodes))
     enough = min(2, copies)
     settings = {
-        "process.roles": "broker,controller",
+        "process.roles": ",".join(listeners),
         "node.id": node.id,
-        "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.controller_port}" for each in nodes),
-        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{node.address}",
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": ",".join(listeners.values()),
+        "advertised.listeners": listeners.get("broker", ""),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": logs,
         "auto.create.topics.enable": "false",
@@ -105,11 +115,11 @@ def properties(node: Node, nodes: Sequence[Node], logs: Path) -> str:
         "log.cleaner.dedupe.buffer.size": 8 << 20,
         "log.index.size.max.bytes": 1 << 20,
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
+    return "".join(f"{name}={value}\n" for name, value in settings.items() if value != "")
 
 
-class BrokerProcess:
-    """The process of one broker, which ends when the one that started it does."""
+class NodeProcess:
+    """The process of one node, which ends when the one that started it does."""
 
     def __init__(self, program: Program, node: Node, folder: Path, nodes: Sequence[Node]) -> None:
         self.node = node
@@ -122,7 +132,7 @@ class BrokerProcess:
         self._settings.write_text(properties(node, nodes, self._logs))
 
     async def format(self, cluster_id: str) -> None:
-        """Prepare the folder of a new broker; one that has been prepared before stays as it is."""
+        """Prepare the folder of a new node; one that has been prepared before stays as it is."""
         if (self._logs / "meta.properties").exists():
             return
         arguments = ("format", "-t", cluster_id, "-c", str(self._settings))
@@ -132,7 +142,7 @@ class BrokerProcess:
         finally:
             formatting.kill()
         if status:
-            raise NoKafka(f"broker {self.node.id}: preparing its folder failed, see {self._output}")
+            raise NoKafka(f"{self.node.name}: preparing its folder failed, see {self._output}")
 
     def start(self) -> None:
         assert not self.is_running
@@ -145,7 +155,7 @@ class BrokerProcess:
     def ending(self) -> str:
         """How it ended, if it has by itself; empty while it runs."""
         status = self._process.poll() if self._process else None
-        return "" if status is None else f"broker {self.node.id} ended with status {status}, see {self._output}"
+        return "" if status is None else f"{self.node.name} ended with status {status}, see {self._output}"
 
     def raise_if_ended(self) -> None:
         """NoKafka if it has ended by itself."""
@@ -153,7 +163,7 @@ class BrokerProcess:
             raise NoKafka(ending)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the broker, unless it has ended."""
+        """Signal the node, unless it has ended."""
         if self._process is not None:
             self._process.send_signal(number)
 

@@ -1,7 +1,7 @@
 """A real Kafka cluster on the loopback, from wheels alone: to try the distributed form, and to test it.
 
-What a cluster must keep to be the same one after a restart (its id, its brokers and their ports) is in `cluster.json`
-beside the brokers' folders. A folder belongs to one running cluster, and brokers never outlive who started them.
+What a cluster must keep to be the same one after a restart (its id, its nodes and their ports) is in `cluster.json`
+beside the nodes' folders. A folder belongs to one running cluster, and nodes never outlive who started them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import signal
 import socket
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
 from typing import IO, Self
 
-from deploy.kafka.broker_node import HOST, BrokerProcess, Node, Program
+from deploy.kafka.broker_node import HOST, Node, NodeProcess, Program
 from deploy.kafka.jars import NoKafka, java, kafka_jars
 from eventstore.errors import TransientError
 from eventstore.kafka.topics import count_brokers
@@ -39,27 +39,37 @@ FREE_PORTS = range(15_000, 30_000)
 
 
 class Brokers:
-    """A cluster of `count` brokers whose data is in `data`. Brokers are named by their ids, 1 to `count`.
+    """A cluster of `count` brokers whose data is in `data`, and of `controllers` apart from them; without such, each
+    broker is a controller too. Nodes are named by their ids: brokers from 1 on, then controllers.
 
     Not bound to an event loop: one may start it, another use it.
     """
 
-    def __init__(self, data: Path, cache: Path, *, count: int = 3, base_port: int | None = None) -> None:
+    def __init__(
+        self, data: Path, cache: Path, *, count: int = 3, controllers: int = 0, base_port: int | None = None
+    ) -> None:
         self.data = data
         self._cache = cache
         self._count = count
+        self._controllers = controllers
         self._base_port = base_port
         self._lock: IO[str] | None = None
-        self._brokers: dict[int, BrokerProcess] = {}
+        self._nodes: dict[int, NodeProcess] = {}
 
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT,...` of all brokers."""
-        return ",".join(broker.node.address for broker in self._brokers.values())
+        return ",".join(self._nodes[broker].node.address for broker in self.ids)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        return tuple(self._brokers)
+        """Of the brokers."""
+        return tuple(self._nodes)[: self._count]
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        """Of the controllers that are no brokers."""
+        return tuple(self._nodes)[self._count :]
 
     async def __aenter__(self) -> Self:
         try:
@@ -73,79 +83,84 @@ class Brokers:
         await self.stop()
 
     async def start(self) -> None:
-        """Start every broker; returns when all of them answer and know each other. Raises NoKafka."""
+        """Start every node; returns when all of them answer and know each other. Raises NoKafka."""
         program = Program(java(), await asyncio.to_thread(kafka_jars, self._cache))
         self._lock = _own(self.data)
         cluster_id, nodes = self._load_or_create()
-        for port in (port for node in nodes for port in (node.port, node.controller_port)):
+        for port in (port for node in nodes for port in (node.port, node.controller_port) if port):
             if why := _why_taken(port):
                 raise NoKafka(f"port {HOST}:{port} cannot be used: {why}")
-        brokers = [BrokerProcess(program, node, self.data / f"broker-{node.id}", nodes) for node in nodes]
+        processes = [NodeProcess(program, node, self.data / node.name.replace(" ", "-"), nodes) for node in nodes]
         async with asyncio.TaskGroup() as tasks:
-            for broker in brokers:
-                tasks.create_task(broker.format(cluster_id))
-        self._brokers = {broker.node.id: broker for broker in brokers}
-        for broker in brokers:
-            broker.start()
+            for process in processes:
+                tasks.create_task(process.format(cluster_id))
+        self._nodes = {process.node.id: process for process in processes}
+        for process in processes:
+            process.start()
         await self.ready()
 
     async def ready(self) -> None:
-        """Return when every broker answers and is known to the cluster. Raises NoKafka if one ends, or is late."""
+        """Return when every node answers and is known to the cluster. Raises NoKafka if one ends, or is late."""
         try:
             async with asyncio.timeout(START_S):
                 while not await self._is_whole():
-                    for broker in self._brokers.values():
-                        broker.raise_if_ended()
+                    for process in self._nodes.values():
+                        process.raise_if_ended()
                     await asyncio.sleep(PAUSE_S)
         except TimeoutError:
             raise NoKafka(f"brokers in {self.data}: not all answered within {START_S:.0f} s") from None
 
     async def keep(self, say: Callable[[str], None]) -> None:
-        """Start again each broker that ends by itself, for ever; NoKafka when one does so soon after its start."""
+        """Start again each node that ends by itself, for ever; NoKafka when one does so soon after its start."""
         now_s = asyncio.get_running_loop().time
         started_s: dict[int, float] = {}
         while True:
-            for number, broker in self._brokers.items():
-                if ending := broker.ending():
+            for number, process in self._nodes.items():
+                if ending := process.ending():
                     if now_s() - started_s.get(number, -inf) < START_S:
                         raise NoKafka(ending)
                     say(f"{ending}; it starts again")
                     started_s[number] = now_s()
-                    broker.start()
+                    process.start()
             await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
-        """End every broker, in order where possible. Nothing is left running."""
-        for broker in self._brokers.values():
-            broker.send(signal.SIGCONT)
-            broker.send(signal.SIGTERM)
-        alone_s = 0.0
-        for _ in range(int(STOP_S / PAUSE_S)):
-            running = sum(broker.is_running for broker in self._brokers.values())
-            alone_s += PAUSE_S if running == 1 < self._count else 0.0
-            if not running or alone_s > ALONE_S:
-                break
-            await asyncio.sleep(PAUSE_S)
-        for broker in self._brokers.values():
-            broker.kill()
+        """End every node, in order where possible: brokers hand over by the controllers. Nothing is left running."""
+        await self._end(self.ids)
+        await self._end(self.controller_ids)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def kill(self, broker: int) -> None:
-        """End a broker as `kill -9` would."""
-        self._brokers[broker].kill()
+    async def _end(self, ids: Sequence[int]) -> None:
+        ending = [self._nodes[number] for number in ids]
+        for process in ending:
+            process.send(signal.SIGCONT)
+            process.send(signal.SIGTERM)
+        alone_s = 0.0
+        for _ in range(int(STOP_S / PAUSE_S)):
+            running = sum(process.is_running for process in ending)
+            alone_s += PAUSE_S if running == 1 < len(ending) else 0.0
+            if not running or alone_s > ALONE_S:
+                break
+            await asyncio.sleep(PAUSE_S)
+        for process in ending:
+            process.kill()
 
-    def pause(self, broker: int) -> None:
-        """Stop a broker where it stands: its connections stay open, and nobody answers."""
-        self._brokers[broker].send(signal.SIGSTOP)
+    def kill(self, node: int) -> None:
+        """End a node as `kill -9` would."""
+        self._nodes[node].kill()
 
-    def resume(self, broker: int) -> None:
-        self._brokers[broker].send(signal.SIGCONT)
+    def pause(self, node: int) -> None:
+        """Stop a node where it stands: its connections stay open, and nobody answers."""
+        self._nodes[node].send(signal.SIGSTOP)
 
-    async def restart(self, broker: int) -> None:
-        """End a broker, in order if it still runs, and start it again. Returns when the cluster is whole."""
-        process = self._brokers[broker]
+    def resume(self, node: int) -> None:
+        self._nodes[node].send(signal.SIGCONT)
+
+    async def restart(self, node: int) -> None:
+        """End a node, in order if it still runs, and start it again. Returns when the cluster is whole."""
+        process = self._nodes[node]
         process.send(signal.SIGTERM)
         for _ in range(int(STOP_S / PAUSE_S)):
             if not process.is_running:
@@ -157,15 +172,15 @@ class Brokers:
 
     async def heal(self) -> None:
         """Resume what is paused, start what has ended, and return when the cluster is whole."""
-        for broker in self._brokers.values():
-            broker.send(signal.SIGCONT)
-            if not broker.is_running:
-                broker.start()
+        for process in self._nodes.values():
+            process.send(signal.SIGCONT)
+            if not process.is_running:
+                process.start()
         await self.ready()
 
     async def _is_whole(self) -> bool:
-        for broker in self._brokers.values():
-            if not await _answers(broker.node):
+        for process in self._nodes.values():
+            if not await _answers(process.node.port or process.node.controller_port):
                 return False
         try:
             return await count_brokers(self.bootstrap, random.Random()) == self._count
@@ -177,25 +192,42 @@ class Brokers:
         if path.exists():
             return self._load(path)
         cluster_id = new_cluster_id()
-        ports = ports_for(2 * self._count, self._base_port)
-        nodes = [Node(i + 1, ports[i], ports[self._count + i]) for i in range(self._count)]
+        brokers, controllers = self._new_nodes()
+        stored = {"cluster_id": cluster_id, "brokers": _stored(brokers), "controllers": _stored(controllers)}
         written = path.with_suffix(".new")
-        written.write_text(json.dumps({"cluster_id": cluster_id, "brokers": [node._asdict() for node in nodes]}))
+        written.write_text(json.dumps(stored))
         written.rename(path)
-        return cluster_id, nodes
+        return cluster_id, brokers + controllers
+
+    def _new_nodes(self) -> tuple[list[Node], list[Node]]:
+        """Brokers, and controllers that are none: the ports of brokers come first, then those of controllers."""
+        voters = self._controllers or self._count
+        ports = ports_for(self._count + voters, self._base_port)
+        controller_ports = ports[self._count :]
+        own_ports = [0] * self._count if self._controllers else controller_ports
+        brokers = [Node(i + 1, ports[i], own_ports[i]) for i in range(self._count)]
+        controllers = [Node(self._count + i + 1, 0, controller_ports[i]) for i in range(self._controllers)]
+        return brokers, controllers
 
     def _load(self, path: Path) -> tuple[str, list[Node]]:
         try:
             stored = json.loads(path.read_text())
-            nodes = [Node(**node) for node in stored["brokers"]]
+            brokers = [Node(**node) for node in stored["brokers"]]
+            controllers = [Node(**node) for node in stored.get("controllers", ())]
             cluster_id = str(stored["cluster_id"])
         except (ValueError, KeyError, TypeError) as error:
             raise NoKafka(f"{path} is not a cluster's description: {error!r}") from error
-        if len(nodes) != self._count:
-            raise NoKafka(f"brokers: {self.data} holds a cluster of {len(nodes)}, not of {self._count}")
-        if self._base_port not in (None, nodes[0].port):
-            raise NoKafka(f"port: the cluster in {self.data} begins at {nodes[0].port}, not at {self._base_port}")
-        return cluster_id, nodes
+        if len(brokers) != self._count:
+            raise NoKafka(f"brokers: {self.data} holds a cluster of {len(brokers)}, not of {self._count}")
+        if len(controllers) != self._controllers:
+            raise NoKafka(f"controllers: {self.data} holds a cluster with {len(controllers)}, not {self._controllers}")
+        if self._base_port not in (None, brokers[0].port):
+            raise NoKafka(f"port: the cluster in {self.data} begins at {brokers[0].port}, not at {self._base_port}")
+        return cluster_id, brokers + controllers
+
+
+def _stored(nodes: Iterable[Node]) -> list[dict[str, int]]:
+    return [node._asdict() for node in nodes]
 
 
 def _own(data: Path) -> IO[str]:
@@ -241,9 +273,9 @@ def _why_taken(port: int) -> str | None:
     return None
 
 
-async def _answers(node: Node) -> bool:
+async def _answers(port: int) -> bool:
     try:
-        _, writer = await asyncio.open_connection(HOST, node.port)
+        _, writer = await asyncio.open_connection(HOST, port)
     except OSError:
         return False
     writer.close()

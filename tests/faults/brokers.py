@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from deploy.kafka.broker_node import BrokerProcess, Node, Program
+from deploy.kafka.broker_node import Node, NodeProcess, Program
 from deploy.kafka.brokers import new_cluster_id
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from eventstore.errors import TransientError
@@ -22,7 +22,7 @@ PORT, CONTROLLER_PORT, PROXIED_PORT = 9092, 9093, 9094
 READY_S = 90.0
 
 
-class Process(BrokerProcess):
+class Process(NodeProcess):
     """The process that `dpuplane kafka` runs."""
 
     @property

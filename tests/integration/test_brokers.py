@@ -25,8 +25,8 @@ pytestmark = pytest.mark.kafka
 PATIENCE_S = 120
 
 
-def brokers_in(data: Path, *, count: int = 1, base_port: int | None = None) -> Brokers:
-    return Brokers(data, cache_folder(os.environ), count=count, base_port=base_port)
+def brokers_in(data: Path, *, count: int = 1, controllers: int = 0, base_port: int | None = None) -> Brokers:
+    return Brokers(data, cache_folder(os.environ), count=count, controllers=controllers, base_port=base_port)
 
 
 async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
@@ -45,6 +45,27 @@ async def test_a_restart_goes_on_with_what_is_there(tmp_path: Path) -> None:
         await brokers_in(tmp_path, count=3).start()
     with pytest.raises(NoKafka, match=r"port: the cluster in .* begins at \d+, not at 9092"):
         await brokers_in(tmp_path, base_port=9092).start()
+
+
+async def test_controllers_apart_from_brokers_are_elected_without_them(tmp_path: Path) -> None:
+    async with brokers_in(tmp_path, controllers=3) as brokers:
+        assert (brokers.ids, brokers.controller_ids) == ((1,), (2, 3, 4))
+        assert len(brokers.bootstrap.split(",")) == 1
+        async with KafkaLog.open(brokers.bootstrap, rng=random.Random(1)) as log, asyncio.timeout(PATIENCE_S):
+            for controller in brokers.controller_ids:  # the one that leads is among them
+                brokers.kill(controller)
+                await put(log, FLEET_0, b"without %d" % controller)
+                with pytest.raises(NoKafka, match=f"controller {controller} ended with status -9"):
+                    await brokers.ready()
+                await brokers.heal()
+                assert await count_brokers(brokers.bootstrap, random.Random(1)) == 1
+    async with (
+        brokers_in(tmp_path, controllers=3) as brokers,
+        KafkaLog.open(brokers.bootstrap, rng=random.Random(1), create=False) as log,
+    ):
+        assert len(await read_all(log, FLEET_0)) == len(brokers.controller_ids)
+    with pytest.raises(NoKafka, match=r"controllers: .* holds a cluster with 3, not 0"):
+        await brokers_in(tmp_path).start()
 
 
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from deploy.kafka.access import KafkaAccess, Mechanism
-from deploy.kafka.broker_node import HOST, BrokerProcess, Node, Program
+from deploy.kafka.broker_node import HOST, Node, NodeProcess, Program
 from deploy.kafka.brokers import new_cluster_id, ports_for
 from deploy.kafka.jars import cache_folder, java, kafka_jars
 from deploy.tls.authority import Authority
@@ -48,7 +48,7 @@ class SecureKafka:
             (folder / f"{user}.password").write_text(f"{password}\n")
         self._ports = ports_for(3, None)
         self._program = Program(java(), kafka_jars(cache_folder(os.environ)))
-        self._process: BrokerProcess | None = None
+        self._process: NodeProcess | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -83,7 +83,7 @@ class SecureKafka:
     async def start(self) -> None:
         node = Node(1, self._ports[0], self._ports[2])
         folder = self._folder / "broker"
-        self._process = BrokerProcess(self._program, node, folder, [node])
+        self._process = NodeProcess(self._program, node, folder, [node])
         settings = folder / "server.properties"
         settings.write_text(settings.read_text() + self._properties())
         scram = [

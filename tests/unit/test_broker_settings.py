@@ -1,4 +1,4 @@
-"""The brokers of the compose file take over from a dead one as soon as those of `dpuplane kafka`."""
+"""What nodes are told of each other, and that those of the compose file take over as soon as ours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from deploy.kafka.broker_node import TAKEOVER
+from deploy.kafka.broker_node import TAKEOVER, Node, properties
 
 COMPOSE = Path(__file__).parents[2] / "deploy" / "docker" / "compose.yaml"
 
@@ -15,3 +15,28 @@ def test_the_compose_file_has_what_our_own_brokers_run_with() -> None:
     environment = yaml.safe_load(COMPOSE.read_text())["x-kafka-environment"]
     wanted = {f"KAFKA_{setting.upper().replace('.', '_')}": value for setting, value in TAKEOVER.items()}
     assert {name: environment.get(name) for name in wanted} == wanted
+
+
+def told(node: Node, nodes: list[Node]) -> dict[str, str]:
+    lines = properties(node, nodes, Path("logs")).splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_brokers_are_controllers_too_unless_there_are_others() -> None:
+    both = [Node(1, 1001, 2001), Node(2, 1002, 2002)]
+    settings = told(both[1], both)
+    assert settings["process.roles"] == "broker,controller"
+    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:1002,CONTROLLER://127.0.0.1:2002"
+    assert settings["controller.quorum.voters"] == "1@127.0.0.1:2001,2@127.0.0.1:2002"
+    assert settings["default.replication.factor"] == "2"
+
+    broker, controller = Node(1, 1001, 0), Node(2, 0, 2002)
+    of_broker, of_controller = told(broker, [broker, controller]), told(controller, [broker, controller])
+    assert (of_broker["process.roles"], of_controller["process.roles"]) == ("broker", "controller")
+    assert of_broker["listeners"] == of_broker["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1001"
+    assert of_controller["listeners"] == "CONTROLLER://127.0.0.1:2002"
+    assert "advertised.listeners" not in of_controller
+    for settings in (of_broker, of_controller):
+        assert settings["controller.quorum.voters"] == "2@127.0.0.1:2002"
+        assert settings["default.replication.factor"] == "1"
+    assert (broker.name, controller.name) == ("broker 1", "controller 2")
