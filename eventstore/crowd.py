@@ -22,7 +22,7 @@ _CROWD_S = 1.0
 
 
 class Crowd:
-    """How many append at once: `size`, the most of the last second.
+    """How many append at once: `size`, the most of a second, the last one in which anybody did.
 
     A batch of `enough` waits for nobody else. That is twice as many while a crowd grows: those who were served together
     come back together, and if the next batch were closed at their number, each would find only a few more.

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
+from eventstore.embedded import log as embedding
 from eventstore.embedded import secondary
 from eventstore.embedded.log import KEPT_MS, EmbeddedLog
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError
@@ -146,6 +147,14 @@ def test_what_hardly_a_caller_waits_for_is_neither_waited_for_nor_missed(tmp_pat
     *_, whole, part, whole_again = waited_s(tmp_path / "log", *[[*crowd, (FLEET_0, 6)]] * 2, crowd, forwards, crowd)
     assert (whole, whole_again) == (0.0, 0.0), "six forwards do not come back"
     assert part > 0.0, "two more may come, whatever else there is"
+
+
+@pytest.mark.parametrize(("bound", "most"), [("_BATCH_RECORDS", 4), ("_BATCH_BYTES", 64)])
+def test_a_full_batch_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+    callers = [[(ZONES_0, count)] for count in (10, 10, 4)]
+    assert waited_s(tmp_path / "waits", *callers)[-1] > 0.0
+    monkeypatch.setattr(embedding, bound, most)
+    assert waited_s(tmp_path / "log", *callers)[-1] == 0.0
 
 
 async def test_the_queue_is_bounded_and_every_append_gets_its_turn(log: EmbeddedLog) -> None:

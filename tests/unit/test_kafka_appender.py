@@ -161,6 +161,21 @@ def test_those_who_do_not_come_together_are_not_waited_for() -> None:
     assert batches_of(ZONES_0) == [10, *[1] * 22]
 
 
+@pytest.mark.parametrize(("most", "waits"), [(5, False), (6, True)])
+def test_a_full_batch_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, most: int, waits: bool) -> None:
+    monkeypatch.setattr(appending, "BATCH_RECORDS", most)
+
+    async def scenario() -> float:
+        clock, cliques = asyncio.get_running_loop().time, Partition(CLIQUES, 0)
+        async with appender_to(Brokers()) as appender:
+            for count in (10, 5):
+                began_s = clock()
+                await asyncio.gather(*[appender.append(cliques, b"", b"v", 60.0) for _ in range(count)])
+        return clock() - began_s
+
+    assert (run_virtual(scenario()) > 0.0) is waits
+
+
 async def test_a_partition_waits_for_no_other(brokers: Brokers, appender: Appender) -> None:
     brokers.may_answer.clear()
     appends = await queued(appender, b"a")
