@@ -45,7 +45,12 @@ class Room:
     """What the partitions of a process may keep together: a burst goes through fleet, and leaves the others empty."""
 
     def __init__(self, size_bytes: int = KEPT_BYTES) -> None:
-        self.left_bytes = size_bytes
+        self.left_bytes = self._size_bytes = size_bytes
+
+    @property
+    def fullness(self) -> float:
+        """How much of it is taken, from 0 to 1: what was made again may take a little more than there is."""
+        return min(1 - self.left_bytes / self._size_bytes, 1.0)
 
 
 class Owed:
@@ -95,6 +100,11 @@ class Owed:
     def has_room(self) -> bool:
         """Whether decisions that were made again may be added: a few at once, though they be more than fit."""
         return len(self._again) < KEPT_RECORDS // 10 and self._room.left_bytes > 0
+
+    @property
+    def fullness(self) -> float:
+        """How much is kept of what may be, from 0 to 1; 1 while anything is missed."""
+        return max(self._records / KEPT_RECORDS, self._room.fullness) if self.gap is None else 1.0
 
     def miss(self, gap: Gap) -> None:
         """These have to be made again."""

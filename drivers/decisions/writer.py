@@ -8,8 +8,8 @@ the side (drivers/decisions/missed.py). Folding never waits for any of this.
 
 Records are gathered for a moment and written a few at a time, those of all partitions together: each is one append
 more that the log must sync, and what callers wait for comes first. So it rests for many times as long as spelling has
-kept the loop, the longer the younger they are: a bulk join of a million nodes spelled at once took a third of its
-server's time.
+kept the loop, the longer the less is kept: a bulk join of a million nodes spelled at once took a third of its server's
+time.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ for each partition, decisions of a thousand commands a second were written no fa
 GATHER_S = 0.2
 SHARE_LEAST = 0.02
 SHARE_MOST = 0.1
-"""How much of the loop's time goes into spelling, of what was just decided and of what has waited for HURRY_MS: a burst
-is served first, and spelled after it."""
+"""How much of the loop's time goes into spelling: the least while hardly anything is kept, so that a burst is served
+first and spelled after it; the most when all is kept that may be, and while something has to be made again."""
 SLICE_S = 0.001
 """Work after which it rests. After every decision, a busy loop let it spell one for each of its own turns: fewer than
 were made."""
 TURN_MS = 10_000
-"""Each rank waits so much longer than the one before."""
-HURRY_MS = 8_000
-"""By TURN_MS the next in rank would write them as well."""
+"""Each rank waits so much longer than the one before: than a decision is kept at most loads, or it would be written
+twice. Who is gone has no rank after a few beacons."""
 APPEND_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 LOOKED_BACK = 4_096
@@ -159,9 +158,12 @@ class DecisionWriter:
         for decision in decisions:
             values.append(value_of(decision))
             if clock() - began_s > SLICE_S or len(values) == len(decisions):
-                await asyncio.sleep(rest_s(clock() - began_s, self._now_ms() - decision.at.append_ms))
+                await asyncio.sleep(rest_s(clock() - began_s, self._fullness()))
                 began_s = clock()
         return values
+
+    def _fullness(self) -> float:
+        return max(owed.fullness for owed in self._owed.values())
 
     def _append(self, decision: Kept, value: bytes) -> Awaitable[None]:
         """Past the replica: nobody's call waits for it, so nobody follows it."""
@@ -223,13 +225,9 @@ class DecisionWriter:
                 self._owed[cause_partition].known_before(sorted(found)[-OVERLAP])
 
 
-def rest_s(worked_s: float, waited_ms: int) -> float:
-    """How long to leave the loop to others after so much work on what was decided so long ago.
-
-    What a clock that is ahead has stamped may be of any age, and must not wait for it.
-    """
-    urgency = waited_ms / HURRY_MS if 0 <= waited_ms < HURRY_MS else 1.0
-    share = SHARE_LEAST + (SHARE_MOST - SHARE_LEAST) * urgency
+def rest_s(worked_s: float, fullness: float) -> float:
+    """How long to leave the loop to others after so much work, while so much is kept of what may be."""
+    share = SHARE_LEAST + (SHARE_MOST - SHARE_LEAST) * fullness
     return worked_s * (1 / share - 1)
 
 

@@ -190,6 +190,7 @@ class OwedMachine(RuleBasedStateMachine):
     @invariant()
     def it_keeps_to_its_room(self) -> None:
         assert -(STEP + TAKEN) * SIZE_MAX <= self.room.left_bytes <= ROOM
+        assert 0.0 <= self.owed.fullness <= 1.0
 
 
 TestOwed = sized(OwedMachine, 100, 60, SOMETIMES)
@@ -287,6 +288,26 @@ def test_what_is_made_again_takes_room_by_its_bytes_and_by_its_number() -> None:
     assert owed.has_room
     owed.made_again(again(KEPT_RECORDS // 10, KEPT_RECORDS // 10 + 1), KEPT_RECORDS // 10 + 1)
     assert not owed.has_room
+
+
+def test_how_full_it_is_follows_the_scarcer_of_records_and_bytes() -> None:
+    records = told(*range(KEPT_RECORDS // 4))
+    assert records.fullness == 0.25, "by their number"
+    room = Room(2 * size_of(0) + 2 * size_of(1))
+    owed, other = told(0, 1, room=room), Owed(room)
+    assert owed.fullness == other.fullness == 0.5, "by what all partitions keep together"
+    taken = owed.take(2, None)
+    assert owed.fullness == 0.0
+    owed.put_back(taken)
+    assert owed.fullness == 0.5
+
+
+def test_while_anything_is_missed_it_is_full() -> None:
+    owed = Owed(Room())
+    owed.miss(Gap(3, 5))
+    assert owed.fullness == 1.0
+    owed.made_again(again(3, 5), 5)
+    assert 0.0 < owed.fullness < 1.0
 
 
 class Asked(Owed):
