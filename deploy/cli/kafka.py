@@ -31,8 +31,8 @@ Examples:
     type=click.IntRange(0, 5),
     default=0,
     show_default=True,
-    help="How many controllers apart from the brokers: a broker that is killed is replaced sooner than one that is a"
-    " controller too. With 0 each broker is one.",
+    help="How many controllers apart from the brokers, an odd number: most of them must be up. Without any each broker"
+    " is one too, and to replace one that was the active controller takes half a second more.",
 )
 @click.option(
     "--data",
@@ -45,7 +45,7 @@ def kafka(count: int, controllers: int, data: Path, port: int | None) -> None:
     """Run local Kafka brokers with the settings we advise.
 
     Kafka is downloaded once, into a cache folder (DPUPLANE_CACHE, or dpuplane in the user's cache folder). Prints one
-    line `ready HOST:PORT,...` once every broker answers. A broker that ends by itself, or is killed, is started again.
+    line `ready HOST:PORT,...` once every broker answers. One that ends by itself, or is killed, is started again.
     SIGTERM ends them cleanly.
     """
     try:

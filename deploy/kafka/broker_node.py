@@ -65,7 +65,10 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What is fixed about a node for as long as its data lives. One without a port is no broker, or no controller."""
+    """What is fixed about a node for as long as its data lives.
+
+    `port` is 0 if it is no broker, `controller_port` if it is no controller.
+    """
 
     id: int
     port: int
@@ -180,7 +183,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # a Ctrl-C in the terminal is for us: we stop the brokers in order
+                start_new_session=True,  # a Ctrl-C in the terminal is for us: we stop the nodes in order
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, looked up before the fork
             )
 

@@ -25,14 +25,14 @@ from eventstore.errors import TransientError
 from eventstore.kafka.topics import count_brokers
 
 START_S = 60.0
-"""A broker that does not answer after this does not start at all."""
+"""A node that does not answer after this does not start at all."""
 STOP_S = 4.0
-"""A broker that has not ended after this is killed, which costs it a recovery at the next start, and no record."""
+"""A node that has not ended after this is killed, which costs it a recovery at the next start, and no record."""
 ALONE_S = 0.3
-"""The last of several cannot hand over to anybody, and would wait for that in vain."""
+"""Of several controllers the last has nobody to go by, and if it is a broker, it would wait for that in vain."""
 PAUSE_S = 0.05
 LOOK_S = 0.5
-"""Between looks for brokers that ended by themselves."""
+"""Between looks for nodes that ended by themselves."""
 PORTS_MAX = 65_535
 FREE_PORTS = range(15_000, 30_000)
 """Below those that a system gives to clients: a client that dials a dead broker's port must not get it as its own."""
@@ -100,7 +100,7 @@ class Brokers:
         await self.ready()
 
     async def ready(self) -> None:
-        """Return when every node answers and is known to the cluster. Raises NoKafka if one ends, or is late."""
+        """Return when all nodes answer, and the cluster knows all brokers. Raises NoKafka if one ends, or is late."""
         try:
             async with asyncio.timeout(START_S):
                 while not await self._is_whole():
@@ -108,7 +108,7 @@ class Brokers:
                         process.raise_if_ended()
                     await asyncio.sleep(PAUSE_S)
         except TimeoutError:
-            raise NoKafka(f"brokers in {self.data}: not all answered within {START_S:.0f} s") from None
+            raise NoKafka(f"nodes in {self.data}: not all answered within {START_S:.0f} s") from None
 
     async def keep(self, say: Callable[[str], None]) -> None:
         """Start again each node that ends by itself, for ever; NoKafka when one does so soon after its start."""
@@ -125,23 +125,29 @@ class Brokers:
             await asyncio.sleep(LOOK_S)
 
     async def stop(self) -> None:
-        """End every node, in order where possible: brokers hand over by the controllers. Nothing is left running."""
-        await self._end(self.ids)
-        await self._end(self.controller_ids)
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        """End every node, in order where possible: brokers first, by the controllers. Nothing is left running."""
+        for process in self._nodes.values():
+            process.send(signal.SIGCONT)
+        try:
+            if self.controller_ids:
+                await self._end(self.ids, STOP_S)
+            await self._end(self.controller_ids or self.ids, ALONE_S)
+        finally:
+            for process in self._nodes.values():
+                process.kill()
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
 
-    async def _end(self, ids: Sequence[int]) -> None:
+    async def _end(self, ids: Sequence[int], alone_s: float) -> None:
+        """End these in order, and kill those that take too long, and the last of several if it is alone for so long."""
         ending = [self._nodes[number] for number in ids]
         for process in ending:
-            process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)
-        alone_s = 0.0
         for _ in range(int(STOP_S / PAUSE_S)):
             running = sum(process.is_running for process in ending)
-            alone_s += PAUSE_S if running == 1 < len(ending) else 0.0
-            if not running or alone_s > ALONE_S:
+            alone_s -= PAUSE_S if running == 1 < len(ending) else 0.0
+            if not running or alone_s < 0:
                 break
             await asyncio.sleep(PAUSE_S)
         for process in ending:

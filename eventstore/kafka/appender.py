@@ -1,6 +1,6 @@
 """Appends to Kafka: a lane per partition, one batch on its way in each, and whatever came meanwhile in the next one.
 
-Claims of one clique come together, and those who come a moment later than the first are waited for: else the first
+The claims of a clique come together, and those who come a moment later than the first are waited for: else the first
 would go alone, and all others would have to wait for its round trip before their own. Nobody else is: nodes join when
 they like, and waiting for the next of them made the wait of each several times as long.
 
@@ -135,15 +135,17 @@ class Appender:
             self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
 
     async def _run(self, partition: Partition, lane: _Lane) -> None:
+        comes_together = partition.topic == CLIQUES
         while True:
             await lane.work.wait()
-            if partition.topic == CLIQUES:
+            if comes_together:
                 await gather(lane.crowd, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
             producer = await self._connected()
             batch = self._take(lane)
             if batch:
                 await self._send(producer, partition, batch)
-            lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
+            if comes_together:
+                lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
