@@ -1,9 +1,18 @@
-"""What pydantic has against a value, in the words of every other refusal: the rule, after the field and the value."""
+"""Objections of pydantic to a value, in the words of every other refusal: the rule, after the field and the value.
+
+The value of a known field is quoted, cut if it is long. Nothing is quoted of the value of an unknown field or of a
+field that is named like a secret (a password in a file of settings is such a value), and of a list or mapping only
+that it is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from projections.names import shown
 
 _RULES = {
     "missing": "must be given",
@@ -24,18 +33,55 @@ _RULES = {
     "extra_forbidden": "is none of the known fields",
     "value_error": "{error}",
 }
-_SHOWN = 60
+_FIELD_SHOWN = 60
+_SECRET = re.compile(r"pass|pwd|secret|token|credential|private|auth", re.IGNORECASE)
+_LOGIN = re.compile(r"//[^/@\s]*@")
+"""The user and password of a URL."""
 
 
 def sentence(mistake: Mapping[str, Any]) -> str:
-    """`field: value rule`, as names.check_* say it; without the value where there is none."""
+    """`field: value rule`, as names.check_* say it; without the value where it may be a secret."""
     field = ".".join(map(str, mistake["loc"]))
-    if len(field) > _SHOWN or not field.isprintable():  # a file may name a field anything
-        field = repr(field[:_SHOWN])
+    if len(field) > _FIELD_SHOWN or not field.isprintable():  # a file may name a field anything
+        field = shown(field)
     rule = _RULES.get(str(mistake["type"]), str(mistake["msg"])).format(**mistake.get("ctx", {}))
     if not field:
         return rule
-    value = repr(mistake["input"])
-    if mistake["type"] == "missing" or value in rule:
+    if mistake["type"] == "extra_forbidden":
+        return f"{field} {rule}"
+    value = described(mistake["input"])
+    if mistake["type"] == "missing" or value in rule or _SECRET.search(field):
         return f"{field}: {rule}"
-    return f"{field}: {value[:_SHOWN]} {rule}"
+    return f"{field}: {value} {rule}"
+
+
+def described(value: object) -> str:
+    """A value of a file as a sentence may quote it: short text and numbers as they are, of all else only its kind."""
+    match value:
+        case str() if "\n" in value:  # a key or a whole file in the place of a path or a name
+            return kind_of(value)
+        case str() | Path():
+            return shown(_LOGIN.sub("//...@", str(value)))
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return shown(str(value)).strip("'")
+    return kind_of(value)
+
+
+def kind_of(value: object) -> str:
+    """The kind of a value of a file, for a sentence that must not quote the value."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case str():
+            return "text of several lines" if "\n" in value else "text"
+        case int() | float():
+            return "a number"
+        case Mapping():
+            return "a mapping"
+        case Sequence() if not isinstance(value, bytes):
+            return "a list"
+    return "another kind of value"

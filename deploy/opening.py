@@ -22,6 +22,7 @@ from eventstore.recovery.backup import MANIFEST
 from eventstore.saved.archive import Keeping
 from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
 from eventstore.saved.snapshots import MemoryStore, Saved, Store
+from projections.names import PATH_SHOWN, shown
 
 LOG_FOLDER = "log"
 STATE_FOLDER = "state"
@@ -112,7 +113,7 @@ def _is_backup(data: Path) -> bool:
     try:
         return (data / MANIFEST).exists()
     except OSError as error:
-        raise FatalError(f"data: {str(data)!r} cannot be looked into: {error.strerror}") from error
+        raise FatalError(f"data: {shown(str(data), PATH_SHOWN)} cannot be looked into: {error.strerror}") from error
 
 
 def _log_folder(data: Path) -> Path:
@@ -167,4 +168,4 @@ def _make(folder: Path, setting: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"{setting}: {str(folder)!r} cannot be made: {error.strerror}") from error
+        raise FatalError(f"{setting}: {shown(str(folder), PATH_SHOWN)} cannot be made: {error.strerror}") from error

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deploy.addresses import Address, parse_address, parse_addresses
 from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
-from deploy.mistakes import sentence
-from deploy.yaml_text import NotYaml, documents_of
+from deploy.mistakes import kind_of, sentence
+from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.zone_names import parse_zones
 from eventstore.errors import PermanentError
 from projections.fleet.principals import check_trust_domain
@@ -25,6 +25,8 @@ __all__ = ["Address", "BadSettings", "Settings", "load_settings", "parse_address
 ENVIRONMENT_PREFIX = "DPUPLANE_"
 
 Role = Literal["all", "api", "relay", "provisioner"]
+
+_FILES = ("tls_cert", "tls_key", "tls_client_ca", *(f"kafka_{name}" for name in KafkaAccess._fields if "file" in name))
 
 
 class BadSettings(PermanentError):
@@ -133,6 +135,13 @@ class Settings(BaseModel):
             raise ValueError("must name a folder; leave it out for none")
         return value
 
+    @field_validator(*_FILES)
+    @classmethod
+    def _check_file(cls, value: Path | None) -> Path | None:
+        if value is not None and "\n" in str(value):  # the key itself, which errors about the file would print
+            raise ValueError("must be the path of a file")
+        return value
+
     @field_validator("kafka")
     @classmethod
     def _check_kafka(cls, value: str) -> str:
@@ -145,9 +154,9 @@ class Settings(BaseModel):
         if (self.data is None) == (not self.kafka):
             raise ValueError("give either data (a folder) or kafka (HOST:PORT,...), and not both")
         if self.data is not None and self.role != "all":
-            raise ValueError(f"role {self.role!r} needs kafka: the embedded log has one process with every role")
+            raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
         if self.simulate and self.role != "all":
-            raise ValueError(f"simulate needs role 'all', not {self.role!r}: use `dpuplane simulator` beside it")
+            raise ValueError(f"simulate needs role 'all', not '{self.role}': use `dpuplane simulator` beside it")
         return self
 
     @field_validator("trust_domain")
@@ -210,7 +219,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
     }
     for name, value in {**from_environment, **given}.items():
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise BadSettings(f"{name}: {value[:40]!r} must be text in UTF-8")
+            raise BadSettings(f"{name}: must be text in UTF-8")
     from_file = _read_config(config) if config else {}
     try:
         return Settings(**{**from_file, **from_environment, **given})
@@ -220,10 +229,14 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        documents = documents_of(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(CHARACTERS_MAX + 1)  # a device has no end
+        documents = documents_of(text)
     except OSError as error:
         raise BadSettings(f"config {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, NotYaml) as error:
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"config {path}: byte {error.start + 1} is not UTF-8") from error
+    except NotYaml as error:
         raise BadSettings(f"config {path}: must be YAML: {error}") from error
     if len(documents) > 1:
         raise BadSettings(f"config {path}: must be one YAML document, not {len(documents)}")
@@ -231,5 +244,5 @@ def _read_config(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise BadSettings(f"config {path}: must be a mapping of setting to value, not a {type(content).__name__}")
+        raise BadSettings(f"config {path}: must be a mapping of setting to value, and is {kind_of(content)}")
     return {str(key): value for key, value in content.items()}

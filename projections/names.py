@@ -46,6 +46,8 @@ MAX_AHEAD_MS = 60_000
 LONGEST_UID = 128
 """Bytes of a uid at most: what is forwarded carries the uid of every node, also where the request named none."""
 _LONGEST_SHOWN = 60
+PATH_SHOWN = 255
+"""Characters of a path that a sentence quotes: the end says which file it is."""
 _ADDRESS4_BYTES = 4
 
 _ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -55,9 +57,10 @@ class BadAddress(PermanentError):
     """Text that is no address a node can have."""
 
 
-def shown(value: str) -> str:
-    """A value as a sentence quotes it: escaped, and cut if it is long. What `repr` escapes depends on the Python."""
-    return ascii(value) if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]!a}... ({len(value)} characters)"
+def shown(value: str, most: int = _LONGEST_SHOWN) -> str:
+    """A value as a sentence quotes it: escaped, and cut after `most` characters. What `repr` escapes depends on the
+    Python. Every sentence that quotes input uses this function."""
+    return ascii(value) if len(value) <= most else f"{value[:most]!a}... ({len(value)} characters)"
 
 
 def is_printable(text: str) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from projections.names import shown
+
 
 class OverLimit(Exception):
     """This principal asks for more than its share; the message says which share."""
@@ -103,7 +105,7 @@ class Admission:
         share = self._share(principal)
         if share.calls >= self._limits.concurrent_calls:
             self.refused += 1
-            raise OverLimit(f"principal {principal!r}: {share.calls} calls under way are the most allowed at once")
+            raise OverLimit(f"principal {shown(principal)}: {share.calls} calls under way are the most allowed at once")
         self._take(share, principal)
         return share
 
@@ -114,7 +116,7 @@ class Admission:
         if share.answers >= self._limits.concurrent_answers:
             self.refused += 1
             raise OverLimit(
-                f"principal {principal!r}: {share.answers} answers in many parts are the most allowed at once;"
+                f"principal {shown(principal)}: {share.answers} answers in many parts are the most allowed at once;"
                 " read those first"
             )
         with self.admit(principal):
@@ -163,6 +165,6 @@ class Admission:
         if share.tokens < 1.0:
             self.refused += 1
             raise OverLimit(
-                f"principal {principal!r}: more than {self._limits.rate_per_s:g} calls a second are refused"
+                f"principal {shown(principal)}: more than {self._limits.rate_per_s:g} calls a second are refused"
             )
         share.tokens -= 1.0

@@ -246,7 +246,7 @@ def _require(fault: str | None) -> None:
 def _check_options(options: Options) -> None:
     for one, other in (("zone_column", "zone_size"), ("address_column", "address_pool")):
         if getattr(options, one) and getattr(options, other):
-            raise bad_file(f"{one}: {getattr(options, one)!r} must not be given together with {other}")
+            raise bad_file(f"{one}: {shown(str(getattr(options, one)))} must not be given together with {other}")
     for field in ("name_column", "zone_column", "address_column"):
         fault = check_text(field, getattr(options, field))
         if fault is not None:

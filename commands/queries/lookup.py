@@ -45,7 +45,8 @@ class Lookup:
         if len(found) > 1:
             (one, first), (other, second) = list(found.items())[:2]
             raise Unplaced(
-                f"names: {shown(first)} is in zone {one!r} and {shown(second)} in {other!r}; a request has one zone"
+                f"names: {shown(first)} is in zone {shown(one)} and {shown(second)} in {shown(other)};"
+                " a request has one zone"
             )
         if not found:
             raise Unplaced(f"names: {shown(names[0]) if names else ''} is in no zone")
@@ -67,7 +68,7 @@ class Lookup:
             if node is None or node.zone != event.zone:
                 zone = zone_of_node(name, self._reader.all_zones())
                 if zone is not None:
-                    raise Unplaced(f"names: {shown(name)} is in zone {zone!r}, and not in {shown(event.zone)}")
+                    raise Unplaced(f"names: {shown(name)} is in zone {shown(zone)}, and not in {shown(event.zone)}")
 
     def zone_of_lifecycle(self, dpu: str, event_of: EventOf) -> str:
         """The one zone that has this DPU, or had it when this very command was decided. Raises Unplaced."""

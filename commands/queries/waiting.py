@@ -17,6 +17,7 @@ from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import BadPosition, from_token
 from eventstore.replicas.replica import Replica
+from projections.names import shown
 from projections.zones.forwarding import is_forwarded
 
 
@@ -76,7 +77,7 @@ class Waiting:
 
     def _check(self, partition: Partition) -> None:
         if partition not in self._replica.partitions(partition.topic):
-            raise BadPosition(f"position: {str(partition)!r} is not a partition of this log")
+            raise BadPosition(f"position: {shown(str(partition))} is not a partition of this log")
 
 
 def _remaining_s(deadline_s: float) -> float:

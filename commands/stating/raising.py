@@ -17,6 +17,7 @@ from commands.stating.desk import Desk
 from eventstore.ids import envelope
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionRaised
 
@@ -57,7 +58,7 @@ class Raising:
     def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
         if request.topic not in topics:
-            raise BadRequest(f"topic: {request.topic!r} must be one of {', '.join(topics)}")
+            raise BadRequest(f"topic: {shown(request.topic)} must be one of {', '.join(topics)}")
         if request.version < 1:
             raise BadRequest(f"version: {request.version} must be at least 1")
         return self._replica.partitions(request.topic)

@@ -15,6 +15,7 @@ from eventstore.kafka.clients import Clients
 from eventstore.progress import Say
 from eventstore.recovery.backup import FORMAT, MANIFEST, Manifest, check, copy, load_manifest
 from eventstore.recovery.restoring import Restored, into_folder, into_kafka, restoration_of
+from projections.names import shown
 
 _CLOSE_S = 5.0
 
@@ -79,7 +80,7 @@ def _check_empty(folder: Path, name: str, but: str = "") -> None:
     except OSError as error:
         raise PermanentError(f"{name}: {folder} cannot be used: {error.strerror}") from error
     if found is not None:
-        raise PermanentError(f"{name}: {folder} must be empty, and holds {found!r}: nothing is written over")
+        raise PermanentError(f"{name}: {folder} must be empty, and holds {shown(found)}: nothing is written over")
 
 
 def _make(folder: Path, name: str) -> None:

@@ -20,6 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from deploy.cli.failures import STATED, untold
+from projections.names import shown
 
 
 class Subcommand(NamedTuple):
@@ -95,7 +96,7 @@ class LazyGroup(click.Group):
         if not ctx.resilient_parsing and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], SUBCOMMANDS, n=3)
             meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
-            raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
+            raise click.UsageError(f"no such command {shown(args[0])}: {meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:

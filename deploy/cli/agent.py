@@ -15,6 +15,7 @@ from deploy.cli.values import Folder, addresses
 from drivers.agents.store import FileStore, MemoryStore, TableStore
 from eventstore.errors import FatalError
 from projections import names
+from projections.names import PATH_SHOWN, shown
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -97,7 +98,7 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
     try:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FatalError(f"state: {str(state)!r} cannot be made: {error.strerror}") from error
+        raise FatalError(f"state: {shown(str(state), PATH_SHOWN)} cannot be made: {error.strerror}") from error
     store = FileStore(state / f"{dpu.replace('/', '@')}.table", dpu, zone)
     try:
         store.check()

@@ -15,7 +15,7 @@ from deploy.cli.failures import Refused
 from deploy.cli.values import Folder, Real
 from eventstore.errors import PermanentError
 from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_domain
-from projections.names import check_name
+from projections.names import check_name, shown
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20
@@ -32,7 +32,7 @@ def _hosts(_context: click.Context, _parameter: click.Parameter, given: tuple[st
         except ValueError as error:
             if len(host) > 253 or not _HOST_NAME.fullmatch(host):
                 rule = "must be a host's name (xn--... if in other letters than a-z) or address, without a port"
-                raise click.BadParameter(f"{host[:60]!r} {rule}") from error
+                raise click.BadParameter(f"{shown(host)} {rule}") from error
     return given
 
 

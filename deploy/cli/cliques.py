@@ -14,6 +14,7 @@ from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
 from deploy.plain import to_plain
 from projections.cliques.files import merge_hosts
+from projections.names import PATH_SHOWN, shown
 from schemas.api import dpuplane_pb2 as pb
 
 _DOMAIN = click.argument("domain", type=DOMAIN)
@@ -31,9 +32,9 @@ def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | Non
     try:
         text = file.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{file.name!r} must be text in UTF-8") from None
+        raise click.BadParameter(f"{shown(file.name, PATH_SHOWN)} must be text in UTF-8") from None
     if len(text) > _MAX_CHARACTERS:
-        raise click.BadParameter(f"{file.name!r} must be at most {_MAX_CHARACTERS} characters")
+        raise click.BadParameter(f"{shown(file.name, PATH_SHOWN)} must be at most {_MAX_CHARACTERS} characters")
     return text
 
 

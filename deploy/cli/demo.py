@@ -17,6 +17,7 @@ from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.values import Folder, addresses_if_given
 from eventstore.errors import PermanentError, PlaneError
+from projections.names import PATH_SHOWN, shown
 
 
 @click.command(epilog="Example: dpuplane demo --nodes 20000 --zones 200 --dpus-per-zone 100")
@@ -73,7 +74,9 @@ def demo(
     if kafka and data:
         raise click.UsageError("give --kafka or --data, not both")
     if data is not None and data.exists() and any(data.iterdir()):
-        raise click.UsageError(f"data {str(data)!r} is not empty: the demo begins with a log of its own")
+        raise click.UsageError(
+            f"data {shown(str(data), PATH_SHOWN)} is not empty: the demo begins with a log of its own"
+        )
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))

@@ -9,6 +9,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONE = click.argument("zone", type=ZONE, default="")
@@ -24,7 +25,7 @@ def freeze(*, client: Client, output: str, zone: str) -> None:
     """
     answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=zone))
     if zone and exit_status(answer) == 0 and not _is_inhabited(client, zone):
-        click.echo(f"zone: {zone!r} has no node and no DPU; it is frozen from its first one on", err=True)
+        click.echo(f"zone: {shown(zone)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
 
 

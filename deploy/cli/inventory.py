@@ -90,8 +90,8 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
         theirs = there - planned.get(clique.clique, there)
         if theirs:
             raise Refused(
-                f"clique_domain: {domain!r} has {clique.clique} already, with {shown(min(theirs))}, which this file"
-                " does not put there; nothing was applied, name another with --clique-domain"
+                f"clique_domain: {shown(domain)} has {clique.clique} already, with {shown(min(theirs))}, which this"
+                " file does not put there; nothing was applied, name another with --clique-domain"
             )
 
 

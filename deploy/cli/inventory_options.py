@@ -12,6 +12,7 @@ import click
 from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
 from deploy.cli.failures import Refused
 from deploy.cli.values import not_empty
+from projections.names import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +22,7 @@ def _column_value(_context: click.Context, _parameter: click.Parameter, given: s
         return None
     column, equals, value = given.partition("=")
     if not column or not equals:
-        raise click.BadParameter(f"{given!r} must be COLUMN=VALUE")
+        raise click.BadParameter(f"{shown(given)} must be COLUMN=VALUE")
     return column, value
 
 

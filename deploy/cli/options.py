@@ -18,6 +18,7 @@ from deploy.cli.client import Client
 from deploy.cli.failures import STATED
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.watching import watch as watch_until_interrupted
+from projections.names import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Message)
@@ -189,9 +190,9 @@ def key_values(_context: click.Context, _parameter: click.Parameter, given: tupl
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{text!r} must be KEY=VALUE")
+            raise click.BadParameter(f"{shown(text)} must be KEY=VALUE")
         if key in found:
-            raise click.BadParameter(f"{key!r} is given twice")
+            raise click.BadParameter(f"{shown(key)} is given twice")
         found[key] = value
     return found
 

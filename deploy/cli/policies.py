@@ -18,16 +18,15 @@ from deploy.cli.failures import Refused
 from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
 from deploy.cli.rules import ports_text
-from deploy.mistakes import sentence
+from deploy.mistakes import kind_of, sentence
 from deploy.plain import to_plain
-from deploy.yaml_text import NotYaml, documents_of
+from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
+from projections.names import shown
 from projections.rules.policies import fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, PolicySet
 
 _MAX_DOCUMENTS = 1_000
-_MAX_CHARACTERS = 8 << 20
-"""Of a file: 8 KiB for each of as many policies as there may be. A device has no end, and would be read for ever."""
 _NUMBER = re.compile(r"[0-9]{1,9}").fullmatch
 
 
@@ -141,13 +140,13 @@ def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
 def _text_of(file: Path) -> str:
     try:
         with click.open_file(str(file), encoding="utf-8") as stream:
-            text: str = stream.read(_MAX_CHARACTERS + 1)
+            text: str = stream.read(CHARACTERS_MAX + 1)  # a device has no end
     except UnicodeDecodeError as error:
         raise Refused(f"{file}: byte {error.start + 1} is not UTF-8") from error
     except OSError as error:
         raise Refused(f"{file}: {error.strerror}") from error
-    if len(text) > _MAX_CHARACTERS:
-        raise Refused(f"{file}: must be at most {_MAX_CHARACTERS} characters")
+    if len(text) > CHARACTERS_MAX:
+        raise Refused(f"{file}: must be at most {CHARACTERS_MAX} characters")
     return text
 
 
@@ -165,13 +164,13 @@ def read_policies(text: str, file: str) -> list[PolicyDocument]:
     names = [policy.name for policy in found]
     for name in names:
         if names.count(name) > 1:
-            raise Refused(f"{file}: name: {name!r} is given {names.count(name)} times; a file sets a policy once")
+            raise Refused(f"{file}: name: {shown(name)} is given {names.count(name)} times; a file sets a policy once")
     return found
 
 
 def _policy(raw: Any, number: int, file: str) -> PolicyDocument:
     if not isinstance(raw, Mapping):
-        raise Refused(f"{file}: policy {number}: {str(raw)[:60]!r} must be a mapping of fields")
+        raise Refused(f"{file}: policy {number}: must be a mapping of fields, and is {kind_of(raw)}")
     try:
         policy = PolicyDocument.model_validate(dict(raw))
     except ValidationError as error:

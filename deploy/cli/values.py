@@ -14,7 +14,7 @@ from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.position import check_token
 from eventstore.recovery.moment import parse_moment, parse_time
-from projections.names import check_clique
+from projections.names import check_clique, shown
 
 
 class Fits(click.ParamType[int]):
@@ -29,7 +29,7 @@ class Fits(click.ParamType[int]):
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{value!r} is not a whole number", param, ctx)
+            self.fail(f"{shown(str(value))} is not a whole number", param, ctx)
         if not -self._most <= number <= self._most:
             self.fail(f"{number} must be from {-self._most} to {self._most}", param, ctx)
         return number
@@ -71,7 +71,7 @@ class Moment(click.ParamType[int]):
             return value
         time_ms = parse_time(str(value))
         if time_ms is None:
-            self.fail(f"{value!r} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
+            self.fail(f"{shown(str(value))} must be a time in ISO 8601, or milliseconds since the epoch", param, ctx)
         return time_ms
 
 

@@ -12,6 +12,7 @@ from deploy.cli.known import ZONE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
 from deploy.plain import to_plain
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -115,7 +116,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
         elif not equals and text.endswith("-") and len(text) > 1:
             wanted.pop(text[:-1], None)
         else:
-            raise click.BadParameter(f"{text!r} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
+            raise click.BadParameter(f"{shown(text)} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
     request = pb.DescribeZoneRequest(zone=zone, set_labels=True, labels=wanted)
     finish(client.command("DescribeZone", request), output)
 

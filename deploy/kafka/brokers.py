@@ -222,7 +222,7 @@ class Brokers:
             controllers = [Node(**node) for node in stored.get("controllers", ())]
             cluster_id = str(stored["cluster_id"])
         except (ValueError, KeyError, TypeError) as error:
-            raise NoKafka(f"{path} is not a cluster's description: {error!r}") from error
+            raise NoKafka(f"{path} is not a cluster's description ({type(error).__name__})") from error
         if len(brokers) != self._count:
             raise NoKafka(f"brokers: {self.data} holds a cluster of {len(brokers)}, not of {self._count}")
         if len(controllers) != self._controllers:

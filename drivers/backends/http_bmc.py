@@ -24,6 +24,7 @@ from drivers.backends.bmc import (
     TaskFailed,
     Unreachable,
 )
+from projections.names import shown
 
 _MAX_ANSWER_BYTES = 1 << 20
 _STATUS: dict[type[Exception], int] = {Unreachable: 503, SessionEnded: 409, TaskFailed: 500, NeedsOperator: 422}
@@ -76,7 +77,9 @@ class HttpBmc:
             async with self._session.post(url, data=data, allow_redirects=False) as response:
                 content = await self._whole(response.content)
         except _UNDIALABLE as error:
-            raise NeedsOperator(f"bmc_address: {self._address!r} is no address that can be dialed: {error}") from error
+            raise NeedsOperator(
+                f"bmc_address: {shown(self._address)} is no address that can be dialed: {error}"
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"device: {self._address} does not answer: {error}") from error
         if response.status != 200:

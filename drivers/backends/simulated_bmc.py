@@ -21,6 +21,7 @@ from drivers.backends.bmc import (
     TaskState,
     Unreachable,
 )
+from projections.names import shown
 
 SCHEME = "simulated:"
 
@@ -89,7 +90,7 @@ class SimulatedBmc:
         if self._running is not None:
             raise Unreachable("device: another update is in progress")
         if action == "install" and image in self.faults.no_images:
-            raise NeedsOperator(f"image: {image!r} is not there")
+            raise NeedsOperator(f"image: {shown(image)} is not there")
         return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
 
     async def cancel(self, token: int, task: str) -> None:
@@ -185,7 +186,7 @@ class SimulatedBmcs:
         """The device at an address. Raises NeedsOperator if it is none of ours."""
         name = address.removeprefix(SCHEME)
         if name == address or not name:
-            raise NeedsOperator(f"bmc_address: {address!r} is not {SCHEME}NAME")
+            raise NeedsOperator(f"bmc_address: {shown(address)} is not {SCHEME}NAME")
         return self.device(name)
 
     def device(self, name: str) -> SimulatedBmc:

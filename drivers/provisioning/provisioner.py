@@ -28,6 +28,7 @@ from eventstore.ids import statement
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.names import shown
 from projections.states import States
 from projections.zones.dpus import LOST, MAX_MESSAGE
 from projections.zones.lifecycle import wait_ms
@@ -252,7 +253,7 @@ class Provisioner:
         """State that an attempt has nobody who works on it."""
         if await self._is_anothers(step):
             return
-        message = f"provisioner {step.dpu.provisioner!r} is gone"
+        message = f"provisioner {shown(step.dpu.provisioner)} is gone"
         dpu = step.dpu
         event = StepFailed(self._envelope(step), dpu.zone, step.name, dpu.phase, dpu.attempt, LOST, message)
         logger.warning("attempt lost", extra=_about(step, message))

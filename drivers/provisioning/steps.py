@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from drivers.backends.bmc import Action, Bmc, NeedsOperator, Reading, Task, TaskFailed, Unreachable
-from projections.names import check_text
+from projections.names import check_text, shown
 from projections.zones.phases import (
     CLUSTER_CONFIG,
     CONFIG_FIRMWARE,
@@ -32,6 +32,9 @@ from projections.zones.phases import (
     STEPS,
 )
 from projections.zones.rows import Dpu
+
+_IMAGE_SHOWN = 253
+"""Characters of an image's name: two that differ often do so at the end."""
 
 ACTIONS: Mapping[str, Action] = {
     NODE_EFFECT: "drain",
@@ -192,7 +195,7 @@ def _same_task(task: Task, device: Reading) -> Task:
 
 def _check_serial(dpu: Dpu, device: Reading) -> None:
     if dpu.serial and device.serial and device.serial != dpu.serial:
-        raise NeedsOperator(f"serial: the device is {device.serial!r}, and not {dpu.serial!r} as registered")
+        raise NeedsOperator(f"serial: the device is {shown(device.serial)}, and not {shown(dpu.serial)} as registered")
 
 
 def _check_facts(facts: Mapping[str, str]) -> None:
@@ -210,7 +213,8 @@ def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
 
 def _check_done(dpu: Dpu, device: Reading) -> None:
     if dpu.phase == OS_INSTALLING and device.image != dpu.image:
-        raise TaskFailed(f"image: the device runs {device.image!r} after the install of {dpu.image!r}")
+        runs, wanted = shown(device.image, _IMAGE_SHOWN), shown(dpu.image, _IMAGE_SHOWN)
+        raise TaskFailed(f"image: the device runs {runs} after the install of {wanted}")
     before = dpu.facts.get("boot_id", "")
     if dpu.phase == REBOOTING and before and device.boot_id == before:
-        raise TaskFailed(f"boot_id: the device says that it rebooted, and is still at {before!r}")
+        raise TaskFailed(f"boot_id: the device says that it rebooted, and is still at {shown(before)}")

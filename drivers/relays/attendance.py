@@ -21,6 +21,7 @@ from drivers.relays.zones import Zone
 from drivers.wire.down import Unwelcome
 from drivers.wire.protocol import Holding, numbers_of, union
 from drivers.wire.up import NO_DIGEST, Hello
+from projections.names import shown
 from projections.rules.rule import Held
 
 logger = logging.getLogger(__name__)
@@ -69,9 +70,8 @@ class Attendance:
         mask = self.numbering.mask_of(unknown)
         self.standings.drop(mask)
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        reason = (
-            f"dpu: {unknown[0]!r}{others} is not registered in zone {self._zone.name!r}, as far as this relay knows"
-        )
+        names = f"{shown(unknown[0])}{others}"
+        reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)}, as far as this relay knows"
         return [Unwelcome(mask, reason, self._retry_ms())]
 
     def present_again(self, dpus: Sequence[str], now_ms: int) -> None:

@@ -34,6 +34,7 @@ from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import ProtocolError
 from drivers.wire.up import Hello
 from eventstore.errors import PermanentError, TransientError
+from projections.names import shown
 from projections.rules.rule import Held
 
 logger = logging.getLogger(__name__)
@@ -156,7 +157,9 @@ class Relay:
             raise ProtocolError("message: the first one must be a hello")
         served = self._settings.zones
         if served and message.zone not in served:
-            raise ProtocolError(f"hello.zone: {message.zone!r} is not served here, only {', '.join(sorted(served))}")
+            raise ProtocolError(
+                f"hello.zone: {shown(message.zone)} is not served here, only {', '.join(sorted(served))}"
+            )
         zone = self.zones.get(message.zone)
         if zone is None:
             zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency, self._delivery)

@@ -22,6 +22,7 @@ from drivers.wire.down import Heard, Unwelcome, Welcome
 from drivers.wire.links import Link
 from drivers.wire.protocol import Holding, ProtocolError, numbers_of
 from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from projections.names import shown
 from projections.rules.rule import Held
 
 BACKLOG_BYTES = 1024 * 1024
@@ -43,7 +44,7 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
     """Raises ProtocolError if a link speaks for other DPUs than the only one that it may speak for."""
     other = next((dpu for dpu in hello.dpus if only and dpu != only), None)
     if other is not None:
-        raise ProtocolError(f"hello.dpus: {other!r} is not {only!r}, whom the link's certificate names")
+        raise ProtocolError(f"hello.dpus: {shown(other)} is not {shown(only)}, whom the link's certificate names")
 
 
 class Session:
@@ -88,7 +89,9 @@ class Session:
         """Takes up the DPUs of a Hello, as far as they may be served."""
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
-            raise ProtocolError(f"hello.zone: {hello.zone!r} is not {self.zone.name!r}, which this link spoke for")
+            raise ProtocolError(
+                f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, which this link spoke for"
+            )
         self._answer(self._attendance.come(hello, self._around.now_ms()))
         named, now = self._numbering.mask_of(hello.dpus), self._around.now()
         for state, members in list(self._standings.dpus.items()):

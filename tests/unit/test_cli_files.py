@@ -23,6 +23,7 @@ from deploy.opening import open_log, open_to_read, place_of
 from deploy.settings import load_settings
 from deploy.whole_files import whole_file
 from eventstore.errors import FatalError, PermanentError
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.stated_log import stated
 
@@ -102,7 +103,7 @@ def test_a_certificate_names_only_hosts_that_can_be_dialed(host: str, tmp_path: 
     assert ran.exit_code == 0, ran.stderr
     (tmp_path / "plane@p.pem").unlink()
     ran = CliRunner().invoke(cli, [*issue, "--dns", host])
-    assert (ran.exit_code, f"Invalid value for '--dns': {host[:60]!r} must be a host's name" in ran.stderr) == (2, True)
+    assert (ran.exit_code, f"Invalid value for '--dns': {shown(host)} must be a host's name" in ran.stderr) == (2, True)
     assert not (tmp_path / "plane@p.pem").exists()
 
 
