@@ -4,6 +4,7 @@ import { state } from "./store.js";
 
 /** The answer to a question, as JSON. Throws an Error with the plane's own sentence. */
 export async function ask(name, parameters = {}, { signal, at = state.at } = {}) {
+  if (state.wrong && at === state.at) throw new Error(state.wrong);
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...parameters, ...(at ? { at } : {}) })) {
     if (value !== "" && value !== undefined && value !== false) query.set(key, value === true ? 1 : value);

@@ -5,6 +5,9 @@ import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { clockTime, milliseconds, moment } from "./format.js";
 
 const HEIGHT = 230;
+const DAY_S = 86_400;
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, ...[1, 2, 5, 10, 30, 100, 365].map((days) => days * DAY_S)];
+const LEAST_SPAN_S = 2; // of the axis of time: one change, or several at once, have a span of nothing
 const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 3_600_000];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -13,7 +16,7 @@ export class LatencyPlot {
   constructor(root) {
     this.root = root;
     this.data = [[], [], [], []];
-    this.changes = [];
+    this.changes = 0;
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
     this.repaint = () => this.make();
     this.scheme.addEventListener("change", this.repaint);
@@ -23,13 +26,14 @@ export class LatencyPlot {
   }
 
   show(changes) {
+    this.changes = changes.length;
     const least = (value) => Math.max(1, value);
-    this.changes = changes;
+    const ordered = [...changes].sort((one, other) => one.appended_ms - other.appended_ms); // they come by version
     this.data = [
-      changes.map((_, index) => index), // evenly: changes come in bursts, and hours of nothing say nothing
-      changes.map((change) => least(change.p50_ms)),
-      changes.map((change) => least(change.p99_ms)),
-      changes.map((change) => least(change.last_ms)),
+      ordered.map((change) => change.appended_ms / 1000),
+      ordered.map((change) => least(change.p50_ms)),
+      ordered.map((change) => least(change.p99_ms)),
+      ordered.map((change) => least(change.last_ms)),
     ];
     this.plot.setData(this.data);
   }
@@ -46,9 +50,10 @@ export class LatencyPlot {
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { setScale: false, x: false, y: false }, points: { size: 7 } },
-        scales: { x: { time: false }, y: { distr: 3, range: (_, low, high) => bounds(low, high) } },
+        tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "UTC"),
+        scales: { x: { time: true, range: () => span(this.data[0]) }, y: { distr: 3, range: (_, low, high) => bounds(low, high) } },
         axes: [
-          { ...axis, space: 76, incrs: [1, 2, 5, 10, 20, 50], values: (_, places) => places.map((place) => this.label(place)) },
+          { ...axis, space: 76, incrs: STEPS_S, values: (_, places, __, ___, step) => places.map((place) => this.label(1000 * place, step)) },
           { ...axis, size: 56, filter: (_, values) => values, splits: (_, __, low, high) => TICKS.filter((tick) => tick >= low && tick <= high),
             values: (_, values) => values.map((value) => milliseconds(value).replace(".00", "").replace(".0 ", " ")) },
         ],
@@ -64,9 +69,10 @@ export class LatencyPlot {
     );
   }
 
-  label(place) {
-    const change = this.changes[place];
-    return change ? clockTime(change.appended_ms).slice(0, 8) : "";
+  /** A place on the axis of time: as a date, where the steps between places are days. */
+  label(ms, step) {
+    if (!this.changes) return "";
+    return step >= DAY_S ? moment(ms).slice(0, 10) : clockTime(ms).slice(0, 8);
   }
 
   close() {
@@ -83,6 +89,14 @@ export function inWords(changes) {
     `The last change, of ${moment(last.appended_ms)}, was in the hardware of half of ${last.dpus} DPUs after ` +
     `${milliseconds(last.p50_ms)}, of 99 % after ${milliseconds(last.p99_ms)}, and of the last one after ${milliseconds(last.last_ms)}.`
   );
+}
+
+/** What the axis of time spans: the changes, with a little room for the marks of the first and the last. */
+function span(seconds) {
+  if (!seconds.length) return [0, LEAST_SPAN_S];
+  const [first, last] = [seconds[0], seconds.at(-1)];
+  const room = Math.max(LEAST_SPAN_S / 2, (last - first) / 25);
+  return [first - room, last + room];
 }
 
 function bounds(low, high) {

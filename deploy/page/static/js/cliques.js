@@ -3,7 +3,7 @@
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
 import { plural } from "./format.js";
-import { empty, failure, tag } from "./parts.js";
+import { empty, failure, legend, tag } from "./parts.js";
 import { go } from "./route.js";
 import { on, state } from "./store.js";
 
@@ -46,6 +46,7 @@ const view = (found, sentence, trail, turn) => html`
   <br>
   ${failure(sentence)}
   ${found && !found.cliques.length ? empty("No clique yet.", "A clique is there once somebody claims an index in it: dpuplane cliques claim DOMAIN CLIQUE NODE") : nothing}
+  ${found?.cliques.length ? legend([["ready", "index held, its daemon is ready"], ["claimed", "held, its daemon is not ready"], ["free", "free"]], "slot") : nothing}
   <div class="cards">${(found?.cliques ?? []).map(card)}</div>
   <div class="pages">
     ${trail.length > 1 ? html`<button type="button" @click=${() => turn("")}>Previous page</button>` : nothing}

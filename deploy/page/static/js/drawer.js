@@ -3,7 +3,7 @@
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
 import { count, milliseconds, percent, quoted } from "./format.js";
-import { bar, command, empty, failure, tag, time } from "./parts.js";
+import { bar, command, empty, failure, legend, tag, time } from "./parts.js";
 import { on, state } from "./store.js";
 import { address, go } from "./route.js";
 
@@ -72,7 +72,7 @@ const installs = (zone) => html`
           ${[["received", found.received], ["applied", found.applied], ["in hardware", found.in_hardware]].map(([level, reached]) => html`
             <td data-column=${level}>${percent(reached, found.dpus)}${bar(reached, found.dpus, reached < found.dpus ? "" : "good")}</td>`)}
           <td class="right" data-column="99 % after">${milestone(found)}</td><td class="when soft" data-column="appended">${time(found.appended_ms)}</td></tr>`)}</tbody>
-    </table></div>` : empty("No DPU has reported a table.", "A relay reports what its connected DPUs hold.")}
+    </table></div>${legend([["good", "every DPU"], ["moving", "some of the DPUs"]])}` : empty("No DPU has reported a table.", "A relay reports what its connected DPUs hold.")}
   </section>`;
 
 function milestone(found) {

@@ -78,15 +78,16 @@ const frame = () => html`
       </header>
       <div class="body">
         <div class="tiles" role="group" aria-label="Zones. Arrow keys move, Enter opens one."></div>
-        <ul class="legend" aria-label="What tiles mean">
+        <ul class="legend" aria-label="What colours mean">
           ${Object.entries(STATES).map(([name, { mark, label }]) => html`
             <li><span class="tile" data-state=${name} aria-hidden="true"></span>${mark ? html`<b aria-hidden="true">${mark}</b>` : nothing}${label}</li>`)}
+          <li><span class="share" aria-hidden="true"></span>line at the foot of a tile: the share of its DPUs that are up to date</li>
         </ul>
       </div>
     </section>
     <div class="side">
       <section class="panel" aria-labelledby="latency-title">
-        <header><h2 id="latency-title">From change to hardware</h2><p>the last changes, each over all its zones</p></header>
+        <header><h2 id="latency-title">From change to hardware</h2><p>the last changes, each over all its zones, by the time of the change (UTC)</p></header>
         <div class="body">
           <div class="plot" role="img" aria-label=""></div>
           <ul class="keys" aria-label="Marks of the plot">
@@ -106,7 +107,8 @@ const frame = () => html`
 
 function figures({ counts, holding }) {
   if (!state.zones.size && state.link in WAITING) {
-    return ["DPUs up to date", "Zones behind", "Change to hardware", "Nodes", "DPUs stuck", "Holds"].map((label) => figure(label, "–", "not known yet"));
+    const under = state.link === "refused" ? "not shown" : "not known yet";
+    return ["DPUs up to date", "Zones behind", "Change to hardware", "Nodes", "DPUs stuck", "Holds"].map((label) => figure(label, "–", under));
   }
   const { nodes, dpus, stuck } = state.totals;
   const late = counts.far + counts.behind;

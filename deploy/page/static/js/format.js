@@ -1,8 +1,9 @@
 // Numbers, times and lengths of time, as a person reads them.
 
 const whole = new Intl.NumberFormat("en");
-const day = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat("sv", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+// Every time is shown in UTC, as in the log and on the command line, so that colleagues in two countries read the same.
+const day = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium", timeZone: "UTC" });
+const clock = new Intl.DateTimeFormat("sv", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZone: "UTC" });
 
 export const count = (value) => whole.format(value);
 
@@ -40,11 +41,11 @@ const both = (many, unit, rest, smaller) => `${many} ${unit}${rest ? ` ${rest} $
 
 export const ago = (ms, now) => (now - ms < 1000 ? "just now" : `${duration(now - ms)} ago`);
 
-export const moment = (ms) => day.format(ms);
+export const moment = (ms) => `${day.format(ms)} UTC`;
 
 export const clockTime = (ms) => clock.format(ms).replace(",", ".");
 
-/** The time of day, with its date before it unless that is today's. */
+/** The time of day, with its date before it unless that is today's. A heading beside it names the time zone. */
 export const logTime = (ms, now) => `${moment(ms).slice(0, 10) === moment(now).slice(0, 10) ? "" : `${moment(ms).slice(0, 10)} `}${clockTime(ms)}`;
 
 export const iso = (ms) => new Date(ms).toISOString();

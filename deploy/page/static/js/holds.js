@@ -13,7 +13,7 @@ export function holdsView(root) {
   let found = null;
   let sentence = "";
   const show = () => render(view(found, sentence), root);
-  const refresh = () => put("holds", {}, (answer) => ((found = answer), (sentence = ""), show()), (reason) => ((sentence = reason), show()));
+  const refresh = () => put("holds", {}, (answer) => ((found = answer), (sentence = ""), show()), (reason) => ((found = null), (sentence = reason), show()));
   const stop = on(["holds", "whole"], refresh);
   show();
   refresh();

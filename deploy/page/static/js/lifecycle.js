@@ -3,7 +3,7 @@
 import { html, nothing, render } from "../vendor/lit-html/lit-html.js";
 import { asker } from "./api.js";
 import { ago, count, plural, quoted } from "./format.js";
-import { command, empty, failure, tag } from "./parts.js";
+import { command, empty, failure, legend, tag } from "./parts.js";
 import { address, go } from "./route.js";
 import { on, state } from "./store.js";
 
@@ -19,7 +19,7 @@ export function lifecycleView(root) {
   const show = () => render(view(found, sentence, trail, turn), root);
   const refresh = () => {
     asked = performance.now();
-    put("dpus", { ...wanted(), page_token: trail.at(-1) }, (answer) => ((found = answer), (sentence = ""), show()), (reason) => ((sentence = reason), show()));
+    put("dpus", { ...wanted(), page_token: trail.at(-1) }, (answer) => ((found = answer), (sentence = ""), show()), (reason) => ((found = null), (sentence = reason), show()));
   };
   const turn = (token) => {
     if (token) trail.push(token);
@@ -47,6 +47,7 @@ function view(found, sentence, trail, turn) {
   return html`
     <div class="head"><h1>Lifecycle</h1><p>${plural(state.totals.dpus, "DPU")}, by phase. Choose one to see its DPUs.</p></div>
     <ol class="phases">${state.meta.phases.map((name) => card(name, phase))}</ol>
+    ${legend([["ready", "DPUs that are ready"], ["error", "DPUs that failed"], ["", "on the way, or none"]])}
     <br>
     <section class="panel" aria-labelledby="dpus-title">
       <header><h2 id="dpus-title">${title}</h2>

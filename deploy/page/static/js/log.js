@@ -24,7 +24,7 @@ export function logView(root) {
       "events",
       { ...filters, before: page.trail.at(-1) },
       (answer) => (Object.assign(page, { found: answer, sentence: "", isBusy: false }), show()),
-      (reason) => (Object.assign(page, { sentence: reason, isBusy: false }), show()),
+      (reason) => (Object.assign(page, { found: null, sentence: reason, isBusy: false }), show()),
     );
   };
   const act = {
@@ -78,7 +78,7 @@ const none = (found) => found.before
 
 const table = (page, act) => html`
   <div class="scroll"><table class="stack events">
-    <thead><tr><th scope="col">appended</th><th scope="col">type</th><th scope="col">subject</th><th scope="col">actor</th><th scope="col">what</th><th scope="col">where</th></tr></thead>
+    <thead><tr><th scope="col">appended (UTC)</th><th scope="col">type</th><th scope="col">subject</th><th scope="col">actor</th><th scope="col">what</th><th scope="col">where</th></tr></thead>
     <tbody>${page.found.events.map((event) => rows(event, page.opened, act))}</tbody>
   </table></div>`;
 

@@ -13,7 +13,7 @@ import { address, read, VIEWS } from "./route.js";
 import { on, state } from "./store.js";
 import { follow as followTime, show as showTime } from "./time.js";
 
-const BUILD = { fleet: fleetView, lifecycle: lifecycleView, cliques: cliquesView, holds: holdsView, log: logView };
+const BUILD = { "": noView, fleet: fleetView, lifecycle: lifecycleView, cliques: cliquesView, holds: holdsView, log: logView };
 const RETRY_MS = 2000;
 const main = document.getElementById("main");
 let close = null;
@@ -23,14 +23,26 @@ function showView() {
   const root = document.createElement("div");
   main.replaceChildren(root);
   close = BUILD[state.view](root);
-  document.title = `${state.view[0].toUpperCase()}${state.view.slice(1)} · dpuplane`;
+  document.title = `${titled(state.view) || "No such view"} · dpuplane`;
+}
+
+const titled = (view) => view.slice(0, 1).toUpperCase() + view.slice(1);
+
+/** Where the address names no view: which ones there are. */
+function noView(root) {
+  const show = () =>
+    render(html`<div class="head"><h1>No such view</h1></div>
+      <p class="empty"><strong>This page has no view “${state.path}”.</strong>
+        It has ${VIEWS.map((view, place) => html`${place ? ", " : ""}<a href=${address(view)}>${titled(view)}</a>`)}.</p>`, root);
+  show();
+  return on(["route"], show);
 }
 
 function showViews() {
   const badges = { holds: state.holds.length, lifecycle: state.totals.stuck };
   render(
     VIEWS.map((view) => html`
-      <a href=${address(view)} aria-current=${view === state.view ? "page" : nothing}>${view[0].toUpperCase()}${view.slice(1)}
+      <a href=${address(view)} aria-current=${view === state.view ? "page" : nothing}>${titled(view)}
         ${badges[view] ? html`<span class="badge">${count(badges[view])}<span class="unseen"> ${view === "holds" ? "waiting" : "stuck"}</span></span>` : nothing}</a>`),
     document.getElementById("views"),
   );

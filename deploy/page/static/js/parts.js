@@ -19,6 +19,11 @@ export const failure = (sentence) => (sentence ? html`<p class="notice" role="al
 
 export const empty = (what, then) => html`<p class="empty"><strong>${what}</strong>${then}</p>`;
 
+/** What colours mean: a name of the state as tags and bars have it, and its meaning, each. */
+export const legend = (meanings, shape = "swatch") => html`
+  <ul class="legend" aria-label="What colours mean">${meanings.map(([kind, meaning]) => html`
+    <li><span class=${shape} data-state=${kind || nothing} aria-hidden="true"></span>${meaning}</li>`)}</ul>`;
+
 export const tag = (text, kind = "") => html`<span class="tag" data-state=${kind || nothing}>${text}</span>`;
 
 export function announce(sentence) {

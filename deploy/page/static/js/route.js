@@ -4,19 +4,21 @@ import { state, tell } from "./store.js";
 
 export const VIEWS = ["fleet", "lifecycle", "cliques", "holds", "log"];
 const AT_MAX = 8.64e15; // the last moment that a date can name
+const QUOTED_MAX = 40;
 
 /** Read the address into the state. */
 export function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const view = VIEWS.includes(path) ? path : "fleet";
+  const view = path === "" ? "fleet" : VIEWS.includes(path) ? path : "";
   state.query = new URLSearchParams(query);
-  const at = Number(state.query.get("at") ?? 0);
-  const moment = Number.isSafeInteger(at) && at > 0 && at < AT_MAX ? at : 0;
+  const text = state.query.get("at") ?? "";
+  const isMoment = /^[0-9]+$/.test(text) && Number(text) > 0 && Number(text) < AT_MAX;
+  const moment = isMoment ? Number(text) : 0;
+  const wrong = text && !isMoment ? `at: “${text.slice(0, QUOTED_MAX)}” must be a moment in milliseconds since 1970, as in #/fleet?at=${Date.now()}` : "";
   const topics = ["route"];
   if (view !== state.view) topics.push("view");
-  if (moment !== state.at) topics.push("at");
-  state.view = view;
-  state.at = moment;
+  if (moment !== state.at || Boolean(wrong) !== Boolean(state.wrong)) topics.push("at");
+  Object.assign(state, { view, at: moment, wrong, path: path.slice(0, QUOTED_MAX) });
   tell(...topics);
 }
 

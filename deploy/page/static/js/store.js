@@ -4,8 +4,10 @@
 export const state = {
   meta: null, //       what never changes: phases, types, columns
   at: 0, //            the moment shown in ms, 0 for now
+  wrong: "", //        why the address names no moment, empty if it does
   preview: 0, //       the moment that the slider is over while it is held
-  view: "fleet",
+  path: "", //         the name of the view in the address, whether there is one or not
+  view: "fleet", //    one of VIEWS, or "" if the address names none of them
   query: new URLSearchParams(),
   link: "wait", //     live, past, lost, wait, travel, refused
   progress: "", //     how far a plane has come that folds its log up to the moment shown

@@ -9,17 +9,21 @@ import { fail, on, state, take, tell } from "./store.js";
 
 const SETTLE_MS = 250;
 const AGAIN_MS = 700;
+const SLIDER_STEP_MS = 1000;
+const NOW = 0;
 const STEPS = [[-600_000, "−10 min"], [-60_000, "−1 min"], [-1_000, "−1 s"], [1_000, "+1 s"], [60_000, "+1 min"], [600_000, "+10 min"]];
 /** What is shown of a moment that cannot be: least of all what is true now. */
 const NOTHING = { zones: [], totals: { nodes: 0, dpus: 0, stuck: 0, phases: {} }, latency: { changes: [], buckets: [] }, holds: [], alerts: [] };
 const bar = document.getElementById("timebar");
 let settling = 0;
+let slidTo = NOW;
 let running = null;
 
 /** Show the moment of the address: live, or as it was. */
 export async function follow() {
   running?.abort();
   running = null;
+  if (state.wrong) return refuse(state.wrong);
   if (!state.at) {
     fail("");
     feed.open();
@@ -34,43 +38,50 @@ export async function follow() {
   const own = (running = new AbortController());
   const found = await travelled(own.signal);
   if (own.signal.aborted) return;
-  state.link = found ? "past" : "refused";
+  if (typeof found === "string") return refuse(found);
+  state.link = "past";
   tell("link");
-  if (!found) return take({ ...NOTHING, now_ms: state.at }, true);
   fail("");
   take({ ...found, now_ms: state.at, cliques: state.at, records: state.at }, true);
 }
 
-/** The fleet at the moment shown; a plane that still folds up to it is asked again. */
+/** Show nothing at all, and why. */
+function refuse(sentence) {
+  feed.close();
+  state.link = "refused";
+  fail(sentence);
+  tell("link");
+  take({ ...NOTHING, now_ms: state.at || latest() }, true);
+}
+
+/** The fleet at the moment shown, or the sentence that refuses it; a plane that still folds up to it is asked again. */
 async function travelled(signal) {
   while (!signal.aborted) {
     try {
       return await ask("fleet", {}, { signal });
     } catch (error) {
-      if (signal.aborted) return null;
-      if (!error.isTransient) {
-        fail(error.message);
-        return null;
-      }
+      if (signal.aborted || !error.isTransient) return error.message;
       state.progress = error.message.replace(/^at: /, "").replace(/; ask again.*/, ""); // this asks again by itself
       tell("link");
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
-  return null;
+  return "";
 }
 
-/** What the slider is over, while it is held. */
-function preview(at) {
-  state.preview = at;
+/** What the slider is over, while it is held. Its right end is now, though its last step may lie up to a step before. */
+function preview({ value, max }) {
+  slidTo = Number(value) + SLIDER_STEP_MS > Number(max) ? NOW : Number(value); // before `show` moves the end
+  state.preview = Number(value);
   show();
 }
 
+/** Show this moment, or what happens now if it is NOW or not past. */
 function choose(at, quietly) {
-  const first = state.meta.first_ms;
+  const isNow = at === NOW || at >= latest(); // decided at once: a moment later, `at` is in the past
   clearTimeout(settling);
   state.preview = 0;
-  settling = setTimeout(() => go({ at: at >= latest() ? "" : String(Math.max(first, Math.round(at))) }, quietly), quietly ? SETTLE_MS : 0);
+  settling = setTimeout(() => go({ at: isNow ? "" : String(Math.max(state.meta.first_ms, Math.round(at))) }, quietly), quietly ? SETTLE_MS : 0);
 }
 
 const latest = () => Math.max(state.meta.first_ms + 1000, state.meta.now_ms + (performance.now() - state.meta.asked));
@@ -79,24 +90,25 @@ on(["now", "at", "link", "whole"], show);
 
 export function show() {
   if (!state.meta) return;
-  bar.toggleAttribute("data-past", state.at > 0);
+  const isNow = !state.at && !state.wrong;
+  bar.toggleAttribute("data-past", !isNow);
   const end = latest();
   const at = state.preview || state.at || end;
   const isPast = at < end - 500;
   render(
     html`
-      <button type="button" class=${state.at ? "primary" : ""} ?disabled=${!state.at} @click=${() => choose(end, false)}>
-        ${state.at ? "Back to now" : "Now"}</button>
+      <button type="button" class=${isNow ? "" : "primary"} ?disabled=${isNow} @click=${() => choose(NOW, false)}>
+        ${isNow ? "Now" : "Back to now"}</button>
       <span class="steps" role="group" aria-label="Step in time">
         ${STEPS.map(([step, label]) => html`<button type="button" class="small" ?disabled=${step > 0 && !state.at}
           @click=${() => choose(at + step, false)}>${label}</button>`)}
       </span>
       <label class="unseen" for="moment">Moment shown</label>
-      <input id="moment" type="range" min=${state.meta.first_ms} max=${Math.round(end)} step="1000" .value=${String(at)}
+      <input id="moment" type="range" min=${state.meta.first_ms} max=${Math.round(end)} step=${SLIDER_STEP_MS} .value=${String(at)}
         aria-valuetext=${isPast ? `${moment(at)}, ${ago(at, end)}` : "now"}
-        @input=${(event) => preview(Number(event.target.value))} @change=${(event) => choose(Number(event.target.value), true)}>
+        @input=${(event) => preview(event.target)} @change=${() => choose(slidTo, true)}>
       <time class="moment" datetime=${iso(at)}>${moment(at)}</time>
-      <span class="ago">${isPast ? ago(at, end) : "live"}</span>
+      <span class="ago">${state.wrong ? "not shown" : isPast ? ago(at, end) : "live"}</span>
       ${state.at ? html`<span class="unseen" role="status">You see the past: ${moment(at)}</span>` : nothing}`,
     bar,
   );

@@ -1,0 +1,159 @@
+"""The moments that the page shows: live, of the past, or none at all; in UTC, and in proportion to time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.stubs import CommandsStub
+from tests.support.browser import browsing, looking, misplaced
+from tests.support.planes import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+UTC_MOMENT = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
+
+
+class Shown(NamedTuple):
+    """A plane, its page, and what commands it."""
+
+    address: str
+    calls: Any
+    browser: Browser
+
+    async def join(self, zone: str, node: str, net: int) -> None:
+        spec = pb.NodeSpec(name=node, addresses=[f"10.{net}.0.1"])
+        answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=[spec]))
+        assert answer.outcome == pb.Answer.done, answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
+    data: Path = tmp_path_factory.mktemp("moments") / "plane"
+    async with (
+        serving("--data", str(data), "--simulate", "2") as plane,
+        browsing() as browser,
+        grpc.aio.insecure_channel(plane.address("api")) as channel,
+    ):
+        found = Shown(f"http://{plane.address('http')}/", CommandsStub(channel), browser)
+        await found.join("rack-1", "n-1", 1)
+        await found.calls.ClaimIndex(pb.ClaimIndexRequest(domain="training", clique="c1", node="n-1"))
+        yield found
+
+
+async def expect_live(page: Page) -> None:
+    await expect(page.locator("#pulse")).to_contain_text("Live")
+    await expect(page.locator("#timebar .ago")).to_have_text("live")
+    assert "at=" not in page.url
+
+
+@pytest.mark.parametrize("leave", ["button", "slider", "step"])
+async def test_now_goes_live_however_it_is_chosen(shown: Shown, leave: str) -> None:
+    async with looking(shown.browser, shown.address) as page:
+        await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
+        began_ms = int(await page.locator("#moment").get_attribute("min") or 0)
+        await page.goto(f"{shown.address}#/fleet?at={began_ms + 1}")
+        await expect(page.locator("#pulse")).to_contain_text("The past")
+        match leave:
+            case "button":
+                await page.get_by_role("button", name="Back to now").click()
+            case "slider":
+                await page.locator("#moment").focus()
+                await page.keyboard.press("End")
+            case _:
+                await page.get_by_role("button", name="+10 min").click()
+        await expect(page.locator("#pulse")).to_contain_text("Live")
+        await expect_live(page)
+        zone = f"rack-{leave}"
+        await shown.join(zone, f"n-{leave}", 10 + len(leave))
+        await expect(page.locator(f'.tile[data-zone="{zone}"]')).to_be_visible()
+
+
+@pytest.mark.parametrize("at", ["yesterday", "-5", "0", "1.5", "9" * 30])
+async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(shown: Shown, at: str) -> None:
+    for view in ("fleet", "lifecycle", "cliques", "holds", "log"):
+        async with looking(shown.browser, f"{shown.address}#/{view}?at={at}") as page:
+            await expect(page.locator("#pulse")).to_contain_text("No such moment")
+            await expect(page.locator("#notices .notice")).to_have_text(
+                re.compile(f"^at: “{re.escape(at)}” must be a moment in milliseconds since 1970")
+            )
+            await expect(page.locator(".tile[data-zone], tbody tr, .card")).to_have_count(0)
+            await page.get_by_role("button", name="Back to now").click()
+            await expect_live(page)
+            await expect(page.locator(".notice")).to_have_count(0)
+
+
+async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: Shown) -> None:
+    async with looking(shown.browser, f"{shown.address}#/nodes") as page:
+        await expect(page.locator("h1")).to_have_text("No such view")
+        await expect(page.locator("main")).to_contain_text("This page has no view “nodes”.")
+        await expect(page.locator(".tile[data-zone]")).to_have_count(0)
+        await page.locator("main").get_by_role("link", name="Fleet").click()
+        await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
+        await page.goto(f"{shown.address}#/fleeet")
+        await expect(page.locator("main")).to_contain_text("This page has no view “fleeet”.")
+
+
+async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: Shown) -> None:
+    async with looking(shown.browser, shown.address, timezone_id="Asia/Kolkata", locale="de-DE") as page:
+        moment = page.locator("#timebar .moment")
+        await expect(moment).to_have_text(UTC_MOMENT)
+        said, exact = await moment.text_content(), await moment.get_attribute("datetime")
+        assert said == f"{str(exact)[:19].replace('T', ' ')} UTC"
+        await page.get_by_text("The last changes as a table").click()
+        await expect(page.locator("#changes tbody time").first).to_have_text(UTC_MOMENT)
+        await page.get_by_role("link", name="Log").click()
+        await expect(page.locator(".events thead")).to_contain_text("appended (UTC)")
+        row = page.locator("tbody tr time").first
+        assert str(await row.get_attribute("datetime"))[11:19] == str(await row.text_content())[:8]
+
+
+async def test_every_view_with_colours_says_what_they_mean(shown: Shown) -> None:
+    legends = {
+        "fleet": "every DPU up to date",
+        "lifecycle": "DPUs that failed",
+        "cliques": "its daemon is not ready",
+        "fleet?zone=rack-1": "some of the DPUs",
+    }
+    for view, meaning in legends.items():
+        async with looking(shown.browser, f"{shown.address}#/{view}") as page:
+            legend = page.locator(".legend", has_text=meaning)
+            await expect(legend).to_be_visible()
+            for width in (360, 1280):
+                await page.set_viewport_size({"width": width, "height": 740})
+                assert await misplaced(page) == [], (view, width)
+
+
+PLACED = """async () => {
+  const { LatencyPlot } = await import("/page/js/charts.js");
+  const root = document.body.appendChild(document.createElement("div"));
+  const plot = new LatencyPlot(root);
+  const change = (appended_ms) => ({ appended_ms, p50_ms: 5, p99_ms: 9, last_ms: 12, dpus: 4, version: 1 });
+  plot.show([0, 60_000, 10_000].map((after) => change(1_800_000_000_000 + after)));
+  const drawn = () => new Promise((done) => setTimeout(done, 50));
+  await drawn();
+  const places = plot.plot.data[0].map((second) => plot.plot.valToPos(second, "x"));
+  plot.show([change(1_800_000_000_000)]);
+  await drawn();
+  const alone = plot.plot.valToPos(plot.plot.data[0][0], "x") / plot.plot.over.clientWidth;
+  plot.close();
+  root.remove();
+  return [...places, alone];
+}"""
+
+
+async def test_the_chart_of_changes_is_in_proportion_to_time(shown: Shown) -> None:
+    async with looking(shown.browser, shown.address) as page:
+        await expect(page.locator("#pulse")).to_contain_text("Live")
+        first, second, third, alone = await page.evaluate(PLACED)
+        assert first < second < third, "in order of time, though they came by version"
+        assert (second - first) / (third - first) == pytest.approx(1 / 6, abs=0.01)
+        assert alone == pytest.approx(0.5, abs=0.01), "a single change stands in the middle"
