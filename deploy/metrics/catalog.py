@@ -100,7 +100,7 @@ DENIALS = Counter("dpuplane_denials_total", "Calls by somebody unknown, or who m
 
 MEMBERS = Gauge("dpuplane_members", "Nodes whose addresses are in rule tables.")
 NODES = Gauge("dpuplane_nodes", "Nodes that are there.")
-ZONES = Gauge("dpuplane_zones", "Zones that fleet has heard of.")
+ZONES = Gauge("dpuplane_zones", "Zones that have a node, or labels or limits of their own.")
 POLICIES = Gauge("dpuplane_policies", "Rule policies.")
 HOLDS = Gauge("dpuplane_holds", "Withdrawals that wait for two principals.")
 FROZEN = Gauge("dpuplane_freezes", "Freezes in force; one may be of all zones.")

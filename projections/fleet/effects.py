@@ -31,6 +31,7 @@ def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, ear
         _put_rows(state, move.name, member, parts)
         _account(state, move.name, was_held, held_items(move.name, member, parts))
     state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
+    state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
     note(state, gained, lost, version, earliest_ms)
 
 

@@ -261,3 +261,4 @@ def _describe(state: FleetState, change: Described, at: At) -> None:
         state.zones.put(change.zone, replace(info, parallel_installs=installs, unavailable_nodes=nodes))
         hand_limits(state, change.zone, change.limits, at)
     _edit(state, change.edit, at)
+    state.forget_zones((change.zone,))

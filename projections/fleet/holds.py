@@ -10,7 +10,8 @@ Whoever asked for an edit may not approve it: it takes two others. Who has certi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, TypeAlias, TypedDict
+from heapq import nsmallest
+from typing import NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
@@ -18,14 +19,12 @@ from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
-from projections.fleet.replanning import Edit, Proposal, losses, propose
-from projections.fleet.state import ANY_ZONE, FleetState, ZoneInfo
+from projections.fleet.replanning import Edit, Pair, Proposal, losses, propose
+from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of, key_of
+from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
 from schemas.events import HoldApproved, HoldRejected
-
-Pair: TypeAlias = tuple[int, int]
-"""A zone's list now, and the one that it would have."""
 
 
 class Edited(NamedTuple):
@@ -69,7 +68,7 @@ def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold
         return None
     kind = next(kind for kind in KINDS if any(found == kind for found, _ in weighed.held))
     lists = {number for _, number in weighed.held}
-    zones = sorted(name for name in state.zones.rows if state.list_number(name) in lists)
+    zones = nsmallest(MAX_SHOWN_ZONES, state.zones_with(lists))
     count = max(weighed.held.values())
     reason = f"nodes: {count} addresses would be withdrawn at once, over the {kind} budget; what was allowed stays"
     return Hold(
@@ -79,7 +78,7 @@ def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold
         reason=reason,
         addresses=count,
         nodes=0,
-        zones=tuple(zones[:MAX_SHOWN_ZONES]),
+        zones=tuple(zones),
         hash=bytes(16),
         requested_by=actor,
         since_ms=at.append_ms,
@@ -136,7 +135,7 @@ class _Asked(TypedDict):
 
 
 def _asked(state: FleetState, proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
-    moved = {pair: zones for pair, zones in _zones_by_move(proposal).items() if pair in over}
+    moved = {pair: zones for pair, zones in _zones_by_move(state, proposal).items() if pair in over}
     lose = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
     return _Asked(
         addresses=max(over.values()),
@@ -164,9 +163,9 @@ def _is_any(zone: ZoneInfo | None, asked: int) -> bool:
     return zone is not None and (zone.heard > asked or (not zone.labels and zone.labelled <= asked))
 
 
-def _zones_by_move(proposal: Proposal) -> dict[Pair, list[str]]:
+def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[Pair, list[str]]:
     zones: dict[Pair, list[str]] = {}
-    for name, pair in proposal.moves.items():
+    for name, pair in proposal.by_zone(state.zones):
         zones.setdefault(pair, []).append(name)
     return zones
 
@@ -231,7 +230,7 @@ def _said(edit: Edit) -> str:
 
 def _unseen(state: FleetState, hold: Hold, proposal: Proposal, lost: Mapping[Pair, int]) -> dict[Pair, int]:
     """What an edit would take away by now beyond what was seen when it was asked for."""
-    zones = _zones_by_move(proposal)
+    zones = _zones_by_move(state, proposal)
     seen = {pair: hold.seen.get(_key(state, zones[pair], hold.asked), 0) for pair in lost}
     return {pair: max(0, count - seen[pair]) for pair, count in lost.items()}
 

@@ -27,6 +27,7 @@ from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.roster import Labelled
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals import Hold, Kind
+from projections.fleet.zone_rows import unknown
 from projections.names import check_zone
 from schemas.events import LEFT, PRESENT, MembershipChanged
 
@@ -79,7 +80,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     items = read_items(event)
     if isinstance(items, str):
         return refusal(items)
-    for zone in sorted(set(items.zones) - state.zones.rows.keys()):
+    for zone in unknown(items.zones, state.zones.rows):
         fault = check_zone("zones", zone)
         if fault is not None:
             return refusal(fault)

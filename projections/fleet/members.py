@@ -7,6 +7,7 @@ and a tenth of the fold. A member that was decided by itself, or has no slot, st
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import repeat
 
@@ -33,6 +34,9 @@ class MemberRows(MutableMapping[str, Member]):
         self._names: list[str | None] = []
         self._zone_numbers: dict[str, int] = {}
         self._zones: list[str] = []
+        self._seated_in: list[int] = []
+        self._free_zones: list[int] = []
+        self._whole_in: Counter[str] = Counter()
         self._zone = array("i")
         self._created_ms = array("q")
         self._uids: list[str] = []
@@ -52,12 +56,19 @@ class MemberRows(MutableMapping[str, Member]):
         return default if slot == UNKNOWN else self._row(slot)
 
     def __setitem__(self, name: str, row: Member) -> None:
-        self._unseat(name)
+        if not self._unseat(name):
+            self._pop_whole(name)
         self._whole[name] = row
+        self._whole_in[row.zone] += 1
 
     def __delitem__(self, name: str) -> None:
-        if self._whole.pop(name, None) is None and not self._unseat(name):
+        if not self._pop_whole(name) and not self._unseat(name):
             raise KeyError(name)
+
+    def population(self, zone: str) -> int:
+        """How many members a zone has, those included that left and are kept by a hold."""
+        number = self._zone_numbers.get(zone)
+        return self._whole_in[zone] + (self._seated_in[number] if number is not None else 0)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self._whole or self._slot(name) != UNKNOWN)
@@ -80,6 +91,7 @@ class MemberRows(MutableMapping[str, Member]):
     def add(self, rows: Mapping[str, Member]) -> None:
         """Members none of which was one."""
         self._whole.update(rows)
+        self._whole_in.update(row.zone for row in rows.values())
 
     def rows(self) -> dict[str, Member]:
         """All of them, as rows."""
@@ -109,11 +121,13 @@ class MemberRows(MutableMapping[str, Member]):
     def restored(self, rows: Mapping[str, Member]) -> None:
         """Fill from saved rows, whose slots have been seated in the roster."""
         self._whole = {name: row for name, row in rows.items() if row.slot < 0}
+        self._whole_in = Counter(row.zone for row in self._whole.values())
         seated = {name: row for name, row in rows.items() if row.slot >= 0}
         slots = np.array([row.slot for row in seated.values()], np.int64)
         count = int(slots.max(initial=-1)) + 1
         zone, created_ms = np.zeros(count, np.int32), np.zeros(count, np.int64)
         zone[slots] = [self._number_of(row.zone) for row in seated.values()]
+        self._seated_in = np.bincount(zone[slots], minlength=len(self._zones)).tolist()
         created_ms[slots] = [row.created_ms for row in seated.values()]
         self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
         self._names, self._uids = [None] * count, [""] * count
@@ -132,7 +146,10 @@ class MemberRows(MutableMapping[str, Member]):
     ) -> None:
         """Effective members, in neighbouring slots behind all that anybody had."""
         self._grow(slots[0])
-        numbers = {zone: self._number_of(zone) for zone in sorted(set(zones))}
+        counts = Counter(zones)
+        numbers = {zone: self._number_of(zone) for zone in sorted(counts)}
+        for zone, count in counts.items():
+            self._seated_in[numbers[zone]] += count
         self._zone.fromlist([*map(numbers.__getitem__, zones)])
         self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
         self._uids += uids
@@ -158,6 +175,21 @@ class MemberRows(MutableMapping[str, Member]):
         self._index.remove((name,), np.array([slot]))
         self._names[slot] = None
         self._seated -= 1
+        number = self._zone[slot]
+        self._seated_in[number] -= 1
+        if not self._seated_in[number]:
+            del self._zone_numbers[self._zones[number]]
+            self._free_zones.append(number)
+        return True
+
+    def _pop_whole(self, name: str) -> bool:
+        """Whether this member was kept as a row, which it no longer is."""
+        row = self._whole.pop(name, None)
+        if row is None:
+            return False
+        self._whole_in[row.zone] -= 1
+        if not self._whole_in[row.zone]:
+            del self._whole_in[row.zone]
         return True
 
     def _slot(self, name: str) -> int:
@@ -167,10 +199,18 @@ class MemberRows(MutableMapping[str, Member]):
         return list(map(self._names.__getitem__, slots.tolist()))
 
     def _number_of(self, zone: str) -> int:
+        """The number of a zone. It stays while a seated member has it."""
         number = self._zone_numbers.get(zone)
-        if number is None:
-            number = self._zone_numbers[zone] = len(self._zones)
+        if number is not None:
+            return number
+        if self._free_zones:
+            number = self._free_zones.pop()
+            self._zones[number] = zone
+        else:
+            number = len(self._zones)
             self._zones.append(zone)
+            self._seated_in.append(0)
+        self._zone_numbers[zone] = number
         return number
 
     def _row(self, slot: int) -> Member:

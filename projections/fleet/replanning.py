@@ -1,26 +1,31 @@
 """Edits of policies and of zones' labels: what they would do to every zone's list, and doing it.
 
-An edit is first proposed: the plan under it, and for each zone the list it has and the list it would have. What turns
-from allow to deny is counted over label sets, not addresses: the same cost for a thousand nodes as for a million.
-Switching to the new plan keeps every set that stays in some list, with its cover and history; a zone whose list became
-another gets a new version, and remembers the former list so that a delta can still start from it.
+An edit is first proposed: the plan under it, and for each label set of zones the list they have and the list they would
+have. What turns from allow to deny is counted over label sets of nodes. An edit therefore costs the same for a thousand
+nodes and zones as for a million. Switching to the new plan keeps every set that stays in some list, with its cover and
+history; zones whose list became another get a new version, and their former list is kept so that a delta can still
+start from it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from eventstore.folding.fold import At
 from projections.fleet.effects import charge
-from projections.fleet.rulesets import LEAST_HISTORY_BYTES, RuleSet
-from projections.fleet.state import ANY_ZONE, MAX_FORMER, FleetState, Former, SetRow, ZoneInfo, window_key
+from projections.fleet.rulesets import RuleSet
+from projections.fleet.state import ANY_ZONE, FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY, KINDS, Window, merged
+from projections.fleet.zone_rows import NEVER, Former, ListMove, ZoneRows, key_of_labels, labels_of_key
 from projections.rules.lists import Plan, turned
-from projections.rules.policies import BUILT_IN, DEFAULT, Policy, selector
+from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
+
+Pair: TypeAlias = tuple[int, int]
+"""The number of a list now, and of the list that takes its place."""
 
 
 class Edit(NamedTuple):
@@ -33,11 +38,25 @@ class Edit(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """An edit with the plan under it, and each zone's list now and then, by number."""
+    """An edit with the plan under it, and the numbers of the lists now and then: per label set of zones in `moves`, and
+    of the one zone whose labels are edited in `own`."""
 
     edit: Edit
     plan: Plan
-    moves: Mapping[str, tuple[int, int]]
+    moves: Mapping[Selector, Pair]
+    own: Pair | None = None
+
+    def pairs(self) -> set[Pair]:
+        """All moves of zones from one list to another, or to the same one."""
+        return {*self.moves.values(), *([self.own] if self.own is not None else [])}
+
+    def by_zone(self, zones: ZoneRows) -> Iterator[tuple[str, Pair]]:
+        """The move of each zone, ANY_ZONE included, in no particular order."""
+        yield ANY_ZONE, self.moves[()]
+        for labels, pair in self.moves.items():
+            yield from ((name, pair) for name in zones.by_labels[labels] if self.own is None or name != self.edit.zone)
+        if self.own is not None:
+            yield self.edit.zone, self.own
 
 
 def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
@@ -49,20 +68,28 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
         policies[DEFAULT] = replace(BUILT_IN, version=version)
     else:
         policies.pop(edit.policy, None)
-    labels: dict[str, dict[str, str]] = {ANY_ZONE: {}}
-    labels.update((name, zone.labels) for name, zone in state.zones.rows.items())
-    after = labels if edit.labels_after is None else labels | {edit.zone: edit.labels_after}
-    plan = Plan(policies.values(), {selector(found) for found in after.values()}, state.plan)
-    moves = {
-        name: (state.plan.number_of(labels.get(name, {})), plan.number_of(becomes)) for name, becomes in after.items()
-    }
-    return Proposal(edit, plan, moves)
+    if edit.labels_after is None:
+        plan = Plan(policies.values(), state.zones.by_labels, state.plan)
+        return Proposal(edit, plan, _moves(state, plan, state.zones.by_labels))
+    before, after = state.zone(edit.zone).labels, edit.labels_after
+    label_sets = [
+        labels
+        for labels, zones in state.zones.by_labels.items()
+        if not labels or labels != selector(before) or len(zones) > 1
+    ]
+    plan = Plan(policies.values(), [*label_sets, selector(after)], state.plan)
+    own = state.plan.number_of(before), plan.number_of(after)
+    return Proposal(edit, plan, _moves(state, plan, label_sets), own)
+
+
+def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, Pair]:
+    return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
 def losses(state: FleetState, proposal: Proposal) -> dict[tuple[int, int], int]:
     """Addresses that would lose something, per move of zones from one list to another."""
     old, new = state.plan, proposal.plan
-    pairs = {(was, becomes) for was, becomes in proposal.moves.values() if old.lists[was] != new.lists[becomes]}
+    pairs = {(was, becomes) for was, becomes in proposal.pairs() if old.lists[was] != new.lists[becomes]}
     if not pairs:
         return {}
     becoming = {number: new.bits_of(state.labels.sets[number]) for number in state.labels.uses()}
@@ -82,24 +109,26 @@ def switch(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int],
     if edit.policy:
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
-    if edit.labels_after is not None:
-        state.hear_of((edit.zone,), at.offset + 1)
-        labelled = replace(state.zones.rows[edit.zone], labels=edit.labels_after, labelled=at.offset + 1)
-        state.zones.put(edit.zone, labelled)
     _carry_windows(state, proposal, lost, at)
     before = state.sets
+    label_sets = {labels: pair for labels, pair in proposal.moves.items() if old.lists[pair[0]] != new.lists[pair[1]]}
+    for labels, (was, _) in sorted(label_sets.items()):
+        _move_label_set(state, labels, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
+    if proposal.own is not None:
+        state.hear_of((edit.zone,), at.offset + 1)
+        _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own[0])), at)
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))
-    for name, (was, becomes) in sorted(proposal.moves.items()):
-        if old.lists[was] != new.lists[becomes]:
-            _move_zone(state, name, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
-    _forget_retired(state)
+    for key in [key for key in state.list_moves.rows if labels_of_key(key) not in state.zones.by_labels]:
+        state.list_moves.remove(key)
+    state.trails.keep(state.zones.by_labels)
+    state.retired.bound(state.sets)
 
 
 def _carry_windows(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int], int], at: At) -> None:
     old, new = state.plan, proposal.plan
     carried: dict[str, list[Window]] = {}
     charges: dict[str, int] = {}
-    for was, becomes in sorted(set(proposal.moves.values())):
+    for was, becomes in sorted(proposal.pairs()):
         for kind in KINDS:
             windows = carried.setdefault(window_key(kind, new.ids[becomes]), [])
             windows.append(state.windows.rows.get(window_key(kind, old.ids[was]), EMPTY))
@@ -123,7 +152,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
             state.set_rows.remove(found.text)
             if found.is_read():
                 found.bring_up(state.roster, bit)
-                state.retired.append(found)
+                state.retired.add(found)
     sets: list[RuleSet] = []
     for key in plan.keys:
         if key in had:
@@ -139,20 +168,23 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
         state.recount()
 
 
-def _move_zone(state: FleetState, name: str, list_id: str, sets: tuple[RuleSet, ...], at: At) -> None:
-    rows = state.unheard if name == ANY_ZONE else state.zones
-    zone: ZoneInfo = rows.rows[name]
-    version = at.offset + 1
-    former = Former(zone.moved, version, list_id, sets)
-    state.trails[name] = (*state.trails.get(name, ()), former)[-MAX_FORMER:]
-    rows.put(name, replace(zone, moved=version, moved_ms=at.append_ms))
+def _move_label_set(state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: At) -> None:
+    """Zones with these labels get another list; this is the one that they had."""
+    key, version = key_of_labels(labels), at.offset + 1
+    state.trails.add(labels, Former(state.list_moves.rows.get(key, NEVER).version, version, list_id, sets))
+    state.list_moves.put(key, ListMove(version, at.append_ms))
 
 
-def _forget_retired(state: FleetState) -> None:
-    """Sets of former lists never hold more than those of present lists do."""
-    most = max(LEAST_HISTORY_BYTES, sum(found.bytes() for found in state.sets))
-    held = sum(found.bytes() for found in state.retired)
-    while held > most:
-        oldest = state.retired.popleft()
-        held -= oldest.bytes()
-        oldest.forget()
+def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: At) -> None:
+    """A zone gets the labels of an edit. `sets` are those of the list that it had."""
+    edit, pair, version = proposal.edit, proposal.own, at.offset + 1
+    assert edit.labels_after is not None
+    assert pair is not None
+    zone, moved, formers = edit.zone, state.moved(edit.zone), state.trail(edit.zone)
+    if state.plan.lists[pair[0]] != proposal.plan.lists[pair[1]]:
+        formers = (*formers, Former(moved.version, version, state.plan.ids[pair[0]], sets))
+        moved = ListMove(version, at.append_ms)
+    state.trails.label(zone, formers)
+    info = state.zones.rows[zone]
+    labelled = replace(info, labels=edit.labels_after, labelled=version, moved=moved.version, moved_ms=moved.time_ms)
+    state.zones.put(zone, labelled)

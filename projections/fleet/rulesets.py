@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,10 @@ A walk costs about 3 us an address, the whole cover 0.04 us for each address of 
 """
 
 LEAST_HISTORY_BYTES = 4096
+
+MAX_STEPS = 16_384
+"""Steps of history that are kept of a set: some 10 minutes of 24 versions a second. A step takes about 400 bytes of
+memory however few prefixes it has, so a bound on the bytes of prefixes alone would keep hundreds of thousands."""
 
 CHANGES_KEPT = 256
 """Last changes of a set whose append times are kept, for readers who skip versions."""
@@ -158,7 +163,7 @@ class RuleSet:
             return None
         if version >= self.version:
             return NO_CHANGE
-        steps = [step for step in self._history if step.version > version]
+        steps = [*takewhile(lambda step: step.version > version, reversed(self._history))][::-1]
         if version < self._floor or not steps or steps[0].first <= version:
             return None
         return steps[0].change if len(steps) == 1 else netted(step.change for step in steps)
@@ -223,7 +228,7 @@ class RuleSet:
         self._history.append(_Step(first, version, change))
         self._history_bytes += change.size
         most = max(LEAST_HISTORY_BYTES, self.bytes())
-        while self._history_bytes > most:
+        while self._history_bytes > most or len(self._history) > MAX_STEPS:
             dropped = self._history.popleft()
             self._history_bytes -= dropped.change.size
             self._floor = dropped.version

@@ -8,9 +8,9 @@ after a restart; content, versions and digests do not.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,24 +20,23 @@ from projections.fleet.holders import Address
 from projections.fleet.labels import Labels
 from projections.fleet.members import Members
 from projections.fleet.membership import Kept, Part, held_items
+from projections.fleet.retired import Retired
 from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
+from projections.fleet.zone_rows import (
+    NEVER,
+    UNHEARD,
+    Former,
+    ListMove,
+    Trails,
+    ZoneInfo,
+    ZoneRows,
+    key_of_labels,
+    unknown,
+)
 from projections.rules.lists import Plan, SetKey, text_of
 from projections.rules.policies import BUILT_IN, Policy, selector
-
-
-class ZoneInfo(msgspec.Struct, frozen=True):
-    """A zone as fleet knows it. A limit of 0 is the default; `moved` is the version that gave it the list it has,
-    `heard` the one that it exists from, and `labelled` that of the last edit of its labels, 0 if there was none."""
-
-    labels: dict[str, str]
-    parallel_installs: int
-    unavailable_nodes: int
-    moved: int
-    moved_ms: int
-    heard: int = 0
-    labelled: int = 0
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):
@@ -72,19 +71,9 @@ class Handed(msgspec.Struct, frozen=True):
     limits: tuple[int, ...] = ()
 
 
-class Former(NamedTuple):
-    """The list that a zone had up to (excluding) version `until`, from `since` on."""
-
-    since: int
-    until: int
-    list_id: str
-    sets: tuple[RuleSet, ...]
-
-
 ANY_ZONE = ""
 """Stands for every zone that fleet has heard nothing of: it has no labels, but may have devices."""
 
-MAX_FORMER = 8
 MAX_HANDED = 10_000
 MAX_HANDED_NODES = 100_000
 """What is handed down to a partition and kept at most: records, and nodes in them, which take 15 MB."""
@@ -98,8 +87,8 @@ class FleetState:
         self.members = Members()
         self.kept: Table[Kept] = Table("kept", Kept)
         self.policies: Table[Policy] = Table("policies", Policy)
-        self.zones: Table[ZoneInfo] = Table("zones", ZoneInfo)
-        self.unheard: Table[ZoneInfo] = Table("unheard", ZoneInfo)
+        self.zones = ZoneRows()
+        self.list_moves: Table[ListMove] = Table("moves", ListMove)
         self.holds: Table[Hold] = Table("holds", Hold)
         self.budgets: Table[Budget] = Table("budgets", Budget)
         self.windows: Table[Window] = Table("windows", Window)
@@ -108,7 +97,6 @@ class FleetState:
         self.mark_rows: Table[int] = Table("marks", int)
         self.handed: Table[Handed] = Table("handed", Handed)
         self.policies.put(BUILT_IN.name, BUILT_IN)
-        self.unheard.put(ANY_ZONE, ZoneInfo({}, 0, 0, 0, 0))
         for kind, budget in DEFAULTS.items():
             self.budgets.put(kind, budget)
         self.rederive()
@@ -120,7 +108,7 @@ class FleetState:
             self.kept,
             self.policies,
             self.zones,
-            self.unheard,
+            self.list_moves,
             self.holds,
             self.budgets,
             self.windows,
@@ -133,10 +121,11 @@ class FleetState:
     def rederive(self) -> None:
         """Everything that is not in a row."""
         self.marks = {int(key): mark for key, mark in sorted(self.mark_rows.rows.items())}
-        self.plan = Plan(self.policies.rows.values(), (selector(zone.labels) for zone in self.zones.rows.values()))
+        self.zones.regroup()
+        self.plan = Plan(self.policies.rows.values(), self.zones.by_labels)
         self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
-        self.trails: dict[str, tuple[Former, ...]] = {}
-        self.retired: deque[RuleSet] = deque()
+        self.trails = Trails()
+        self.retired = Retired()
         self.labels = Labels()
         self.roster = Roster(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {hold.id: {} for hold in self.holds.rows.values()}
@@ -174,15 +163,36 @@ class FleetState:
         return RuleSet(key, text, row.version, row.earliest_ms)
 
     def zone(self, name: str) -> ZoneInfo:
-        """What is known of a zone, or of any zone that fleet has heard nothing of."""
-        return self.zones.rows.get(name) or self.unheard.rows[ANY_ZONE]
+        """The row of a zone, or the one that stands for every zone without a row."""
+        return self.zones.rows.get(name) or UNHEARD
 
     def hear_of(self, zones: Iterable[str], version: int) -> None:
-        """Zones exist from the first that is heard of them."""
-        for name in sorted(set(zones) - self.zones.rows.keys()):
-            self.zones.put(name, replace(self.unheard.rows[ANY_ZONE], heard=version))
-            if ANY_ZONE in self.trails:
-                self.trails[name] = self.trails[ANY_ZONE]
+        """These zones have a node, or something is stated about them."""
+        for name in unknown(zones, self.zones.rows):
+            self.zones.put(name, replace(UNHEARD, heard=version))
+
+    def moved(self, zone: str) -> ListMove:
+        """When a zone got the list that it has."""
+        info = self.zone(zone)
+        move = self.list_moves.rows.get(key_of_labels(selector(info.labels)), NEVER)
+        return move if move.version > info.labelled else ListMove(info.moved, info.moved_ms)
+
+    def trail(self, zone: str) -> tuple[Former, ...]:
+        """The former lists of a zone, as far as they are remembered."""
+        return self.trails.of(zone, self.zone(zone))
+
+    def forget_zones(self, zones: Iterable[str]) -> None:
+        """Drop the rows of zones that have no node and about which nothing is, or was, stated."""
+        for name in set(zones):
+            info = self.zones.rows.get(name)
+            if info is not None and info.says_nothing() and not self.members.rows.population(name):
+                self.zones.remove(name)
+
+    def zones_with(self, lists: Collection[int]) -> Iterator[str]:
+        """The zones that have one of these lists, by number; in no particular order."""
+        for labels, zones in self.zones.by_labels.items():
+            if self.plan.number_for(labels) in lists:
+                yield from zones
 
     def list_number(self, zone: str) -> int:
         """The number in the plan of a zone's list."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from projections.fleet.holders import Address
 from projections.fleet.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
-from projections.fleet.state import ANY_ZONE, FleetState, Former
+from projections.fleet.state import FleetState
 from projections.rules.digests import to_bytes
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
 
@@ -56,14 +56,14 @@ class RuleTable(NamedTuple):
 
 def table(state: FleetState, zone: str) -> RuleTable:
     """The table of a zone, all that was noted taken in."""
-    info, sets = state.zone(zone), _sets(state, zone)
-    changes = [(info.moved, info.moved_ms), *((found.version, found.earliest_ms) for found in sets)]
+    moved, sets = state.moved(zone), _sets(state, zone)
+    changes = [(moved.version, moved.time_ms), *((found.version, found.earliest_ms) for found in sets)]
     version = max(version for version, _ in changes)
     earliest_ms = min(earliest for changed, earliest in changes if changed == version)
     digest = to_bytes(sum(found.digest for found in sets))
-    trail = tuple((former.since, former.until, former.list_id) for former in _trail(state, zone))
-    key = (state.plan.ids[state.list_number(zone)], info.moved, trail)
-    names = state.plan.names_of(info.labels)
+    trail = tuple((former.since, former.until, former.list_id) for former in state.trail(zone))
+    key = (state.plan.ids[state.list_number(zone)], moved.version, trail)
+    names = state.plan.names_of(state.zone(zone).labels)
     named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
 
@@ -71,11 +71,11 @@ def table(state: FleetState, zone: str) -> RuleTable:
 def earliest_since(state: FleetState, zone: str, since: int) -> int:
     """Append time of the earliest change that a zone's table has and version `since` had not: what a reader who skips
     versions makes its DPUs wait for. Without a version to compare with, that of the last change."""
-    now, info = table(state, zone), state.zone(zone)
+    now, latest = table(state, zone), state.moved(zone)
     if not since:
         return now.earliest_ms
     changes = [found.prefixes.earliest_since(since) for found in now.sets]
-    moved = info.moved_ms if info.moved > since else None
+    moved = latest.time_ms if latest.version > since else None
     return min((earliest for earliest in (moved, *changes) if earliest is not None), default=now.earliest_ms)
 
 
@@ -88,14 +88,14 @@ def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -
         return version, time_ms
     if not is_known or not (version or found.told_from <= came):
         return 0, 0
-    info = state.zone(zone)
-    return came, info.moved_ms if came == info.moved else 0
+    moved = state.moved(zone)
+    return came, moved.time_ms if came == moved.version else 0
 
 
 def _came(state: FleetState, zone: str, found: RuleSet) -> tuple[int, bool]:
     """The version at which a set came to a zone's list; if that is forgotten, one since which it surely was there."""
-    came = state.zone(zone).moved
-    for former in reversed(_trail(state, zone)):
+    came = state.moved(zone).version
+    for former in reversed(state.trail(zone)):
         if not any(had is found for had in former.sets):
             return came, True
         came = former.since
@@ -137,13 +137,9 @@ def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
 
 def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] | None:
     """The sets of the list that a zone had at a version; None if that is forgotten."""
-    if version >= state.zone(zone).moved:
+    if version >= state.moved(zone).version:
         return _sets(state, zone)
-    return next((former.sets for former in _trail(state, zone) if former.since <= version < former.until), None)
-
-
-def _trail(state: FleetState, zone: str) -> tuple[Former, ...]:
-    return state.trails.get(zone if zone in state.zones.rows else ANY_ZONE, ())
+    return next((former.sets for former in state.trail(zone) if former.since <= version < former.until), None)
 
 
 def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:

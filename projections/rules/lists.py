@@ -104,6 +104,10 @@ class Plan:
         """The number of the list of a zone with these labels, which the plan must have been made for."""
         return self._number[selector(zone_labels)]
 
+    def number_for(self, zone_labels: Selector) -> int:
+        """As `number_of`, for labels in their canonical form."""
+        return self._number[zone_labels]
+
     def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
         """Per set of the list of a zone with these labels, the policies that say it."""
         key = selector(zone_labels)

@@ -174,11 +174,11 @@ def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Enve
 def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
     """What an edit would do."""
     old, new = state.plan, proposal.plan
-    read = {bit for was, _ in proposal.moves.values() for bit in old.set_bits(was)}
+    read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
     had = dict(zip(old.keys, _contents(state, read), strict=True))
     fresh = _picked_under(state, new, [key for key in new.keys if key not in had or had[key] is None])
     groups: dict[tuple[int, int], list[str]] = {}
-    for name, pair in sorted(proposal.moves.items()):
+    for name, pair in sorted(proposal.by_zone(state.zones)):
         if name != ANY_ZONE and old.lists[pair[0]] != new.lists[pair[1]]:
             groups.setdefault(pair, []).append(name)
 

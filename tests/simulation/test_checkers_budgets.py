@@ -11,8 +11,8 @@ import pytest
 
 from eventstore.log import FLEET_0
 from projections.fleet.membership import Kept, Member, Part
-from projections.fleet.state import ZoneInfo
 from projections.fleet.withdrawals import Budget
+from projections.fleet.zone_rows import ZoneInfo
 from projections.rules.policies import Policy
 from schemas import events as e
 from tests.simulation.checkers import budgets

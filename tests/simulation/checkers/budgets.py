@@ -69,7 +69,7 @@ class Reachable:
                 self._put((table, name), _parts(table, row))
         for name, policy in step.rows.get("policies", ()):
             self.policies.pop(name, None) if policy is None else self.policies.update({name: policy})
-        self.zones |= {name: zone.labels for name, zone in step.rows.get("zones", ())}
+        self.zones |= {name: {} if zone is None else zone.labels for name, zone in step.rows.get("zones", ())}
 
     @property
     def addresses(self) -> set[Address]:

@@ -1,0 +1,148 @@
+"""Zones as fleet knows them, grouped by their labels: an edit costs by distinct label sets, not by zones.
+
+The labels of a zone and the policies alone decide which list the zone has. Zones with equal labels therefore move to
+another list together, and that move is kept once for all of them. A zone keeps a move of its own only where its labels
+were edited: until the next move of its group, its list is the one that this edit gave it.
+
+Fleet keeps the row of a zone while the zone has a node, or once its labels were edited, or while it has limits. A zone
+without a row has the table and the history of a zone that never had labels, so forgetting a row changes no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from eventstore.folding.table import Table
+from projections.fleet.rulesets import RuleSet
+from projections.rules.policies import Selector, selector
+
+MAX_FORMER = 8
+"""Former lists that are kept of a label set, or of a zone: deltas start from these."""
+
+
+class ZoneInfo(msgspec.Struct, frozen=True):
+    """A zone as fleet knows it. A limit of 0 is the default.
+
+    `heard` is the version that the row exists from, `labelled` the version of the last edit of the labels (0: none),
+    and `moved` the version of the zone's list as of that edit.
+    """
+
+    labels: dict[str, str]
+    parallel_installs: int = 0
+    unavailable_nodes: int = 0
+    moved: int = 0
+    moved_ms: int = 0
+    heard: int = 0
+    labelled: int = 0
+
+    def says_nothing(self) -> bool:
+        """Whether nothing is stated about the zone, and it never had labels: then it has the history of UNHEARD too."""
+        return not (self.labelled or self.labels or self.parallel_installs or self.unavailable_nodes)
+
+
+UNHEARD = ZoneInfo({})
+"""Every zone that has no row."""
+
+
+class ListMove(msgspec.Struct, frozen=True, array_like=True):
+    """The version at which zones with equal labels got another list, and the append time of its record."""
+
+    version: int
+    time_ms: int
+
+
+NEVER = ListMove(0, 0)
+
+
+class Former(NamedTuple):
+    """The list that a zone had up to (excluding) version `until`, from `since` on."""
+
+    since: int
+    until: int
+    list_id: str
+    sets: tuple[RuleSet, ...]
+
+
+class ZoneRows(Table[ZoneInfo]):
+    """The saved rows of zones, and the zones of each label set."""
+
+    __slots__ = ("by_labels",)
+
+    def __init__(self) -> None:
+        super().__init__("zones", ZoneInfo)
+        self.by_labels: dict[Selector, dict[str, None]] = {(): {}}
+
+    def put(self, key: str, row: ZoneInfo) -> None:
+        self._ungroup(key)
+        super().put(key, row)
+        self.by_labels.setdefault(selector(row.labels), {})[key] = None
+
+    def remove(self, key: str) -> None:
+        self._ungroup(key)
+        super().remove(key)
+
+    def regroup(self) -> None:
+        """Group the rows anew, after they were loaded."""
+        self.by_labels = {(): {}}
+        for name, row in self.rows.items():
+            self.by_labels.setdefault(selector(row.labels), {})[name] = None
+
+    def _ungroup(self, key: str) -> None:
+        old = self.rows.get(key)
+        if old is None:
+            return
+        labels = selector(old.labels)
+        del self.by_labels[labels][key]
+        if labels and not self.by_labels[labels]:
+            del self.by_labels[labels]
+
+
+class Trails:
+    """Former lists: those of label sets, and those that zones had before their labels were edited. Not saved."""
+
+    def __init__(self) -> None:
+        self._of_labels: dict[Selector, tuple[Former, ...]] = {}
+        self._of_zone: dict[str, tuple[Former, ...]] = {}
+
+    def of(self, name: str, info: ZoneInfo) -> tuple[Former, ...]:
+        """The former lists of a zone, oldest first. A move of its label set counts from when it got these labels."""
+        moves = self._of_labels.get(selector(info.labels), ())
+        if not info.labelled:
+            return moves
+        shared = [
+            former._replace(since=info.moved) if former.since <= info.labelled else former
+            for former in moves
+            if former.until > info.labelled
+        ]
+        return (*self._of_zone.get(name, ()), *shared)[-MAX_FORMER:]
+
+    def add(self, labels: Selector, former: Former) -> None:
+        """Zones with these labels had this list."""
+        self._of_labels[labels] = (*self._of_labels.get(labels, ()), former)[-MAX_FORMER:]
+
+    def label(self, name: str, formers: Collection[Former]) -> None:
+        """A zone gets other labels; these are its former lists."""
+        self._of_zone[name] = tuple(formers)[-MAX_FORMER:]
+
+    def keep(self, labels: Mapping[Selector, object]) -> None:
+        """Drop the label sets that no zone has."""
+        for gone in [found for found in self._of_labels if found not in labels]:
+            del self._of_labels[gone]
+
+
+def key_of_labels(labels: Selector) -> str:
+    """A label set as the key of a saved row."""
+    return msgspec.json.encode(labels).decode()
+
+
+def labels_of_key(key: str) -> Selector:
+    """The label set of a saved row's key."""
+    return msgspec.json.decode(key, type=Selector)
+
+
+def unknown(zones: Iterable[str], rows: Mapping[str, object]) -> list[str]:
+    """The zones that have no row, in order. (`set - mapping.keys()` walks every key of the mapping.)"""
+    return sorted(zone for zone in set(zones) if zone not in rows)

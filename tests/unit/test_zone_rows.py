@@ -1,0 +1,165 @@
+"""Zones of fleet: an edit costs by label sets of zones, and what is forgotten of zones and sets changes no table."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from projections.fleet import rulesets
+from projections.fleet.retired import MAX_RETIRED
+from projections.fleet.tables import delta, table
+from projections.rules.policies import selector
+from tests.support.fleet import Device, Fleet, Item, actual_table, applied, saved_bytes
+
+MANY = 300
+
+
+def in_zones(count: int, state: int = 0) -> list[Item]:
+    return [Item(f"n{i}", f"z{i}", f"10.0.{i >> 8}.{i & 255}", state=state) for i in range(1, count + 1)]
+
+
+def test_an_edit_writes_rows_by_label_sets_and_not_by_zones() -> None:
+    fleet = Fleet()
+    fleet.change(*in_zones(MANY), partition=0)
+    for number in range(1, 21):
+        fleet.describe(f"z{number}", {"tier": str(number % 2)})
+    for rows in fleet.state.tables:
+        rows.drain()
+    version = table(fleet.state, "z1").version
+    assert fleet.policy("p", action="drop", sources={"app": "none"}).code == "done"
+    assert table(fleet.state, "z1").version > version
+    changed = {rows.name: rows.changes() for rows in fleet.state.tables if rows.changes()}
+    assert changed.pop("moves") == 3, "without labels, and with each of the two"
+    assert "zones" not in changed
+    assert sum(changed.values()) <= 6
+
+
+@pytest.mark.parametrize("state", [1, 2])
+def test_a_zone_without_nodes_is_forgotten_and_keeps_its_table(state: int) -> None:
+    fleet = Fleet()
+    fleet.budget("stated", 1_000, MANY)
+    fleet.budget("inferred", 1_000, MANY)
+    fleet.change(Item("stays", "z0", "10.9.0.1"))
+    fleet.change(*in_zones(MANY), partition=0)
+    fleet.describe("z1", {"tier": "1"})
+    fleet.limit("z2", 3, -1)
+    fleet.change(*in_zones(MANY, state), partition=0)
+    assert sorted(fleet.state.zones.rows) == ["z0", "z1", "z2"], "z1 and z2 have something stated about them"
+    assert table(fleet.state, "z9")[:2] == table(fleet.state, "z0")[:2] == table(fleet.state, "nowhere")[:2]
+    fleet.limit("z2", 0, -1)
+    assert sorted(fleet.state.zones.rows) == ["z0", "z1"]
+    assert saved_bytes(fleet.reload()) == saved_bytes(fleet.state)
+
+
+def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
+    fleet = Fleet()
+    fleet.budget("stated", 0, 0)
+    fleet.change(Item("n", "z1", "10.0.0.1"))
+    held = fleet.leave("n")
+    assert held.code == "held"
+    assert "z1" in fleet.state.zones.rows
+    for actor in ("bob", "cid"):
+        fleet.approve(held.hold, actor)
+    assert not fleet.state.zones.rows
+
+
+def test_populations_of_zones_are_those_of_their_rows() -> None:
+    """Members as columns and as rows, in zones that come and go, so that numbers of zones are used again."""
+    fleet, rng = Fleet(), random.Random(5)
+    for kind in ("stated", "inferred"):
+        fleet.budget(kind, 1_000, 100_000)
+    for turn in range(60):
+        first, size = rng.randrange(200), rng.choice([1, 3, 60])
+        zone, state = f"z{turn // 10}-{rng.randrange(4)}", rng.choice([0, 0, 1])
+        found = [Item(f"n{i}", zone, f"10.1.0.{i % 250 + 1}", state=state) for i in range(first, first + size)]
+        fleet.change(*found, partition=0)
+        if rng.random() < 0.1:
+            fleet.state = fleet.reload()
+        rows = dict(fleet.state.members.rows)
+        zones = {row.zone for row in rows.values()}
+        assert fleet.state.zones.rows.keys() == zones
+        for name in sorted(zones):
+            assert fleet.state.members.rows.population(name) == sum(row.zone == name for row in rows.values())
+
+
+def test_zones_of_one_label_set_follow_from_the_versions_they_had_before_it() -> None:
+    """Zones get the same labels at different versions: each has a history of its own up to there."""
+    fleet = Fleet()
+    fleet.budget("inferred", 1_000, 1_000)
+    fleet.policy("inner", sources={"side": "a"}, zones={"tier": "1"})
+    fleet.policy("default", priority=-5, sources={"side": "b"})
+    fleet.change(Item("a", "z1", "10.0.0.1", labels={"side": "a"}), Item("b", "z1", "10.0.0.2", labels={"side": "b"}))
+    seen: dict[tuple[str, int], Device] = {}
+    known = 0
+
+    def look() -> None:
+        nonlocal known
+        for zone in ("z1", "z2", "z3"):
+            now, device = table(fleet.state, zone), actual_table(fleet.state, zone)
+            for (of, since), had in seen.items():
+                found = delta(fleet.state, zone, since) if of == zone else None
+                if found is not None:
+                    assert applied(had, found) == device
+                    known += since < now.version
+            seen[zone, now.version] = device
+
+    steps: list[Any] = [
+        lambda: fleet.describe("z1", {"tier": "1"}),
+        lambda: fleet.policy("inner", priority=3, sources={"side": "a"}, zones={"tier": "1"}),
+        lambda: fleet.describe("z2", {"tier": "1"}),
+        lambda: fleet.policy("inner", priority=4, sources={"side": "a"}, zones={"tier": "1"}),
+        lambda: fleet.describe("z3", {"tier": "1"}),
+        lambda: fleet.describe("z1", {"tier": "2"}),
+        lambda: fleet.describe("z1", {"tier": "1"}),
+        lambda: fleet.delete_policy("inner"),
+        lambda: fleet.describe("z2", {}),
+    ]
+    look()
+    for step in steps:
+        assert step().code == "done"
+        look()
+    assert known > 20, "history was told, and not only forgotten"
+
+
+def test_retired_sets_of_policies_that_match_nobody_are_dropped_by_count() -> None:
+    fleet = Fleet()
+    fleet.change(Item("n", "z1", "10.0.0.1"))
+    for number in range(MAX_RETIRED + 200):
+        fleet.policy("p", sources={"app": f"none{number}"})
+        table(fleet.state, "z1")
+    assert len(fleet.state.retired) == MAX_RETIRED
+
+
+def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
+    fleet = Fleet()
+    for kind in ("stated", "inferred"):
+        fleet.budget(kind, 1_000, 100_000)
+    many = [Item(f"n{i}", "z1", f"10.0.{i >> 7}.{(i & 127) * 2}", labels={"app": "web"}) for i in range(1, 1_001)]
+    fleet.change(*many)
+    for priority in range(9):
+        fleet.policy("p", priority=priority, sources={"app": "web"})
+        assert [found.prefixes.bytes() for found in table(fleet.state, "z1").sets] == [5_000, 5_000]
+    assert len(fleet.state.retired) == 1
+
+
+def test_history_is_bounded_by_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rulesets, "MAX_STEPS", 20)
+    fleet = Fleet()
+    versions = []
+    for number in range(1, 61):
+        fleet.change(Item(f"n{number}", "z1", f"10.0.0.{number * 2}"))
+        versions.append(table(fleet.state, "z1").version)
+    assert delta(fleet.state, "z1", versions[-21]) is not None
+    assert delta(fleet.state, "z1", versions[-22]) is None
+
+
+def test_labels_that_no_zone_has_are_forgotten_with_their_moves() -> None:
+    fleet = Fleet()
+    fleet.describe("z1", {"tier": "1"})
+    fleet.policy("p", sources={"app": "none"})
+    assert len(fleet.state.list_moves.rows) == 2
+    fleet.describe("z1", {"tier": "2"})
+    assert len(fleet.state.list_moves.rows) == 1
+    assert fleet.state.zones.by_labels.keys() == {(), selector({"tier": "2"})}
