@@ -1,4 +1,4 @@
-"""`dpuplane budgets`: how much may be withdrawn from a zone's table before it is held."""
+"""`dpuplane budgets`: how many addresses may be denied or allowed before a change is held."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from deploy.cli.client import Client
 from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT32
 from deploy.plain import to_plain
+from projections.fleet.withdrawals import KINDS
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -17,7 +18,7 @@ from schemas.api import dpuplane_pb2 as pb
 def budgets() -> None:
     """Budgets: a share of a table, and at least a count, per 10 minutes.
 
-    Example: dpuplane budgets set stated --permille 100 --at-least 1000
+    Example: dpuplane budgets set denied-by-leave --permille 100 --at-least 1000
     """
 
 
@@ -36,13 +37,13 @@ def list_budgets(*, client: Client, output: str) -> None:
 
 
 @budgets.command("set")
-@click.argument("kind", type=click.Choice(["inferred", "stated"]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.option("--permille", type=INT32, required=True, help="Share of a table, in thousandths.")
 @click.option("--at-least", type=INT32, required=True, help="And at least so many addresses.")
 @commands
 def set_budget(*, client: Client, output: str, kind: str, permille: int, at_least: int) -> None:
-    """Set a budget: `inferred` for what nobody asked for, `stated` for leaves that somebody did.
+    """Set a budget. Its name says what it governs; --permille 1000 is no limit.
 
-    Example: dpuplane budgets set inferred --permille 10 --at-least 100
+    Example: dpuplane budgets set denied-by-change --permille 10 --at-least 100
     """
     finish(client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, at_least=at_least)), output)

@@ -10,7 +10,7 @@ from projections.decisions.items import Items, in_zones, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
 from projections.fleet.holds import Edited, EditHeld, HoldChanged, HoldDropped, Released
-from projections.fleet.moves import Move, Weighed
+from projections.fleet.moves import Move
 from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import APPROVALS, Budget, Hold
@@ -46,21 +46,18 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
 def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
     weighed = change.weighed
     for number, move in enumerate(weighed.moves):
-        yield _move(move, weighed, number in weighed.withheld, at)
+        yield _move(move, number in weighed.waits, at)
     for lost in change.superseded:
         yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
     if change.hold is not None:
         hold = change.hold
         detail = {"hold": str(hold.id), "budget": hold.kind, "addresses": str(hold.addresses)}
-        yield one("withdrawal_held", ",".join(hold.zones) or EVERY_ZONE, detail)
+        yield one("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 
-def _move(move: Move, weighed: Weighed, is_withheld: bool, at: At) -> Items:
-    """What became of one node: it came, went or changed; or a hold keeps what it was."""
-    holds = {part.hold if part.hold >= 0 else at.offset for part in move.outs if part.slot in weighed.retained}
-    if is_withheld:
-        holds.add(at.offset)
-    held = {"hold": str(min(holds))} if holds else {}
+def _move(move: Move, waits: bool, at: At) -> Items:
+    """What became of one node: it came, went or changed; or this waits, and it is what it was."""
+    held = {"hold": str(at.offset)} if waits else {}
     if move.after is None:
         zone = move.before.zone if move.before is not None else ""
         return one("member_left_held" if held else "member_left", move.name, {"zone": zone, "budget": move.kind} | held)

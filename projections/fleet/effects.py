@@ -24,10 +24,11 @@ def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, ear
             lost.setdefault(before & ~after, []).append(address)
         state.reach_by(before, -1)
         state.reach_by(after, 1)
-    kept = [_leave(state, move, weighed.retained, hold) for move in weighed.moves]
+    waits = weighed.waits
+    kept = [_leave(state, move, hold if index in waits else -1) for index, move in enumerate(weighed.moves)]
     for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
         was_held = held_items(move.name, move.before, state.parts(move.name))
-        member = _arrive(state, move, parts, hold if index in weighed.withheld else -1)
+        member = _arrive(state, move, parts, hold if index in waits else -1)
         _put_rows(state, move.name, member, parts)
         _account(state, move.name, was_held, held_items(move.name, member, parts))
     state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
@@ -35,15 +36,16 @@ def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, ear
     note(state, gained, lost, version, earliest_ms)
 
 
-def _leave(state: FleetState, move: Move, retained: frozenset[int], hold: int) -> tuple[Part, ...]:
-    """Let go of the parts that go; the parts of the node that stay."""
-    parts = list(move.stays)
+def _leave(state: FleetState, move: Move, hold: int) -> tuple[Part, ...]:
+    """The parts of the node that stay: those that are not touched, and all of them if the move waits for a hold.
+
+    What an earlier hold kept of the node is then kept by the new one alone: the newest change is the one that waits.
+    """
+    if hold >= 0:
+        return (*move.stays, *(replace(part, hold=hold) for part in move.outs))
     for part in move.outs:
-        if part.slot in retained:
-            parts.append(part if part.hold >= 0 else replace(part, hold=hold))
-        else:
-            state.roster.drop(part.slot, part.address4, part.address6)
-    return tuple(parts)
+        state.roster.drop(part.slot, part.address4, part.address6)
+    return move.stays
 
 
 def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: int) -> Member | None:

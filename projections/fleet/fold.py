@@ -237,7 +237,7 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
 def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:
     _end_holds(state, change.ends)
     if isinstance(change, Edited):
-        switch(state, change.proposal, change.lost, at)
+        switch(state, change.proposal, change.charged, at)
     elif isinstance(change, EditHeld):
         _open_hold(state, change.hold)
 

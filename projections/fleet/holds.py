@@ -9,7 +9,7 @@ Whoever asked for an edit may not approve it: it takes two others. Who has certi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from heapq import nsmallest
 from typing import NamedTuple, TypedDict
 
@@ -19,19 +19,31 @@ from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
-from projections.fleet.replanning import Edit, Pair, Proposal, losses, propose
+from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import APPROVALS, KINDS, MAX_SHOWN_ZONES, Hold, Kind, hash_of, key_of
+from projections.fleet.withdrawals import (
+    ALLOWED_BY_CHANGE,
+    ALLOWED_BY_JOIN,
+    APPROVALS,
+    DENIALS,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    MAX_SHOWN_ZONES,
+    Hold,
+    Kind,
+    hash_of,
+    key_of,
+)
 from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
 from schemas.events import HoldApproved, HoldRejected
 
 
 class Edited(NamedTuple):
-    """An edit is made: what it takes away, and the holds that it ends."""
+    """An edit is made: what of it counts against the budgets, and the holds that it ends."""
 
     proposal: Proposal
-    lost: Mapping[Pair, int]
+    charged: Turns
     ends: tuple[int, ...]
 
 
@@ -62,15 +74,25 @@ class Released(NamedTuple):
 
 
 def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold | None:
-    """The hold that weighed moves need, if anything of them is held that was not held before."""
-    fresh = any(part.hold < 0 and part.slot in weighed.retained for move in weighed.moves for part in move.outs)
-    if not fresh and not weighed.withheld:
+    """The hold of the moves that wait, if any do."""
+    if not weighed.waits:
         return None
-    kind = next(kind for kind in KINDS if any(found == kind for found, _ in weighed.held))
-    lists = {number for _, number in weighed.held}
+    earlier = [
+        move.before.withheld for index, move in enumerate(weighed.moves) if index in weighed.waits and move.before
+    ]
+    kinds: set[str] = {kind for kind, _ in weighed.over} or {
+        state.holds.rows[hold_key(hold)].kind for hold in earlier if hold >= 0
+    }
+    kind = _named(kinds)
+    lists = {number for _, number in weighed.over}
     zones = nsmallest(MAX_SHOWN_ZONES, state.zones_with(lists))
-    count = max(weighed.held.values())
-    reason = f"nodes: {count} addresses would be withdrawn at once, over the {kind} budget; what was allowed stays"
+    count = max((count for (of, _), count in weighed.over.items() if of == kind), default=0)
+    if count:
+        reason = f"nodes: {count} addresses would be {_turned(kind)} at once, over the {kind} budget; what was stays"
+    else:
+        reason = (
+            f"nodes: {len(weighed.waits)} of them have a change that waits; what was stays until this one may be made"
+        )
     return Hold(
         id=at.offset,
         kind=kind,
@@ -85,26 +107,36 @@ def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold
     )
 
 
+def _named(kinds: Collection[str]) -> Kind:
+    """The budget that a hold is named after: what is denied goes first, and what nobody stated before what they did."""
+    first: tuple[Kind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+    return next(kind for kind in first if kind in kinds)
+
+
+def _turned(kind: Kind) -> str:
+    return "denied" if kind in DENIALS else "allowed"
+
+
 def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edited | EditHeld, Outcome]:
     """Make an edit within the budget; hold one that is over it.
 
     One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
     """
     proposal = propose(state, edit, at.offset + 1)
-    lost = losses(state, proposal)
+    found = turns(state, proposal)
     ends = tuple(_of_the_same(state, edit))
-    over = _over_budget(state, lost, at)
+    over = _over_budget(state, found, at)
     if not over:
-        return Edited(proposal, lost, ends), DONE
+        return Edited(proposal, found, ends), DONE
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ends):
-        if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, lost), at):
+        if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
-    most = max(over.values())
+    asked = _asked(state, proposal, over, at)
+    what = f"{asked['addresses']} addresses would be {_turned(asked['kind'])} at once"
     hold = Hold(
         id=at.offset,
-        kind="inferred",
         subject="policy" if edit.policy else "zone",
-        reason=f"{_said(edit)} would withdraw {most} addresses at once, over the inferred budget; it waits",
+        reason=f"{_said(edit)}: {what}, over the {asked['kind']} budget; it waits",
         nodes=0,
         requested_by=actor,
         since_ms=at.append_ms,
@@ -112,21 +144,24 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
         policy_after=edit.policy_after,
         zone=edit.zone,
         labels_after=edit.labels_after,
-        **_asked(state, proposal, over, at),
+        **asked,
     )
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
 
 
-def _over_budget(state: FleetState, lost: Mapping[Pair, int], at: At) -> dict[Pair, int]:
-    """The moves between lists that would withdraw more than may be now."""
+def _over_budget(state: FleetState, found: Turns, at: At) -> Turns:
+    """What of this would turn more addresses than may turn now."""
     return {
-        pair: count for pair, count in lost.items() if count and state.exceeds("inferred", pair[0], count, at.time_ms)
+        (kind, pair): count
+        for (kind, pair), count in found.items()
+        if count and state.exceeds(kind, pair[0], count, at.time_ms)
     }
 
 
 class _Asked(TypedDict):
     """What the approvers of an edit are shown and say yes to."""
 
+    kind: Kind
     addresses: int
     zones: tuple[str, ...]
     hash: bytes
@@ -134,27 +169,29 @@ class _Asked(TypedDict):
     seen: dict[str, int]
 
 
-def _asked(state: FleetState, proposal: Proposal, over: Mapping[Pair, int], at: At) -> _Asked:
-    moved = {pair: zones for pair, zones in _zones_by_move(state, proposal).items() if pair in over}
-    lose = sorted(name for zones in moved.values() for name in zones if name != ANY_ZONE)
+def _asked(state: FleetState, proposal: Proposal, over: Turns, at: At) -> _Asked:
+    by_move = _zones_by_move(state, proposal)
+    kind = _named({kind for kind, _ in over})
+    concerned = sorted({name for _, pair in over for name in by_move[pair] if name != ANY_ZONE})
     return _Asked(
-        addresses=max(over.values()),
-        zones=tuple(lose[:MAX_SHOWN_ZONES]),
+        kind=kind,
+        addresses=max(count for (of, _), count in over.items() if of == kind),
+        zones=tuple(concerned[:MAX_SHOWN_ZONES]),
         hash=hash_of("edit", at.offset, *proposal.edit),
         asked=at.offset,
-        seen={_key(state, zones, at.offset): over[pair] for pair, zones in moved.items()},
+        seen={_key(state, kind, by_move[pair], at.offset): count for (kind, pair), count in over.items()},
     )
 
 
-def _key(state: FleetState, zones: Collection[str], asked: int) -> str:
-    """Stands for the zones that would lose something together.
+def _key(state: FleetState, kind: Kind, zones: Collection[str], asked: int) -> str:
+    """Stands for the zones in which addresses would turn together, and for the budget.
 
     What was seen of zones that fleet had heard nothing of was seen of whichever of them it hears of since: a fleet that
     grows has a new one every so often, and nothing that concerns them all could ever be approved.
     """
-    if ANY_ZONE not in zones:
-        return key_of(zones)
-    return key_of(name for name in zones if name == ANY_ZONE or not _is_any(state.zones.rows.get(name), asked))
+    if ANY_ZONE in zones:
+        zones = [name for name in zones if name == ANY_ZONE or not _is_any(state.zones.rows.get(name), asked)]
+    return f"{kind}/{key_of(zones)}"
 
 
 def _is_any(zone: ZoneInfo | None, asked: int) -> bool:
@@ -209,14 +246,14 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
     """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)
-    lost = losses(state, proposal)
-    unseen = _unseen(state, hold, proposal, lost)
+    found = turns(state, proposal)
+    unseen = _unseen(state, hold, proposal, found)
     if not _over_budget(state, unseen, at):
         return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
-    asked = _asked(state, proposal, _over_budget(state, lost, at), at)
+    asked = _asked(state, proposal, _over_budget(state, found, at), at)
     reason = (
-        f"{_said(edit)} would withdraw {asked['addresses']} addresses at once by now, of which approvers were not shown"
-        " as many, or not of the same zones; look at its zones and approve it anew"
+        f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once by now, of which"
+        " approvers were not shown as many, or not of the same zones; look at its zones and approve it anew"
     )
     return Decision(
         HoldChanged(replace(hold, reason=reason, approvals=(), **asked)), Outcome("held", reason, hold=hold.id)
@@ -228,11 +265,13 @@ def _said(edit: Edit) -> str:
     return f"policy: {edit.policy!r}" if edit.policy else f"zone: the labels of {edit.zone!r}"
 
 
-def _unseen(state: FleetState, hold: Hold, proposal: Proposal, lost: Mapping[Pair, int]) -> dict[Pair, int]:
-    """What an edit would take away by now beyond what was seen when it was asked for."""
+def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: Turns) -> Turns:
+    """The verdicts that an edit would turn by now beyond those that were seen when it was asked for."""
     zones = _zones_by_move(state, proposal)
-    seen = {pair: hold.seen.get(_key(state, zones[pair], hold.asked), 0) for pair in lost}
-    return {pair: max(0, count - seen[pair]) for pair, count in lost.items()}
+    return {
+        (kind, pair): max(0, count - hold.seen.get(_key(state, kind, zones[pair], hold.asked), 0))
+        for (kind, pair), count in found.items()
+    }
 
 
 def _says_the_same(hold: Hold, edit: Edit) -> bool:
@@ -248,8 +287,9 @@ def _release(state: FleetState, name: str, hold: int) -> Move:
     before, parts = state.members.rows[name], state.parts(name)
     outs = tuple(part for part in parts if part.hold == hold)
     stays = tuple(part for part in parts if part.hold != hold)
-    kind: Kind = "inferred"
-    return Move(name, kind, before, None if before.held else before, outs, stays, arrives=before.withheld == hold)
+    return Move(
+        name, DENIED_BY_CHANGE, before, None if before.held else before, outs, stays, arrives=before.withheld == hold
+    )
 
 
 def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:

@@ -26,7 +26,7 @@ from projections.fleet.membership import Items, Member, Part, read_items
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.roster import Labelled
 from projections.fleet.state import FleetState
-from projections.fleet.withdrawals import Hold, Kind
+from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
 from projections.fleet.zone_rows import unknown
 from projections.names import check_zone
 from schemas.events import LEFT, PRESENT, MembershipChanged
@@ -85,7 +85,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
         if fault is not None:
             return refusal(fault)
     source = Source(partition, event.to_offset, event.earliest_ms)
-    if _all_new(state, items):
+    if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items):
         return Decision(Joined(source, items), DONE)
     moves, superseded = _moves(state, items, partition)
     weighed = weigh(state, moves, at.time_ms)
@@ -112,7 +112,7 @@ def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move],
         before = state.members.rows.get(name)
         incarnation = (items.created_ms[i], items.uids[i])
         if items.states[i] != PRESENT:
-            kind: Kind = "stated" if items.states[i] == LEFT else "inferred"
+            kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
             if before is not None and not before.held and _is_own(state, before, items.zones[i], partition):
                 moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
             continue
@@ -155,10 +155,10 @@ def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]
 
 def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[Move]:
     if before is None or before.held:
-        yield Move(name, "inferred", before, after, state.parts(name), (), arrives=True)
+        yield Move(name, DENIED_BY_CHANGE, before, after, state.parts(name), (), arrives=True)
         return
     if (before.address4, before.address6, before.labels) != (after.address4, after.address6, after.labels):
-        yield Move(name, "inferred", before, after, _effective(state, name, before), (), arrives=True)
+        yield Move(name, DENIED_BY_CHANGE, before, after, _effective(state, name, before), (), arrives=True)
         return
     same = Member(
         after.zone,
@@ -172,7 +172,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         withheld=before.withheld,
     )
     if same != before:
-        yield Move(name, "inferred", before, same, (), state.parts(name), arrives=False)
+        yield Move(name, DENIED_BY_CHANGE, before, same, (), state.parts(name), arrives=False)
 
 
 def join(state: FleetState, change: Joined, at: At) -> None:

@@ -19,7 +19,7 @@ from eventstore.folding.fold import At
 from projections.fleet.effects import charge
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.state import ANY_ZONE, FleetState, SetRow, window_key
-from projections.fleet.withdrawals import EMPTY, KINDS, Window, merged
+from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, EMPTY, KINDS, Kind, Window, merged
 from projections.fleet.zone_rows import NEVER, Former, ListMove, ZoneRows, key_of_labels, labels_of_key
 from projections.rules.lists import Plan, turned
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
@@ -86,8 +86,12 @@ def _moves(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dic
     return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
-def losses(state: FleetState, proposal: Proposal) -> dict[tuple[int, int], int]:
-    """Addresses that would lose something, per move of zones from one list to another."""
+Turns: TypeAlias = Mapping[tuple[Kind, Pair], int]
+"""How many addresses an edit denies or allows, by budget and move of zones from one list to another."""
+
+
+def turns(state: FleetState, proposal: Proposal) -> Turns:
+    """The verdicts that an edit would turn."""
     old, new = state.plan, proposal.plan
     pairs = {(was, becomes) for was, becomes in proposal.pairs() if old.lists[was] != new.lists[becomes]}
     if not pairs:
@@ -100,16 +104,21 @@ def losses(state: FleetState, proposal: Proposal) -> dict[tuple[int, int], int]:
             before |= state.labels.bits[number]
             after |= becoming[number]
         held[before, after] += count
-    return turned(old, new, pairs, held)
+    found = turned(old, new, pairs, held)
+    counts: dict[tuple[Kind, Pair], int] = {}
+    for pair, by_verdict in found.items():
+        counts[DENIED_BY_CHANGE, pair] = by_verdict.denied
+        counts[ALLOWED_BY_CHANGE, pair] = by_verdict.allowed
+    return counts
 
 
-def switch(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int], int], at: At) -> None:
-    """Make an edit; `lost` of it is charged to the budget."""
+def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> None:
+    """Make an edit; `charged` of it counts against the budgets."""
     edit, old, new = proposal.edit, state.plan, proposal.plan
     if edit.policy:
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
-    _carry_windows(state, proposal, lost, at)
+    _carry_windows(state, proposal, charged, at)
     before = state.sets
     label_sets = {labels: pair for labels, pair in proposal.moves.items() if old.lists[pair[0]] != new.lists[pair[1]]}
     for labels, (was, _) in sorted(label_sets.items()):
@@ -124,23 +133,24 @@ def switch(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int],
     state.retired.bound(state.sets)
 
 
-def _carry_windows(state: FleetState, proposal: Proposal, lost: Mapping[tuple[int, int], int], at: At) -> None:
+def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> None:
     old, new = state.plan, proposal.plan
     carried: dict[str, list[Window]] = {}
-    charges: dict[str, int] = {}
+    charges: dict[tuple[Kind, str], int] = {}
     for was, becomes in sorted(proposal.pairs()):
         for kind in KINDS:
             windows = carried.setdefault(window_key(kind, new.ids[becomes]), [])
             windows.append(state.windows.rows.get(window_key(kind, old.ids[was]), EMPTY))
-        list_id = new.ids[becomes]
-        charges[list_id] = max(charges.get(list_id, 0), lost.get((was, becomes), 0))
-    for key in sorted(state.windows.rows.keys() - carried.keys()):
-        state.windows.remove(key)
-    for key, windows in carried.items():
+    for (kind, (_, becomes)), count in charged.items():
+        key = kind, new.ids[becomes]
+        charges[key] = max(charges.get(key, 0), count)
+    for row in sorted(state.windows.rows.keys() - carried.keys()):
+        state.windows.remove(row)
+    for row, windows in carried.items():
         window = merged(windows, at.time_ms)
-        if window != state.windows.rows.get(key, EMPTY):
-            state.windows.put(key, window)
-    charge(state, ((KINDS[0], list_id, count) for list_id, count in charges.items() if count), at.time_ms)
+        if window != state.windows.rows.get(row, EMPTY):
+            state.windows.put(row, window)
+    charge(state, ((*key, count) for key, count in sorted(charges.items()) if count), at.time_ms)
 
 
 def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:

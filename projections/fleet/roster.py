@@ -63,12 +63,13 @@ class Labelled(NamedTuple):
 
 
 class Roster:
-    """Slots, columns and holders."""
+    """Slots, columns and holders. `addresses` counts those of all slots, one that several hold once for each."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.names: list[str] = []
         self.holders = Holders()
+        self.addresses = 0
         self.label = array("i")
         self._four = array("I")
         self._six = array("Q")
@@ -108,6 +109,7 @@ class Roster:
         for label, count in labels.uses.items():
             self.labels.use(label, count)
         self._held.update(labels.held)
+        self.addresses += sum(labels.held.values())
         return slots
 
     def at(self, slot: int) -> tuple[int, bytes, dict[str, str]]:
@@ -145,6 +147,7 @@ class Roster:
             if address:
                 self.holders.hold(address, slot)
                 self._held[label] += 1
+                self.addresses += 1
         return slot
 
     def drop(self, slot: int, address4: int, address6: bytes) -> None:
@@ -153,6 +156,7 @@ class Roster:
             if address:
                 self.holders.release(address, slot)
                 self._held[self.label[slot]] -= 1
+                self.addresses -= 1
         self.labels.use(self.label[slot], -1)
         self.label[slot], self._four[slot] = -1, 0
         self._six[2 * slot] = self._six[2 * slot + 1] = 0
@@ -178,6 +182,7 @@ class Roster:
         taken = label >= 0
         each = (four[taken] != 0).astype(np.int64) + six[taken].any(axis=1)
         self._held = Counter(dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist())))
+        self.addresses = sum(self._held.values())
         self.holders.seat4(self._four)
         self.holders.seat6([(address, slot) for address, slot in zip(sixes, slots, strict=True) if address])
 

@@ -23,7 +23,7 @@ from projections.fleet.membership import Kept, Part, held_items
 from projections.fleet.retired import Retired
 from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
-from projections.fleet.withdrawals import DEFAULTS, EMPTY, Budget, Hold, Kind, Window
+from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
 from projections.fleet.zone_rows import (
     NEVER,
     UNHEARD,
@@ -217,20 +217,26 @@ class FleetState:
         return [(address, names) for names, address in sorted(found, key=repr)]
 
     def window(self, kind: Kind, number: int) -> Window:
-        """What was withdrawn of a list of late."""
+        """How many addresses of a list turned of late."""
         return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY)
 
     def exceeds(self, kind: Kind, number: int, count: int, now_ms: int) -> bool:
-        """Whether withdrawing `count` more addresses from a list would go over a budget."""
-        if count <= self.budgets.rows[kind].at_least - self.window(kind, number).spent(now_ms):
-            return False
-        return count > self.room(kind, number, now_ms)
+        """Whether turning `count` more addresses of a list would go over a budget."""
+        room = self.room(kind, number, now_ms)
+        return room is not None and count > room
 
-    def room(self, kind: Kind, number: int, now_ms: int) -> int:
-        """How many more addresses may be withdrawn from a list; below 0 if more were than may be by now."""
+    def room(self, kind: Kind, number: int, now_ms: int) -> int | None:
+        """How many more addresses of a list may turn; below 0 if more did than may by now; None if any number may."""
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
+        limit = budget.limit(self.base(kind, number, now_ms))
+        return None if limit is None else limit - spent
+
+    def base(self, kind: Kind, number: int, now_ms: int) -> int:
+        """What a budget is a share of: the addresses that a list allows, or all that it could allow."""
+        if kind not in DENIALS:
+            return self.roster.addresses
         allowed = sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
-        return budget.limit(allowed + spent) - spent
+        return allowed + self.window(kind, number).spent(now_ms)
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""

@@ -1,21 +1,26 @@
-"""Withdrawal budgets: how much may turn from allow to deny before somebody has to say that it is meant.
+"""Budgets: how many verdicts may turn in 10 minutes before two people must agree that this is meant.
 
-What counts is the effect. An address of a list whose verdict turns from allow to deny, on any class of traffic, counts
-one in that list, whether its node vanished, left, was relabelled, was joined by another that a drop policy matches, or
-a policy or a zone's labels changed. Leaves that somebody stated have a budget of their own, `stated`; everything else
-shares `inferred`. Counts are per list (zones with equal lists see the same withdrawals), over the last 10 minutes of
-fold time; when zones move to another list, that list takes over the larger count, so moving does not refill a budget.
+A budget counts effects. An address of a list counts one in that list when its verdict turns, on any class of traffic,
+whatever the cause: its node joined, vanished, left or changed, another node of the address came, or a policy or the
+labels of a zone changed. Each budget says in its name what it governs:
 
-The limit is a share of what the list allowed before those withdrawals, and at least a count. A record over it is held
-as a whole: nothing that it would take away of that kind goes, while the rest of it takes effect. (Letting a part
-through would withdraw an arbitrary choice of nodes.)
+- `denied-by-leave`: addresses that are denied because somebody stated that their nodes left;
+- `denied-by-change`: addresses that are denied for any other reason;
+- `allowed-by-change`: addresses that become allowed because a known node, a policy or a zone's labels changed;
+- `allowed-by-join`: addresses that new nodes bring.
+
+Counts are per list (zones with equal lists see the same verdicts), over the last 10 minutes of fold time. When zones
+move to another list, that list takes over the larger count, so a move does not refill a budget.
+
+A change over a budget is held whole: what it would take away stays, and what would replace it waits. (Letting a part
+through would make an arbitrary choice of nodes.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -23,8 +28,16 @@ from projections.names import shown
 from projections.rules.policies import Policy
 from schemas.events import BudgetSet
 
-Kind: TypeAlias = Literal["inferred", "stated"]
-KINDS: tuple[Kind, ...] = ("inferred", "stated")
+Kind: TypeAlias = Literal["denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join"]
+
+DENIED_BY_LEAVE: Final = "denied-by-leave"
+DENIED_BY_CHANGE: Final = "denied-by-change"
+ALLOWED_BY_CHANGE: Final = "allowed-by-change"
+ALLOWED_BY_JOIN: Final = "allowed-by-join"
+
+DENIALS: tuple[Kind, ...] = (DENIED_BY_LEAVE, DENIED_BY_CHANGE)
+KINDS: tuple[Kind, ...] = (*DENIALS, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
+"""All budgets. A hold that exceeds several is named after the last of the denials, or else the first of the others."""
 
 WINDOW_MS = 600_000
 BUCKET_MS = 10_000
@@ -34,33 +47,52 @@ APPROVALS = 2
 """Principals who must approve a hold."""
 
 
+UNLIMITED_PERMILLE = 1_000
+"""A share of everything is no limit: nothing is counted then."""
+
+
 class Budget(msgspec.Struct, frozen=True):
-    """How much of a list may be withdrawn per window: a share, and at least a count."""
+    """How many addresses of a list may turn per window: a share, and at least a count."""
 
     kind: str
     permille: int
     at_least: int
 
-    def limit(self, base: int) -> int:
+    @property
+    def is_unlimited(self) -> bool:
+        return self.permille >= UNLIMITED_PERMILLE
+
+    def limit(self, base: int) -> int | None:
+        """How many may turn, of a list with this base; None if there is no limit."""
+        if self.is_unlimited:
+            return None
         return max(self.at_least, base * self.permille // 1000)
 
 
 def fault_of_budget(event: BudgetSet) -> str | None:
     """What is wrong with a budget, in one sentence."""
     if event.kind not in DEFAULTS:
-        return f"kind: {shown(event.kind)} must be inferred or stated"
-    if not 0 <= event.permille <= 1_000:
-        return f"permille: {event.permille} must be from 0 to 1000"
+        return f"kind: {shown(event.kind)} must be one of {', '.join(KINDS)}"
+    if not 0 <= event.permille <= UNLIMITED_PERMILLE:
+        return f"permille: {event.permille} must be from 0 to {UNLIMITED_PERMILLE}"
     if event.at_least < 0:
         return f"at_least: {event.at_least} must be 0 or more"
     return None
 
 
-DEFAULTS = {"inferred": Budget("inferred", 10, 100), "stated": Budget("stated", 100, 1_000)}
+DEFAULTS = {
+    budget.kind: budget
+    for budget in (
+        Budget(DENIED_BY_LEAVE, 100, 1_000),
+        Budget(DENIED_BY_CHANGE, 10, 100),
+        Budget(ALLOWED_BY_CHANGE, 250, 1_000),
+        Budget(ALLOWED_BY_JOIN, UNLIMITED_PERMILLE, 0),
+    )
+}
 
 
 class Window(msgspec.Struct, frozen=True, array_like=True):
-    """What was withdrawn from one list of late, as (start of the bucket, count), oldest first."""
+    """How many addresses of one list turned of late, as (start of the bucket, count), oldest first."""
 
     buckets: tuple[tuple[int, int], ...]
 
@@ -91,14 +123,14 @@ def merged(windows: Iterable[Window], now_ms: int) -> Window:
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A withdrawal that waits for two principals. Its id is the fleet offset of the record that asked for it.
+    """A change that waits for two principals. Its id is the fleet offset of the record that asked for it.
 
-    `subject` is `members`, `policy` or `zone`. `addresses` is how many would have lost something then, in the list that
-    would have lost most; `nodes` how many nodes it keeps now. `hash` is of what would happen if it were approved: it
-    changes when nodes come back, and approvals given before stay, since they were for more. A hold of members that is
-    rejected stays, with `rejected_by`, because what it keeps must be kept by something. `seen` of an edit is what was
-    over its budget when it was `asked` for, at that offset: addresses, by `key_of` the zones that would lose them
-    together.
+    `kind` is the budget that it exceeds. `subject` is `members`, `policy` or `zone`. `addresses` is how many would have
+    turned then, in the list in which most would; `nodes` how many nodes it keeps now. `hash` is of what would happen if
+    it were approved: it changes when nodes come back, and approvals given before stay, since they were for more. A hold
+    of members that is rejected stays, with `rejected_by`, because what it keeps must be kept by something. `seen` of an
+    edit is what was over a budget when it was `asked` for, at that offset: addresses, by budget and `key_of` the zones
+    in which they would turn together.
     """
 
     id: int

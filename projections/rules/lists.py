@@ -210,20 +210,30 @@ def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[t
     return everybody, {pair: tuple((mask, rest) for rest, mask in masks.items()) for pair, masks in wanting.items()}
 
 
+class Turned(NamedTuple):
+    """How many addresses lose something that was allowed, and how many gain something."""
+
+    denied: int
+    allowed: int
+
+
 def turned(
     old: Plan, new: Plan, moves: Iterable[tuple[int, int]], held: Mapping[tuple[int, int], int]
-) -> dict[tuple[int, int], int]:
-    """How many addresses lose something in each move of zones from an old plan's list to a new plan's.
+) -> dict[tuple[int, int], Turned]:
+    """How many verdicts turn in each move of zones from an old plan's list to a new plan's.
 
     `held` counts addresses by the sets that hold them under the old and under the new plan.
     """
     traffic = Traffic(key.rule for key in (*old.keys, *new.keys))
     before_it, after_it = _Verdicts(old.judges(traffic)), _Verdicts(new.judges(traffic))
-    counts: dict[tuple[int, int], int] = {}
+    counts: dict[tuple[int, int], Turned] = {}
     for was, becomes in sorted(set(moves)):
         if old.lists[was] == new.lists[becomes]:
             continue
-        counts[was, becomes] = sum(
-            count for (before, after), count in held.items() if before_it.of(was, before) & ~after_it.of(becomes, after)
-        )
+        denied = allowed = 0
+        for (before, after), count in held.items():
+            had, has = before_it.of(was, before), after_it.of(becomes, after)
+            denied += count if had & ~has else 0
+            allowed += count if has & ~had else 0
+        counts[was, becomes] = Turned(denied, allowed)
     return counts

@@ -21,6 +21,7 @@ from projections.fleet.joins import Moved
 from projections.fleet.replanning import Edit, Proposal, propose
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
+from projections.fleet.withdrawals import DENIALS, DENIED_BY_CHANGE
 from projections.rules.lists import Plan, SetKey
 from projections.rules.prefixes import (
     NO_KEYS4,
@@ -139,15 +140,17 @@ class Verdict(NamedTuple):
 def of_change(state: FleetState, change: Any, version: int) -> Verdict:
     """What a change that fleet has decided on would do to tables, if it is approved where it is held."""
     match change:
-        case Edited(proposal, lost, _):
-            return Verdict("", max(lost.values(), default=0), of_edit(state, proposal))
+        case Edited(proposal, charged, _):
+            denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
+            return Verdict("", max(denied, default=0), of_edit(state, proposal))
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
         case Moved(_, weighed, _, hold):
             slots = [part.slot for move in weighed.moves for part in move.outs]
-            charged = hold.addresses if hold is not None else max(weighed.charges.values(), default=0)
-            return Verdict(hold.kind if hold is not None else "", charged, of_slots(state, slots))
+            denied = [count for (kind, _), count in weighed.charges.items() if kind in DENIALS]
+            turned = hold.addresses if hold is not None else max(denied, default=0)
+            return Verdict(hold.kind if hold is not None else "", turned, of_slots(state, slots))
     return Verdict.nothing()
 
 

@@ -59,9 +59,10 @@ class PolicyDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class BudgetSet(msgspec.Struct, frozen=True, gc=False):
-    """How much may be withdrawn from a table per 10 minutes before it is held: a share, and at least a count.
+    """How many addresses of a table may turn per 10 minutes before a change is held: a share, and at least a count.
 
-    `kind` is `inferred` (absence, policy edits, new drops) or `stated` (leaves that somebody asked for).
+    `kind` says what it governs: `denied-by-leave`, `denied-by-change`, `allowed-by-change` or `allowed-by-join`.
+    A `permille` of 1,000 is no limit.
     """
 
     envelope: Envelope
@@ -71,7 +72,7 @@ class BudgetSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldApproved(msgspec.Struct, frozen=True, gc=False):
-    """A principal lets a held withdrawal go; it takes two different ones. `hold_hash` is the hash of what they saw."""
+    """A principal approves a change that is held; it takes two of them. `hold_hash` is the hash of what they saw."""
 
     envelope: Envelope
     hold: int
@@ -79,7 +80,7 @@ class HoldApproved(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldRejected(msgspec.Struct, frozen=True, gc=False):
-    """A principal refuses a held withdrawal: what it would have taken away stays."""
+    """A principal refuses a change that is held: what it would have taken away stays."""
 
     envelope: Envelope
     hold: int

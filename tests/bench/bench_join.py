@@ -164,7 +164,10 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
 async def _churned(plane: Plane, known: int, count: int) -> Paced:
     """Nodes join and leave again, the same ones over and over, within a budget that lets them."""
     await plane.replica.submit(
-        FLEET_0, b"", BudgetSet(envelope("budget", "bench", new_id()), "stated", 1_000, 10**9), timeout_s=PATIENCE_S
+        FLEET_0,
+        b"",
+        BudgetSet(envelope("budget", "bench", new_id()), "denied-by-leave", 1_000, 10**9),
+        timeout_s=PATIENCE_S,
     )
 
     def commands(rounds: int) -> Iterator[NodesJoined | NodesLeft]:

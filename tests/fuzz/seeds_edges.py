@@ -91,7 +91,7 @@ def _commands() -> Iterable[bytes]:
         pb.DeletePolicyRequest(name="web"),
         pb.ApproveHoldRequest(hold=7, hash="00ff"),
         pb.RejectHoldRequest(hold=7),
-        pb.SetBudgetRequest(kind="stated", permille=10, at_least=100),
+        pb.SetBudgetRequest(kind="denied-by-leave", permille=10, at_least=100),
         pb.FreezeRequest(zone="z"),
         pb.ThawRequest(),
     ]

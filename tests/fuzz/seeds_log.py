@@ -108,7 +108,7 @@ class _Recorded(Fleet):
 
 def _fleet() -> Iterable[bytes]:
     fleet = _Recorded()
-    fleet.budget("inferred", 0, 1)
+    fleet.budget("denied-by-change", 0, 1)
     fleet.describe("z0", {"t": "1"})
     fleet.limit("z0", 2, 3)
     for number in range(4):

@@ -253,7 +253,7 @@ async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> 
     assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=narrow))).outcome == pb.Answer.held
     await eve.calls.DeletePolicy(pb.DeletePolicyRequest(name="default"))
     position = (await eve.calls.DescribeZone(pb.DescribeZoneRequest(zone="z1", set_labels=True))).position
-    assert (await refused(eve.calls.SetBudget(pb.SetBudgetRequest(kind="inferred", permille=1000))))[0] == (
+    assert (await refused(eve.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=1000))))[0] == (
         Code.PERMISSION_DENIED
     )
     for hold in (await viewer.queries.ListHolds(pb.ListHoldsRequest())).holds:

@@ -111,7 +111,9 @@ async def test_a_delete_without_its_zone_is_told_as_done_wherever_the_dpu_has_go
 
 
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
-    assert (await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))).outcome == 1
+    assert (
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))
+    ).outcome == 1
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)]))
     assert answer.outcome == pb.Answer.held
@@ -120,7 +122,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
     (hold,) = holds.holds
     assert (hold.hold, hold.kind, list(hold.nodes), hold.node_count) == (
         answer.hold,
-        "stated",
+        "denied-by-leave",
         ["n1", "n2", "n3", "n4"],
         4,
     )

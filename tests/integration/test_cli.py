@@ -154,9 +154,9 @@ async def test_policies_come_from_a_file_of_several_documents(run: Run, tmp_path
 
 
 async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
-    assert (await run("budgets", "set", "stated", "--permille", "0", "--at-least", "1")).status == 0
+    assert (await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "1")).status == 0
     budgets = (await run("budgets", "list")).json["budgets"]
-    assert {budget["kind"]: budget["at_least"] for budget in budgets}["stated"] == 1
+    assert {budget["kind"]: budget["at_least"] for budget in budgets}["denied-by-leave"] == 1
     names = [f"n{i}" for i in range(1, 6)]
     for number, name in enumerate(names, 1):
         await become_member(run, name, "z1", f"10.0.0.{number}")
@@ -187,7 +187,7 @@ async def test_nodes_of_several_zones_leave_once_however_often_that_is_said(run:
 
 
 async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
-    await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
     for number, zone in enumerate(("z1", "z2"), 1):
         await become_member(run, f"n{number}", zone, f"10.0.0.{number}")
     left = (await run("nodes", "leave", "n1", "n2")).json
@@ -198,7 +198,7 @@ async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> Non
 
 
 async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
-    await run("budgets", "set", "stated", "--permille", "0", "--at-least", "0")
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
     await become_member(run, "n1", "z1", "10.0.0.1")
     hold = str((await run("nodes", "leave", "n1")).json["hold"])
     await run("holds", "approve", hold, "--as", "alice")

@@ -57,11 +57,11 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
 async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
-        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="stated", permille=0, at_least=1))
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))
         names = ["n0", "n1", "nobody"]
         said = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names, dry_run=True))
         assert said.outcome == pb.Answer.held and not said.HasField("hold")
-        assert (said.dry_run.budget, said.dry_run.addresses) == ("stated", 2)
+        assert (said.dry_run.budget, said.dry_run.addresses) == ("denied-by-leave", 2)
         ((rule,),) = [effect.rules for effect in said.dry_run.effects]
         assert rule.vanishing == ["10.0.0.0/29"] and rule.appearing == ["10.0.0.2/31", "10.0.0.4/30"]
         assert rule.addresses_vanishing - rule.addresses_appearing == 2

@@ -112,12 +112,19 @@ def _first_holder_takes_it_along(touches: Any) -> Any:
 # --- withdrawals ------------------------------------------------------------------------------------------------------
 
 
-def _nothing_over_budget(exceeds: Any) -> Any:
-    def exceeding(self: FleetState, kind: Any, number: int, count: int, now_ms: int) -> bool:
-        found: bool = exceeds(self, kind, number, count - 1, now_ms)
-        return found
+def _one_more(room: Any) -> Any:
+    def found(self: FleetState, kind: Any, number: int, now_ms: int) -> int | None:
+        left: int | None = room(self, kind, number, now_ms)
+        return None if left is None else left + 1
 
-    return exceeding
+    return found
+
+
+def _beside_what_is_kept(arrive: Any) -> Any:
+    def arrived(state: Any, move: Any, parts: Any, withheld: int) -> Any:
+        return arrive(state, move, parts, -1)
+
+    return arrived
 
 
 def _frozen_by_name_only(is_frozen: Any) -> Any:
@@ -315,7 +322,7 @@ BUGS = (
         "an address that two nodes have is let go with one of them",
         "I8",
         lambda: patched((projections.fleet.moves, "_touches", _first_holder_takes_it_along)),
-        Stepped(5),
+        Stepped(17),
     ),
     Bug(
         "budget-of-each-batch",
@@ -329,9 +336,16 @@ BUGS = (
     ),
     Bug(
         "budget-one-more",
-        "a withdrawal that is over its budget by one passes",
+        "a change that is over its budget by one passes",
         "I13",
-        lambda: patched((FleetState, "exceeds", _nothing_over_budget)),
+        lambda: patched((FleetState, "room", _one_more)),
+        Stepped(1),
+    ),
+    Bug(
+        "held-by-half",
+        "a hold keeps the former address of a node, and the new one counts at once",
+        "I13",
+        lambda: patched((projections.fleet.effects, "_arrive", _beside_what_is_kept)),
         Stepped(1),
     ),
     Bug(

@@ -22,10 +22,10 @@ from tests.support.written_steps import WrittenSteps
 LOG = WrittenLog()
 """Whose envelopes are used: of no matter whom or when."""
 
-NOTHING = {kind: Budget(kind, 0, 0) for kind in ("inferred", "stated")}
+NOTHING = {kind: Budget(kind, 0, 0) for kind in ("denied-by-leave", "denied-by-change")}
 """Budgets that let nothing go, so that everything that goes is told."""
 
-LOSS = re.compile(r"fleet/0@\d+: (.+) loses (\d+) addresses \((\w+)\)")
+LOSS = re.compile(r"fleet/0@\d+: (.+) loses (\d+) addresses \(([\w-]+)\)")
 Rows = Mapping[str, Mapping[str, Any]]
 
 
@@ -115,7 +115,7 @@ FLEET: Rows = {
     ],
 )
 def test_what_is_withdrawn_is_what_a_packet_would_miss(rows: Rows, lost: int) -> None:
-    assert losses((SAID, FLEET), (SAID, rows)) == [f"any zone {lost} inferred"] * bool(lost)
+    assert losses((SAID, FLEET), (SAID, rows)) == [f"any zone {lost} denied-by-change"] * bool(lost)
 
 
 PORTS = {"default": policy("allow", 0, "tcp", 80, 90, 443, 443)}
@@ -139,7 +139,7 @@ PORTS = {"default": policy("allow", 0, "tcp", 80, 90, 443, 443)}
 def test_every_port_of_a_policy_counts(after: Policy, lost: bool) -> None:
     one = {"members": {"a": node("10.0.0.1")}}
     changed = losses((SAID, {"policies": PORTS}), (SAID, one), (SAID, {"policies": {"default": after}}))
-    assert changed == ["any zone 1 inferred"] * lost
+    assert changed == ["any zone 1 denied-by-change"] * lost
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,17 @@ def test_ports_begin_with_0_and_end_with_65535(ports: tuple[int, ...], lost: boo
     one = {"members": {"a": node("10.0.0.1")}}
     begun = (SAID, {"policies": {"default": policy("allow", 0, "tcp")}}), (SAID, one)
     changed = {"policies": {"default": policy("allow", 0, "tcp", *ports)}}
-    assert losses(*begun, (SAID, changed)) == ["any zone 1 inferred"] * lost
+    assert losses(*begun, (SAID, changed)) == ["any zone 1 denied-by-change"] * lost
 
 
 def test_of_several_ranges_each_begins_and_ends_something() -> None:
     one = {"members": {"a": node("10.0.0.1")}}
     two, three = policy("allow", 0, "tcp", 0, 20, 30, 65_535), policy("allow", 0, "tcp", 0, 20, 30, 40, 50, 65_535)
     gap = (SAID, {"policies": {"default": two}}), (SAID, one), (SAID, {"policies": {"default": three}})
-    assert losses(*gap) == ["any zone 1 inferred"], "what lies between the second and the third"
+    assert losses(*gap) == ["any zone 1 denied-by-change"], "what lies between the second and the third"
     some, third = policy("allow", 0, "tcp", 400, 500), policy("drop", 1, "tcp", 10, 20, 30, 40, 420, 430)
     hole = (SAID, {"policies": {"default": some}}), (SAID, one), (SAID, {"policies": {"p": third}})
-    assert losses(*hole) == ["any zone 1 inferred"], "the third"
+    assert losses(*hole) == ["any zone 1 denied-by-change"], "the third"
 
 
 def test_a_protocol_of_its_own_counts_where_all_others_stay() -> None:
@@ -168,28 +168,32 @@ def test_a_protocol_of_its_own_counts_where_all_others_stay() -> None:
         left = {name: policy("allow", 0, name) for name in {"tcp", "udp", "icmp"} - {lost}}
         before = {"default": None, **left, lost: policy("allow", 0, lost)}
         changes = (SAID, {"policies": before}), (SAID, one), (SAID, {"policies": {lost: None}})
-        assert losses(*changes) == ["any zone 1 inferred"], lost
+        assert losses(*changes) == ["any zone 1 denied-by-change"], lost
 
 
 def test_every_zone_loses_by_itself() -> None:
     x_only = {"policies": {"default": None, "x": policy("allow", at={"site": "x"})}}
     zones = {"zones": {"x": zone(site="x", rack="1"), "y": zone(site="y")}}
     begun = (SAID, x_only), (SAID, zones), (SAID, {"members": {"a": node("10.0.0.1")}})
-    assert losses(*begun, (SAID, {"members": {"a": None}})) == ["x 1 inferred"]
-    assert losses(*begun, (SAID, {"zones": {"x": zone(site="y")}})) == ["x 1 inferred"]
+    assert losses(*begun, (SAID, {"members": {"a": None}})) == ["x 1 denied-by-change"]
+    assert losses(*begun, (SAID, {"zones": {"x": zone(site="y")}})) == ["x 1 denied-by-change"]
     assert not losses(*begun, (SAID, {"zones": {"x": zone(site="x", rack="2"), "y": zone(site="x")}}))
 
 
 @pytest.mark.parametrize(
     ("states", "rows", "kind"),
     [
-        pytest.param({"a": e.LEFT}, {"a": None}, "stated", id="somebody said that it left"),
-        pytest.param({"a": e.INFERRED}, {"a": None}, "inferred", id="a list lacked it"),
-        pytest.param({"a": e.SUPERSEDED}, {"a": None}, "inferred", id="it is elsewhere"),
-        pytest.param({"a": e.PRESENT}, {"a": node("10.0.0.7")}, "inferred", id="it has another address"),
-        pytest.param({"a": e.LEFT, "b": e.LEFT}, {"a": None, "b": None}, "stated", id="both of an address left"),
-        pytest.param({"a": e.INFERRED, "b": e.LEFT}, {"a": None, "b": None}, "inferred", id="one did not say so"),
-        pytest.param({"b": e.INFERRED, "a": e.LEFT}, {"a": None, "b": None}, "inferred", id="nor the other"),
+        pytest.param({"a": e.LEFT}, {"a": None}, "denied-by-leave", id="somebody said that it left"),
+        pytest.param({"a": e.INFERRED}, {"a": None}, "denied-by-change", id="a list lacked it"),
+        pytest.param({"a": e.SUPERSEDED}, {"a": None}, "denied-by-change", id="it is elsewhere"),
+        pytest.param({"a": e.PRESENT}, {"a": node("10.0.0.7")}, "denied-by-change", id="it has another address"),
+        pytest.param(
+            {"a": e.LEFT, "b": e.LEFT}, {"a": None, "b": None}, "denied-by-leave", id="both of an address left"
+        ),
+        pytest.param(
+            {"a": e.INFERRED, "b": e.LEFT}, {"a": None, "b": None}, "denied-by-change", id="one did not say so"
+        ),
+        pytest.param({"b": e.INFERRED, "a": e.LEFT}, {"a": None, "b": None}, "denied-by-change", id="nor the other"),
     ],
 )
 def test_only_what_was_stated_alone_counts_as_stated(
@@ -202,13 +206,16 @@ def test_only_what_was_stated_alone_counts_as_stated(
 def test_one_state_stands_for_all_nodes_of_a_record() -> None:
     said = e.MembershipChanged(LOG.stated(), 0, 0, 1, 1, ["z"], ["a", "b"], [e.LEFT], [1], ["u"], b"", b"", [{}], [0])
     rows = {name: node(f"10.0.0.{number}") for number, name in enumerate("ab", 1)}
-    assert losses((SAID, {"members": rows}), (said, {"members": dict.fromkeys("ab")})) == ["any zone 2 stated"]
+    assert losses((SAID, {"members": rows}), (said, {"members": dict.fromkeys("ab")})) == ["any zone 2 denied-by-leave"]
 
 
 def test_stated_leaves_and_others_of_one_record_have_a_budget_each() -> None:
     rows = {name: node(f"10.0.0.{number}") for number, name in enumerate("abc", 1)}
     gone = membership(a=e.LEFT, b=e.INFERRED, c=e.LEFT), {"members": dict.fromkeys("abc")}
-    assert sorted(losses((SAID, {"members": rows}), gone)) == ["any zone 1 inferred", "any zone 2 stated"]
+    assert sorted(losses((SAID, {"members": rows}), gone)) == [
+        "any zone 1 denied-by-change",
+        "any zone 2 denied-by-leave",
+    ]
 
 
 def test_who_joins_an_address_and_has_it_dropped_takes_it_from_who_states_a_leave() -> None:
@@ -216,36 +223,40 @@ def test_who_joins_an_address_and_has_it_dropped_takes_it_from_who_states_a_leav
     old = {"policies": {"p": policy("drop", of={"tier": "old"})}}
     had = {"members": {"a": node("10.0.0.1"), "b": node("10.0.0.1")}}
     joins = {"members": {"a": None, "x": node("10.0.0.1", tier="old")}}
-    assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT, x=e.PRESENT), joins)) == ["any zone 1 inferred"]
+    assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT, x=e.PRESENT), joins)) == [
+        "any zone 1 denied-by-change"
+    ]
     came = {"members": {"x": node("10.0.0.1", tier="old")}}
-    assert losses((SAID, old), (SAID, had), (membership(x=e.PRESENT), came)) == ["any zone 1 inferred"]
+    assert losses((SAID, old), (SAID, had), (membership(x=e.PRESENT), came)) == ["any zone 1 denied-by-change"]
     relabelled = {"members": {"a": node("10.0.0.1", tier="old")}}
-    assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT), relabelled)) == ["any zone 1 inferred"]
+    assert losses((SAID, old), (SAID, had), (membership(a=e.LEFT), relabelled)) == ["any zone 1 denied-by-change"]
 
 
 def test_who_is_stated_anew_as_it_was_takes_nothing() -> None:
     web = {"policies": {"default": policy("allow", of=WEB)}}
     had = {"members": {"a": node("10.0.0.1", role="web"), "b": node("10.0.0.1", role="db")}}
     gone = {"members": {"a": None, "b": had["members"]["b"]}}
-    assert losses((SAID, web), (SAID, had), (membership(a=e.LEFT, b=e.PRESENT), gone)) == ["any zone 1 stated"]
+    assert losses((SAID, web), (SAID, had), (membership(a=e.LEFT, b=e.PRESENT), gone)) == ["any zone 1 denied-by-leave"]
 
 
 def test_what_is_kept_of_a_node_is_its_own_too() -> None:
     """Of two former states with one address, as well."""
     had = {"kept": {"a": kept(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
-    assert losses((SAID, had), (membership(a=e.LEFT), {"kept": {"a": None}})) == ["any zone 1 stated"]
-    assert losses((SAID, had), (membership(a=e.INFERRED), {"kept": {"a": None}})) == ["any zone 1 inferred"]
+    assert losses((SAID, had), (membership(a=e.LEFT), {"kept": {"a": None}})) == ["any zone 1 denied-by-leave"]
+    assert losses((SAID, had), (membership(a=e.INFERRED), {"kept": {"a": None}})) == ["any zone 1 denied-by-change"]
 
 
 def test_what_a_policy_takes_is_nobodys_leave() -> None:
     had = {"members": {"a": node("10.0.0.1")}}
     gone: Rows = {"members": {"a": None}, "policies": {"p": policy("drop")}}
-    assert losses((SAID, had), (SAID, gone)) == ["any zone 1 inferred"]
+    assert losses((SAID, had), (SAID, gone)) == ["any zone 1 denied-by-change"]
 
 
 def withdrawn(*counts: tuple[float, int], permille: int = 0, at_least: int = 0, of: int = 100) -> list[str]:
     """What is told if so many of a hundred addresses go at these seconds, with such a budget."""
-    steps = WrittenSteps().add(SAID, FLEET_0, budgets={"inferred": Budget("inferred", permille, at_least), "x": None})
+    steps = WrittenSteps().add(
+        SAID, FLEET_0, budgets={"denied-by-change": Budget("denied-by-change", permille, at_least), "x": None}
+    )
     names = [f"n{number}" for number in range(of)]
     steps.add(SAID, FLEET_0, members={name: node(f"10.0.0.{number}") for number, name in enumerate(names, 1)})
     for at_s, count in counts:
@@ -258,7 +269,7 @@ def withdrawn(*counts: tuple[float, int], permille: int = 0, at_least: int = 0, 
 def test_a_budget_is_a_share_of_what_was_let_through_before_the_window() -> None:
     assert not withdrawn((10, 4), (20, 6), permille=100)
     assert withdrawn((10, 4), (20, 7), permille=100) == [
-        "fleet/0@3: any zone loses 7 addresses (inferred) after 4, of 10 at most"
+        "fleet/0@3: any zone loses 7 addresses (denied-by-change) after 4, of 10 at most"
     ]
     assert not withdrawn((10, 10), permille=100, of=109)
     assert withdrawn((10, 11), permille=100, of=109)
@@ -273,8 +284,8 @@ def test_what_went_ten_minutes_ago_is_forgotten() -> None:
     assert not withdrawn((10, 10), (610, 10), (1210, 10), at_least=10)
     assert withdrawn((10, 10), (609.9, 1), at_least=10)
     assert withdrawn((10, 10), (400, 1), (611, 10), at_least=10) == [
-        "fleet/0@3: any zone loses 1 addresses (inferred) after 10, of 10 at most",
-        "fleet/0@4: any zone loses 10 addresses (inferred) after 1, of 10 at most",
+        "fleet/0@3: any zone loses 1 addresses (denied-by-change) after 10, of 10 at most",
+        "fleet/0@4: any zone loses 10 addresses (denied-by-change) after 1, of 10 at most",
     ]
 
 
@@ -295,9 +306,9 @@ def test_the_budgets_that_there_are_before_any_is_set() -> None:
         return [fault.partition("loses ")[2] for fault in budgets.check_budgets(steps.evidence())]
 
     assert not faults(e.INFERRED, 100)
-    assert faults(e.INFERRED, 101) == ["101 addresses (inferred) after 0, of 100 at most"]
+    assert faults(e.INFERRED, 101) == ["101 addresses (denied-by-change) after 0, of 100 at most"]
     assert not faults(e.LEFT, 1_000)
-    assert faults(e.LEFT, 1_001) == ["1001 addresses (stated) after 0, of 1000 at most"]
+    assert faults(e.LEFT, 1_001) == ["1001 addresses (denied-by-leave) after 0, of 1000 at most"]
 
 
 def approved(asks: e.Event, *persons: str, hold: int = 1, rows: Rows = FLEET) -> list[str]:
@@ -335,7 +346,7 @@ def test_who_says_that_nodes_are_silent_is_nobody_and_so_two_others_are_found() 
 
 def test_what_follows_an_approval_is_counted_again() -> None:
     let_go = e.HoldApproved(LOG.said(), 1, b""), {"members": {"a": None}}
-    assert losses((SAID, FLEET), let_go, (SAID, {"kept": {"k": None}})) == ["any zone 2 inferred"]
+    assert losses((SAID, FLEET), let_go, (SAID, {"kept": {"k": None}})) == ["any zone 2 denied-by-change"]
 
 
 def test_an_approval_that_takes_nothing_away_needs_nobody() -> None:

@@ -28,6 +28,7 @@ LABELS: Sequence[dict[str, str]] = (
     {"tier": "gold"},
 )
 ZONE_LABELS: Sequence[dict[str, str]] = ({}, {"site": "a"}, {"site": "b"})
+BUDGETS = ("denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join")
 POLICIES = ["p0", "p1", "p2", "p3", "default"]
 DOMAINS = ["dom-0", "dom-1"]
 CLIQUES_OF = ["c0", "c1"]
@@ -192,7 +193,7 @@ class Workload:
         return self._fleet(e.ZoneDescribed(self._said(zone), zone, rng.random() < 0.6, labels, *limits))
 
     def _budget(self, replica: Replica) -> Request:
-        kind = self._rng.choice(("inferred", "stated"))
+        kind = self._rng.choice(BUDGETS)
         return self._fleet(
             e.BudgetSet(self._said(kind), kind, self._rng.choice((0, 100)), self._rng.choice((2, 5, 100)))
         )

@@ -166,7 +166,9 @@ def _dpu(rng: random.Random) -> tuple[str, Message]:
 
 
 def _budget(rng: random.Random) -> tuple[str, Message]:
-    return "SetBudget", pb.SetBudgetRequest(kind="stated", permille=rng.randrange(1, 9), at_least=rng.randrange(1, 3))
+    return "SetBudget", pb.SetBudgetRequest(
+        kind="denied-by-leave", permille=rng.randrange(1, 9), at_least=rng.randrange(1, 3)
+    )
 
 
 def _freeze(rng: random.Random) -> tuple[str, Message]:

@@ -23,7 +23,7 @@ from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, envelope, members
 from tests.support.toy_log import T0
 
 MANY = 150
-"""More than the inferred budget's 100, less than the stated one's 1,000."""
+"""More than the 100 of denied-by-change, less than the 1,000 of denied-by-leave."""
 
 
 class DeliveredFleet(Fleet):
@@ -104,7 +104,7 @@ def _malformed_statements(fleet: DeliveredFleet) -> None:
     for changes in changed:
         fleet.apply(replace(good, **changes))
     fleet.delete_policy("p")
-    for budget in (("whim", 1, 1), ("stated", 1_001, 1), ("stated", 1, -1)):
+    for budget in (("whim", 1, 1), ("denied-by-leave", 1_001, 1), ("denied-by-leave", 1, -1)):
         fleet.budget(*budget)
     fleet.describe("no zone", {})
     fleet.describe("z0", {"": "x"})
@@ -179,12 +179,12 @@ def _edit_holds(fleet: DeliveredFleet) -> None:
     fleet.approve(hold, "bob")
     fleet.approve(hold, "cid")
     hold = fleet.delete_policy("web").hold
-    fleet.budget("inferred", 1_000, 10_000)
+    fleet.budget("denied-by-change", 1_000, 10_000)
     fleet.describe("z0", {"tier": "3"})
     fleet.delete_policy("ssh", "bob")
     fleet.delete_policy("default")
-    fleet.budget("inferred", 10, 3)
-    fleet.budget("stated", 0, 4)
+    fleet.budget("denied-by-change", 10, 3)
+    fleet.budget("denied-by-leave", 0, 4)
 
 
 def _freezes(fleet: DeliveredFleet) -> None:
@@ -219,7 +219,11 @@ def _some_of_all(fleet: DeliveredFleet, rng: Random) -> None:
             fleet.describe(f"z{rng.randrange(4)}", {"tier": rng.choice("12")})
         else:
             fleet.limit(f"z{rng.randrange(4)}", rng.randrange(-1, 3), rng.randrange(-1, 3))
-            fleet.budget(rng.choice(["inferred", "stated"]), rng.randrange(300), rng.randrange(6))
+            fleet.budget(
+                rng.choice(["denied-by-leave", "denied-by-change", "allowed-by-change", "allowed-by-join"]),
+                rng.randrange(300),
+                rng.randrange(6),
+            )
 
 
 def _some_members(fleet: DeliveredFleet, rng: Random) -> None:

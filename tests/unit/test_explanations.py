@@ -80,7 +80,7 @@ def test_a_node_without_an_address(fleet: Fleet) -> None:
 
 def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
     fleet.policy("no", action="drop", sources={"side": "evil"})
-    fleet.budget("inferred", 0, 0)
+    fleet.budget("denied-by-change", 0, 0)
     outcome = fleet.change(Item("n", address="10.0.0.1", address6="fd00::1", labels={"side": "evil"}), partition=HERE)
     assert outcome.code == "held"
     found = ask(fleet)
@@ -89,7 +89,7 @@ def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
 
 
 def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
-    fleet.budget("inferred", 1_000, 0)
+    fleet.budget("denied-by-change", 1_000, 0)
     fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
     found = ask(fleet)
     assert (found.addresses, found.missing) == ((), "intended")
@@ -101,7 +101,7 @@ def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
 
 def test_each_address_with_the_rules_that_speak_of_it(fleet: Fleet) -> None:
     fleet.policy("ssh", priority=7, action="drop", protocol="tcp", ports=(22, 22), sources={"a": "b"})
-    fleet.budget("inferred", 1_000, 0)
+    fleet.budget("denied-by-change", 1_000, 0)
     actual_table(fleet.state, "z0")
     fleet.now_ms += 5
     fleet.change(Item("n", address="10.0.0.1", labels={"a": "b"}), partition=HERE)
@@ -225,7 +225,7 @@ def test_a_policy_set_just_now_is_in_the_table_since_then(fleet: Fleet) -> None:
 
 def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) -> None:
     """Their tables may have had the address for long; a DPU here that has an older table has it not."""
-    fleet.budget("inferred", 1_000, 0)
+    fleet.budget("denied-by-change", 1_000, 0)
     fleet.describe("z1", {"tier": "gold"})
     fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"})
     actual_table(fleet.state, "z1")
@@ -243,7 +243,7 @@ def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) 
 
 
 def test_a_set_that_a_zone_lost_and_got_again_is_in_its_table_since_then(fleet: Fleet) -> None:
-    fleet.budget("inferred", 1_000, 0)
+    fleet.budget("denied-by-change", 1_000, 0)
     for zones in ({"tier": "gold"}, {}):
         fleet.policy("default", priority=-1_000_000, zones=zones)
         actual_table(fleet.state, "z0")

@@ -137,7 +137,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.small = small
         if dropping:
             self.fleet.policy("r", priority=1, action="drop", sources={"b": "1"})
-        for kind in ("inferred", "stated"):
+        for kind in ("denied-by-leave", "denied-by-change", "allowed-by-change"):
             self.fleet.budget(kind, 0, 2 if small else 1_000_000)
 
     @rule(found=st.lists(items, min_size=3, max_size=6, unique_by=lambda item: item.name))
@@ -333,6 +333,9 @@ class FleetMachine(RuleBasedStateMachine):
         keeping: dict[int, set[str]] = {}
         for name, part in parts:
             keeping.setdefault(part.hold, set()).add(name)
+            row = state.members.rows[name]
+            assert row.slot < 0, "a change is held whole: the newest state of a node waits while a former one is kept"
+            assert row.held or row.withheld == part.hold
         for name, row in state.members.rows.items():
             if row.withheld >= 0:
                 keeping.setdefault(row.withheld, set()).add(name)

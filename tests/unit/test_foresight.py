@@ -63,8 +63,8 @@ edits = st.one_of(
 
 def made(found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict[str, str]], at_least: int) -> Fleet:
     fleet = Fleet()
-    fleet.budget("inferred", 0, 1_000_000)
-    fleet.budget("stated", 0, 1_000_000)
+    fleet.budget("denied-by-change", 0, 1_000_000)
+    fleet.budget("denied-by-leave", 0, 1_000_000)
     for zone, labels in zip(ZONES, zones, strict=True):
         fleet.describe(zone, labels)
     for item in found:
@@ -72,8 +72,8 @@ def made(found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict
     for rule in rules:
         fleet.apply(rule)
     fleet.now_ms += 3_600_000
-    fleet.budget("inferred", 0, at_least)
-    fleet.budget("stated", 0, at_least)
+    fleet.budget("denied-by-change", 0, at_least)
+    fleet.budget("denied-by-leave", 0, at_least)
     return fleet
 
 

@@ -66,10 +66,10 @@ def test_an_edit_that_is_stated_again_keeps_its_approvals(fleet: Fleet) -> None:
 
 def test_labels_and_a_deletion_that_are_stated_again_keep_their_approvals(fleet: Fleet) -> None:
     fleet.policy("all", priority=1)
-    fleet.budget("inferred", 1000, 0)
+    fleet.budget("denied-by-change", 1000, 0)
     fleet.policy("default", priority=-5, sources={"side": "nobody"})
     fleet.policy("never", priority=9, action="drop", zones={"site": "c"})
-    fleet.budget("inferred", 10, 100)
+    fleet.budget("denied-by-change", 10, 100)
     ways: list[Callable[[], Outcome]] = [
         lambda: fleet.delete_policy("all"),
         lambda: fleet.describe("z1", {"site": "c"}),

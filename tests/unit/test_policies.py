@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.rules import lists
-from projections.rules.lists import Plan, id_of, list_of, turned
+from projections.rules.lists import Plan, Turned, id_of, list_of, turned
 from projections.rules.policies import BUILT_IN, Policy, Selector, fault_of_policy, matches, policy_of, selector
 from projections.rules.rule import Rule
 from projections.rules.traffic import Traffic, allowed
@@ -140,8 +140,10 @@ def test_what_turns_is_counted_per_move_between_lists() -> None:
     new = Plan([BUILT_IN, policy("drop-a", action="drop", sources={"a": "1"})], [])
     labels = ({"a": "1"}, {"a": "2"})
     held = {(old.bits_of(found), new.bits_of(found)): count for found, count in zip(labels, (30, 4), strict=True)}
-    assert turned(old, new, [(0, 0)], held) == {(0, 0): 30}
+    assert turned(old, new, [(0, 0)], held) == {(0, 0): Turned(denied=30, allowed=0)}
     assert turned(old, old, [(0, 0)], held) == {}
+    back = {(after, before): count for (before, after), count in held.items()}
+    assert turned(new, old, [(0, 0)], back) == {(0, 0): Turned(denied=0, allowed=30)}
 
 
 some_labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"))

@@ -55,7 +55,7 @@ class PrefixMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.fleet = Fleet()
-        for kind in ("inferred", "stated"):
+        for kind in ("denied-by-leave", "denied-by-change"):
             self.fleet.budget(kind, 0, 1_000_000_000)
         self.present: dict[int, bool] = {}
         self.unread = 0

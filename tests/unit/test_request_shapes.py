@@ -127,11 +127,16 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ),
     ("bad priority", fleet.set_policy, policy(priority=2_000_000), ("priority", "2000000", "from -1000000")),
     ("approval unseen", fleet.approve_hold, pb.ApproveHoldRequest(hold=3), ("hash", "''", "hexadecimal")),
-    ("bad budget", fleet.set_budget, pb.SetBudgetRequest(kind="x"), ("kind", "'x'", "inferred or stated")),
+    (
+        "bad budget",
+        fleet.set_budget,
+        pb.SetBudgetRequest(kind="x"),
+        ("kind", "'x'", "denied-by-leave, denied-by-change, allowed-by-change, allowed-by-join"),
+    ),
     (
         "bad share",
         fleet.set_budget,
-        pb.SetBudgetRequest(kind="stated", permille=1_001),
+        pb.SetBudgetRequest(kind="denied-by-leave", permille=1_001),
         ("permille", "1001", "0 to 1000"),
     ),
     ("empty description", fleet.describe_zone, pb.DescribeZoneRequest(zone="z"), ("request", "labels or a limit")),

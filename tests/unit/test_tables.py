@@ -249,7 +249,7 @@ def test_adds_from_the_top_then_removes_from_the_bottom_never_show_a_third_verdi
 
 def test_the_order_of_a_delta_is_that_order() -> None:
     fleet = Fleet()
-    fleet.budget("inferred", 1000, 1000)
+    fleet.budget("denied-by-change", 1000, 1000)
     fleet.change(*nodes(0, 8, labels={"a": "1"}), *nodes(8, 16, labels={"b": "1"}))
     fleet.policy("top", priority=9, action="drop", sources={"a": "1"})
     fleet.policy("mid", priority=5, protocol="tcp", sources={"b": "1"})

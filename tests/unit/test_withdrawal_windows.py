@@ -77,10 +77,10 @@ def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int]
 
 def test_a_budget_may_be_nothing_or_everything() -> None:
     fleet = Fleet()
-    assert fleet.budget("inferred", 0, 0).code == "done"
-    assert fleet.budget("inferred", 1_000, 0).code == "done"
-    assert Budget("stated", 1_000, 5).limit(30) == 30
-    assert Budget("stated", 999, 0).limit(1_000) == 999
+    assert fleet.budget("denied-by-change", 0, 0).code == "done"
+    assert fleet.budget("denied-by-change", 1_000, 0).code == "done"
+    assert Budget("denied-by-leave", 1_000, 5).limit(30) is None
+    assert Budget("denied-by-leave", 999, 0).limit(1_000) == 999
 
 
 def full(zones: int = 1) -> Fleet:
@@ -96,11 +96,11 @@ def full(zones: int = 1) -> Fleet:
     [
         (
             lambda fleet: fleet.leave(*(f"n{i}" for i in range(MANY)), state=2),
-            "nodes: 150 addresses would be withdrawn at once, over the inferred budget; what was allowed stays",
+            "nodes: 150 addresses would be denied at once, over the denied-by-change budget; what was stays",
         ),
         (
             lambda fleet: fleet.policy("no", action="drop", sources={"a": "b"}),
-            "policy: 'no' would withdraw 300 addresses at once, over the inferred budget; it waits",
+            "policy: 'no': 300 addresses would be denied at once, over the denied-by-change budget; it waits",
         ),
     ],
 )
@@ -116,7 +116,9 @@ def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
     fleet = full()
     fleet.policy("no", action="drop", zones={"tier": "none"})
     outcome = fleet.describe("z0", {"tier": "none"})
-    reason = "zone: the labels of 'z0' would withdraw 300 addresses at once, over the inferred budget; it waits"
+    reason = (
+        "zone: the labels of 'z0': 300 addresses would be denied at once, over the denied-by-change budget; it waits"
+    )
     assert outcome.reason == reason
 
 

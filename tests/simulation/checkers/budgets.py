@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eventstore.log import FLEET_0
-from projections.fleet.withdrawals import DEFAULTS, WINDOW_MS, Kind
+from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, WINDOW_MS, Kind
 from projections.rules.policies import BUILT_IN, Policy
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
@@ -30,6 +30,9 @@ Held = frozenset[frozenset[tuple[str, str]]]
 
 LEFT = 1
 """The state of an item of a MembershipChanged whose leave somebody stated."""
+
+Halves = dict[str, tuple[bool, bool]]
+"""Per node, whether its newest state counts, and whether a former one does."""
 
 _MADE_OF = frozenset({"members", "kept", "policies", "zones"})
 
@@ -125,8 +128,10 @@ def check_budgets(run: Evidence) -> Found:
     """I13: no zone loses more addresses in ten minutes than its budgets let go, unless it was approved."""
     reach, budgets, now_ms = Reachable(), dict(DEFAULTS.items()), 0
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    halves: Halves = {}
     for step in run.steps[FLEET_0]:
         now_ms = max(now_ms, step.record.timestamp_ms)
+        yield from _half_made(halves, step)
         if _MADE_OF & step.rows.keys():
             lost = _lost(reach, step)
             if isinstance(step.event, e.HoldApproved):
@@ -136,10 +141,25 @@ def check_budgets(run: Evidence) -> Found:
                 before = sum(gone for at_ms, gone in spent[zone, kind] if at_ms > now_ms - WINDOW_MS)
                 spent[zone, kind].append((now_ms, count))
                 most = budgets[kind].limit(allowed + before)
-                if before + count > most:
+                if most is not None and before + count > most:
                     where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
                     yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
         budgets |= {kind: row for kind, row in step.rows.get("budgets", ()) if row is not None}
+
+
+def _half_made(halves: Halves, step: Step) -> Found:
+    """Takes a record. A change that waits is held whole: beside a former state that is kept, no newer one counts."""
+    named = [(name, table, row) for table in ("members", "kept") for name, row in step.rows.get(table, ())]
+    for name, table, row in named:
+        effective, kept = halves.get(name, (False, False))
+        if table == "members":
+            effective = row is not None and row.slot >= 0
+        else:
+            kept = row is not None
+        halves[name] = effective, kept
+    for name in sorted({name for name, _, _ in named}):
+        if halves[name] == (True, True):
+            yield f"{FLEET_0}@{step.record.offset}: the old and the new state of {name!r} count both"
 
 
 def _unapproved(run: Evidence, approved: Step) -> Found:
@@ -170,7 +190,8 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int
     after = reach.verdicts(concerned, classes)
     kinds = _kinds(step, held_before, reach.holders(step))
     losing = {
-        zone: Counter(kinds.get(a, "inferred") for a in concerned if before[zone][a] - after[zone][a]) for zone in zones
+        zone: Counter(kinds.get(a, DENIED_BY_CHANGE) for a in concerned if before[zone][a] - after[zone][a])
+        for zone in zones
     }
     if not any(losing.values()):
         return {}
@@ -189,9 +210,9 @@ def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, Kind]:
         had, has = before.get((address, name), []), after.get((address, name), [])
         comes = any(labels not in had for labels in has)
         if comes or (len(has) < len(had) and states.get(name) != LEFT):
-            kinds[address] = "inferred"
+            kinds[address] = DENIED_BY_CHANGE
         elif len(has) < len(had):
-            kinds.setdefault(address, "stated")
+            kinds.setdefault(address, DENIED_BY_LEAVE)
     return kinds
 
 

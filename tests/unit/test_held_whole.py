@@ -1,0 +1,197 @@
+"""A change is held whole: what it would take away stays, and what would replace it waits with it."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+import pytest
+
+from eventstore.folding.fold import Outcome
+from projections.fleet.withdrawals import (
+    ALLOWED_BY_CHANGE,
+    ALLOWED_BY_JOIN,
+    DENIED_BY_CHANGE,
+    DENIED_BY_LEAVE,
+    WINDOW_MS,
+)
+from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
+
+MANY = 150
+"""More addresses than the 100 that changes may deny."""
+
+
+def node(i: int, pool: int = 0, **changes: object) -> Item:
+    return Item(f"n{i}", "z0", f"10.{pool}.{i // 250}.{i % 250 + 1}")._replace(**changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet()
+    made.change(*(node(i) for i in range(2 * MANY)))
+    return made
+
+
+def shift(fleet: Fleet, first: int = 0, end: int = MANY, pool: int = 1) -> Outcome:
+    return fleet.change(*(node(i, pool) for i in range(first, end)))
+
+
+def addresses(fleet: Fleet) -> set[str]:
+    """The addresses that zone z0 lets through."""
+    found = actual_table(fleet.state, "z0")
+    assert found == expected_table(fleet.state, "z0")
+    return {str(address) for nets in found.values() for net in nets for address in net}
+
+
+def approve(fleet: Fleet, hold: int) -> list[str]:
+    return [fleet.approve(hold, actor).code for actor in ("bob", "cid")]
+
+
+def test_new_addresses_wait_with_the_old_ones_and_take_their_place_at_once(fleet: Fleet) -> None:
+    before = addresses(fleet)
+    outcome = shift(fleet)
+    assert outcome.code == "held"
+    assert addresses(fleet) == before
+    assert fleet.state.members.rows["n0"].withheld == outcome.hold
+    assert [part.hold for part in fleet.state.parts("n0")] == [outcome.hold]
+    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert addresses(fleet) == {item.address for item in [*(node(i, 1) for i in range(MANY)), *rest()]}
+    assert fleet.state.holds.rows == {}
+
+
+def rest() -> list[Item]:
+    return [node(i) for i in range(MANY, 2 * MANY)]
+
+
+def test_a_move_to_another_zone_with_another_address_is_held_whole(fleet: Fleet) -> None:
+    """What the old zone says of it in the meantime changes nothing."""
+    before = addresses(fleet)
+    outcome = fleet.change(*(node(i, 1, zone="z1", created_ms=2) for i in range(MANY)))
+    assert (outcome.code, addresses(fleet)) == ("held", before)
+    fleet.change(*(node(i, state=3) for i in range(MANY)))
+    assert addresses(fleet) == before
+    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert {fleet.state.members.rows[f"n{i}"].zone for i in range(MANY)} == {"z1"}
+
+
+def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fleet: Fleet) -> None:
+    held = shift(fleet)
+    before, rows = addresses(fleet), saved_bytes(fleet.state)
+    fleet.change(node(0, 1))
+    assert addresses(fleet) == before
+    assert fleet.state.holds.rows[str(held.hold)].nodes == MANY
+    again = fleet.change(node(0, 2))
+    assert (again.code, addresses(fleet)) == ("held", before)
+    assert again.reason == "nodes: 1 of them have a change that waits; what was stays until this one may be made"
+    assert saved_bytes(fleet.state) != rows
+    fleet.now_ms += 2 * WINDOW_MS
+    assert fleet.change(node(0, 3)).code == "held"
+
+
+def test_the_newest_of_several_changes_is_the_one_that_waits(fleet: Fleet) -> None:
+    """Who approved what waited before has not approved what waits now."""
+    first = shift(fleet)
+    fleet.approve(first.hold, "bob")
+    newer = fleet.change(node(0, 2))
+    assert fleet.state.holds.rows[str(first.hold)].nodes == MANY - 1
+    assert fleet.state.holds.rows[str(newer.hold)].approvals == ()
+    assert fleet.approve(first.hold, "cid").code == "done"
+    assert str(IPv4Address(fleet.state.parts("n0")[0].address4)) == "10.0.0.1"
+    assert approve(fleet, newer.hold) == ["done", "done"]
+    assert "10.2.0.1" in addresses(fleet) and "10.1.0.1" not in addresses(fleet)
+
+
+def test_a_node_that_goes_back_to_what_it_was_no_longer_waits(fleet: Fleet) -> None:
+    before = addresses(fleet)
+    held = shift(fleet)
+    assert fleet.change(*(node(i) for i in range(MANY - 1))).code == "done"
+    assert fleet.state.holds.rows[str(held.hold)].nodes == 1
+    assert fleet.change(node(MANY - 1)).code == "done"
+    assert (fleet.state.holds.rows, fleet.state.kept.rows) == ({}, {})
+    assert addresses(fleet) == before
+
+
+def test_a_node_whose_change_waits_may_leave(fleet: Fleet) -> None:
+    held = shift(fleet)
+    assert fleet.leave("n0").code == "done"
+    assert "n0" not in fleet.state.members.rows
+    assert "10.0.0.1" not in addresses(fleet)
+    assert fleet.state.holds.rows[str(held.hold)].nodes == MANY - 1
+
+
+def test_an_edit_of_labels_that_denies_here_and_allows_there_is_held_whole(fleet: Fleet) -> None:
+    fleet.policy("no", priority=1, action="drop", zones={"tier": "closed"})
+    before = addresses(fleet)
+    assert fleet.describe("z0", {"tier": "closed"}).code == "held"
+    assert addresses(fleet) == before
+
+
+# --- what becomes allowed ---------------------------------------------------------------------------------------------
+
+
+def closed() -> Fleet:
+    """A fleet of which zones let nobody through."""
+    fleet = Fleet()
+    fleet.policy("default", priority=-9, sources={"side": "in"})
+    fleet.change(*(node(i) for i in range(2 * MANY)))
+    fleet.budget(ALLOWED_BY_CHANGE, 250, 10)
+    return fleet
+
+
+def test_an_edit_may_allow_a_share_of_the_addresses_of_the_fleet() -> None:
+    fleet = closed()
+    outcome = fleet.policy("open", priority=1)
+    reason = "policy: 'open': 300 addresses would be allowed at once, over the allowed-by-change budget; it waits"
+    assert (outcome.code, outcome.reason) == ("held", reason)
+    assert addresses(fleet) == set()
+    assert fleet.state.holds.rows[str(outcome.hold)].kind == ALLOWED_BY_CHANGE
+    assert approve(fleet, outcome.hold) == ["done", "done"]
+    assert len(addresses(fleet)) == 2 * MANY
+
+
+def test_changes_of_known_nodes_and_edits_share_what_may_be_allowed() -> None:
+    fleet = closed()
+    assert fleet.change(*(node(i, labels={"side": "in"}) for i in range(70))).code == "done"
+    held = fleet.change(*(node(i, labels={"side": "in"}) for i in range(70, 80)))
+    assert (held.code, len(addresses(fleet))) == ("held", 70)
+    assert (
+        held.reason == "nodes: 10 addresses would be allowed at once, over the allowed-by-change budget; what was stays"
+    )
+    assert fleet.policy("open", priority=1).code == "held"
+    fleet.now_ms += 2 * WINDOW_MS
+    assert fleet.change(*(node(i, labels={"side": "in"}) for i in range(100, 130))).code == "done"
+
+
+def test_joins_of_new_nodes_have_no_limit_until_an_operator_sets_one() -> None:
+    fleet = Fleet()
+    assert fleet.change(*(node(i, 5) for i in range(5 * MANY))).code == "done"
+    fleet.budget(ALLOWED_BY_JOIN, 0, 20)
+    assert fleet.change(*(node(i, 1, name=f"x{i}") for i in range(15))).code == "done"
+    held = fleet.change(*(node(i, 2, name=f"y{i}") for i in range(15)))
+    assert (
+        held.reason == "nodes: 15 addresses would be allowed at once, over the allowed-by-join budget; what was stays"
+    )
+    assert fleet.state.members.rows["y0"].slot < 0
+    assert fleet.change(*(node(i, 3, name=f"w{i}") for i in range(5))).code == "done"
+    assert approve(fleet, held.hold) == ["done", "done"]
+    assert len(addresses(fleet)) == 5 * MANY + 35
+    fleet.budget(ALLOWED_BY_JOIN, 1_000, 0)
+    assert fleet.change(*(node(i, 4, name=f"v{i}") for i in range(MANY))).code == "done"
+
+
+def test_a_new_node_that_waits_may_leave_and_its_hold_ends() -> None:
+    fleet = Fleet()
+    fleet.budget(ALLOWED_BY_JOIN, 0, 0)
+    assert fleet.change(node(0)).code == "held"
+    assert fleet.leave("n0").code == "done"
+    assert (len(fleet.state.members.rows), fleet.state.holds.rows) == (0, {})
+
+
+def test_a_hold_is_named_after_what_it_denies() -> None:
+    fleet = Fleet()
+    fleet.policy("out", priority=1, action="drop", sources={"side": "out"})
+    fleet.change(*(node(i, labels={"side": "out"} if i % 2 else {}) for i in range(MANY)))
+    for kind in (ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, DENIED_BY_LEAVE):
+        fleet.budget(kind, 0, 0)
+    swapped = fleet.change(*(node(i, labels={} if i % 2 else {"side": "out"}) for i in range(MANY)))
+    hold = fleet.state.holds.rows[str(swapped.hold)]
+    assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY // 2, MANY)
