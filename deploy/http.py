@@ -6,6 +6,7 @@ and certificates: `deploy.tls.doors` says which paths are for whom.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from ssl import SSLContext
 
@@ -14,6 +15,13 @@ from aiohttp.typedefs import Middleware
 
 from deploy.metrics.exposition import CONTENT_TYPE, Exposition
 from deploy.settings import Address
+from drivers.wire.accepting import BoundedListener, ConnectionLimits
+
+IDLE_S = 20.0
+"""Longest time that a connection may be without a request under way: before the headers of the first are whole, and
+between two. Prometheus asks every 15 s and keeps its connection."""
+LIMITS = ConnectionLimits(most=500, per_address=125)
+"""A browser opens up to six connections, and a page keeps one of them for its feed."""
 
 
 class HttpServer:
@@ -24,11 +32,11 @@ class HttpServer:
         listen: Address,
         exposition: Exposition,
         unready: Callable[[], str],
+        *,
         routes: Iterable[web.AbstractRouteDef] = (),
         security: tuple[SSLContext, Middleware] | None = None,
+        limits: ConnectionLimits = LIMITS,
     ) -> None:
-        self._listen = listen
-        self._ssl = None if security is None else security[0]
         middlewares = [] if security is None else [security[1]]
         self._exposition = exposition
         self._unready = unready
@@ -41,17 +49,21 @@ class HttpServer:
                 *routes,
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        ssl = None if security is None else security[0]
+        self.listener = BoundedListener(self._connection, *listen, limits=limits, ssl=ssl)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S)
 
     async def start(self) -> Address:
         """Listen; returns the address bound. Raises OSError if it cannot."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._listen.host, self._listen.port, ssl_context=self._ssl)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        return Address(host, port)
+        return Address(*await self.listener.start())
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        assert self._runner.server is not None
+        return self._runner.server()
 
     async def stop(self) -> None:
+        self.listener.stop()
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:

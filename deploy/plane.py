@@ -8,6 +8,7 @@ was folded is saved in between, so that a restart folds none of it again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -21,6 +22,7 @@ import aiohttp
 from commands.queries.status import DeviceSource, StatusBoard
 from commands.server import CommandServer
 from deploy import devices
+from deploy.descriptors import Connections, file_limit, within
 from deploy.directory import LocalDirectory
 from deploy.export.registry import schemas
 from deploy.http import HttpServer
@@ -40,6 +42,7 @@ from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.relays.relay import Relay
 from drivers.simulators.simulator import Simulator
 from drivers.stalls import Stalls
+from drivers.wire.accepting import ConnectionLimits
 from drivers.wire.links import Link, pair
 from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
@@ -49,6 +52,8 @@ from projections.states import States
 
 if TYPE_CHECKING:
     from deploy.tracing import Follower
+
+logger = logging.getLogger(__name__)
 
 API_GRACE_S = 1.0
 """How long calls under way may take at the end, before they are cut off."""
@@ -80,6 +85,7 @@ class Plane:
         self._beacons: Beacons | None = None
         self._follower: Follower | None = None
         self._unready = "the log is not folded yet"
+        self._connections = self._connection_limits()
         self._page = Page(self.roles, self._alive, now_ms)
 
     @classmethod
@@ -142,6 +148,21 @@ class Plane:
             security=self.security,
         )
 
+    def _connection_limits(self) -> Connections:
+        """The limits of the settings, or as much as the files that this process may open allow."""
+        settings, files = self.settings, file_limit()
+        wanted = Connections(settings.http_connections, settings.api_connections, settings.agent_connections)
+        found = within(files, wanted)
+        if found != wanted:
+            logger.warning(
+                "connection limits lowered to leave files for the log; raise the limit of open files (LimitNOFILE)",
+                extra={"files": files, **found._asdict()},
+            )
+        return found
+
+    def _limits(self, connections: int) -> ConnectionLimits:
+        return ConnectionLimits(connections, max(1, int(connections * self.settings.address_share)))
+
     async def wait(self) -> None:
         """For ever: a part that fails cancels whoever waits here."""
         await asyncio.Event().wait()
@@ -194,22 +215,36 @@ class Plane:
         exposition = Exposition([PlaneCollector(self.parts)])
         security = None if self.security is None else self.security.http()
         http = HttpServer(
-            self.settings.http, exposition, lambda: self._unready, [*self._page.routes(), *schemas()], security
+            self.settings.http,
+            exposition,
+            lambda: self._unready,
+            routes=[*self._page.routes(), *schemas()],
+            security=security,
+            limits=self._limits(self._connections.http),
         )
         stack.push_async_callback(http.stop)
         stack.callback(self._page.close)
         with listening("http", self.settings.http):
             self.addresses["http"] = str(await http.start())
+        self.parts.listeners["http"] = http.listener
 
     async def _open_agents(self, stack: AsyncExitStack, relay: Relay) -> None:
         host, port = self.settings.agents
         pages = {devices.DEVICES_PATH: devices.page(relay)}
         ssl, guard = (None, None) if self.security is None else self.security.agents(devices.DEVICES_PATH)
         listener = AgentListener(
-            relay.serve, relay.admit, host=host, port=port, ssl=ssl, pages=pages, middlewares=[guard] if guard else []
+            relay.serve,
+            relay.admit,
+            host=host,
+            port=port,
+            ssl=ssl,
+            pages=pages,
+            middlewares=[guard] if guard else [],
+            limits=self._limits(self._connections.agents),
         )
         with listening("agents", self.settings.agents):
             await stack.enter_async_context(listener)
+        self.parts.listeners["agents"] = listener.listener
         self.addresses["agents"] = str(Address(host, listener.port))
 
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
@@ -236,7 +271,7 @@ class Plane:
             rng=self._rng,
             supports=self._supports,
             tracing=self._follower,
-            **api_options(self.settings, self.security),
+            **api_options(self.settings, self.security, self._connections.api),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)
         self.addresses["api"] = await server.start()

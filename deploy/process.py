@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from deploy.descriptors import raise_file_limit
 from deploy.plane import Plane
 from deploy.settings import Settings
 from eventstore.errors import FatalError, PlaneError
@@ -92,6 +93,7 @@ def settle_collector() -> None:
 def run_until_signal(main: Coroutine[Any, Any, None]) -> int:
     """Run `main` on a fast loop; SIGTERM and SIGINT cancel it, and it gets SHUTDOWN_SECONDS to end cleanly."""
     os.environ.setdefault("UV_THREADPOOL_SIZE", LOOKUPS)
+    raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_signal(main))
 

@@ -90,6 +90,21 @@ class Settings(BaseModel):
     streams_per_connection: int = Field(
         1_000, ge=1, description="API calls of one connection under way at once, whoever makes them."
     )
+    http_connections: int = Field(
+        500,
+        ge=1,
+        le=60_000,
+        description="Connections of `http` open at once; less if the process may open few files.",
+    )
+    api_connections: int = Field(2_000, ge=1, le=60_000, description="The same of `listen`.")
+    agent_connections: int = Field(10_000, ge=1, le=60_000, description="The same of `agents`.")
+    address_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Share of the connections of `http` and of `agents` that one address (of IPv6 one /64 network) may "
+        "have. 1 for processes behind one proxy or address translation.",
+    )
     state: Path | None = Field(
         None,
         description="Folder of this process's saved folds, so that a restart need not fold the whole log. "

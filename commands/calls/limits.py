@@ -52,8 +52,20 @@ class Limits:
     """Calls under way on one connection. Well above what an honest client has: the server counts a call until it is
     destroyed, so a client that keeps exactly the advertised number under way has some of them reset (seen with 100)."""
 
-    idle_s_max: float = 900.0
+    connections: int = 2_000
+    """Connections open at once. gRPC has no limit by address."""
+
+    handshake_s: float = 10.0
+    """How long a new connection may take for the handshake of TLS and the first frames of HTTP/2."""
+
+    idle_s_max: float = 300.0
     """A connection without a call for so long is closed; honest clients connect again by themselves."""
+
+    keepalive_s: float = 60.0
+    """A connection with calls under way is asked this often whether its peer is still there."""
+
+    keepalive_answer_s: float = 20.0
+    """How long the answer to that may take before the connection is closed."""
 
     ping_s_min: float = 60.0
     """Pings on a connection without calls more often than this end it, after two warnings."""

@@ -56,6 +56,10 @@ before the file.
 @click.option("--calls-burst", metavar="N", help="API calls of one principal at once after a pause.  [50000]")
 @click.option("--calls-at-once", metavar="N", help="API calls of one principal under way at once.  [5000]")
 @click.option("--streams-per-connection", metavar="N", help="API calls under way on one connection.  [1000]")
+@click.option("--http-connections", metavar="N", help="HTTP connections open at once.  [500]")
+@click.option("--api-connections", metavar="N", help="API connections open at once.  [2000]")
+@click.option("--agent-connections", metavar="N", help="Connections of agents open at once.  [10000]")
+@click.option("--address-share", metavar="SHARE", help="What one address may have of --http and --agents.  [0.25]")
 @click.option(
     "--config",
     metavar="FILE",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 import stat
 import struct
@@ -21,6 +22,7 @@ import msgspec
 from cryptography import x509
 from google.protobuf.internal import api_implementation
 
+from deploy.descriptors import FILES_MAX, Connections, within
 from deploy.listening import reason, taken
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Address, Settings
@@ -28,6 +30,7 @@ from deploy.tls.certificates import Certificates
 from eventstore.errors import PlaneError
 
 FREE_BYTES_MIN = 1 << 30
+FILES_MIN = 2_048
 _FLOCK = struct.Struct("hhqqi")
 """A lock as fcntl(2) has it: kind, whence, start, length, and whose it is."""
 LEFT_SHARE_MIN = 0.1
@@ -83,6 +86,17 @@ def check_folder(name: str, folder: Path) -> Iterator[Finding]:
     enough = free >= FREE_BYTES_MIN
     advice = "" if enough else f"free at least {FREE_BYTES_MIN >> 30} GiB, or move {name} to a larger disk"
     yield Finding(f"{name} disk", enough, f"{free / (1 << 30):,.1f} GiB free", advice)
+
+
+def check_files(settings: Settings) -> Finding:
+    """How many files a process may open, and what of them is left for connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    wanted = Connections(settings.http_connections, settings.api_connections, settings.agent_connections)
+    left = within(files, wanted)
+    found = f"{files} may be open: connections of http {left.http}, of listen {left.api}, of agents {left.agents}"
+    advice = "" if files >= FILES_MIN else f"raise the hard limit of open files (LimitNOFILE) to {FILES_MAX}"
+    return Finding("files", files >= FILES_MIN, found, advice)
 
 
 def is_running(settings: Settings) -> bool:
@@ -162,6 +176,7 @@ def check_host(settings: Settings, now_ms: int) -> list[Finding]:
     found = list(check_program())
     for name, folder in (("data", settings.data), ("state", settings.state)):
         found += check_folder(name, folder) if folder is not None else ()
+    found.append(check_files(settings))
     if running:
         found.append(Finding("data lock", True, "a plane runs on this folder"))
     found += check_ports(settings, running=running)

@@ -67,6 +67,14 @@ CERTIFICATE_EXPIRY = Gauge(
     "dpuplane_certificate_expiry_timestamp_seconds", "When this process's certificate expires, since the epoch."
 )
 
+CONNECTIONS = Gauge("dpuplane_connections", "Connections open on a listener (http or agents).", ("listener",))
+CONNECTIONS_MAX = Gauge("dpuplane_connections_max", "Connections that a listener takes at most.", ("listener",))
+REFUSED_CONNECTIONS = Counter(
+    "dpuplane_refused_connections_total",
+    "Connections refused: by the limit of the listener or of an address, in the handshake, or as no file was free.",
+    ("listener", "limit"),
+)
+
 # --- the log and its folds --------------------------------------------------------------------------------------------
 
 POSITION = Gauge("dpuplane_position_records", "Next offset to fold.", ("partition",))

@@ -20,6 +20,7 @@ from deploy.tls.security import Security
 from drivers.relays.relay import Relay
 from drivers.stalls import Stalls
 from drivers.statements import RANK_MAX, Statements
+from drivers.wire.accepting import REFUSING, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Replica
 
@@ -41,6 +42,8 @@ class Parts:
     server: CommandServer | None = None
     stalls: Stalls | None = None
     actors: Actors = field(default_factory=Actors)
+    listeners: dict[str, BoundedListener] = field(default_factory=dict)
+    """By the setting that names their address."""
 
 
 class PlaneCollector:
@@ -55,6 +58,7 @@ class PlaneCollector:
         yield from log.collect(parts.replica, parts.stalls, parts.now_ms())
         if parts.server is not None:
             yield from api.collect(parts.server)
+        yield from _connections(parts)
         yield from _admissions(parts)
         yield from fleet.collect(parts.replica, parts.survey)
         if parts.relay is not None and parts.survey is not None:
@@ -76,6 +80,18 @@ def _process(parts: Parts) -> Iterator[Metric]:
     if parts.security is not None:
         certificate = load_pem_x509_certificate(parts.security.certificates.material.cert)
         yield catalog.CERTIFICATE_EXPIRY.family(certificate.not_valid_after_utc.timestamp())
+
+
+def _connections(parts: Parts) -> Iterator[Metric]:
+    """How many connections each listener has, and which limits refused others."""
+    connections, most = catalog.CONNECTIONS.family(), catalog.CONNECTIONS_MAX.family()
+    refused = catalog.REFUSED_CONNECTIONS.family()
+    for name, listener in parts.listeners.items():
+        connections.add_metric([name], listener.connections)
+        most.add_metric([name], listener.limits.most)
+        for limit in REFUSING:
+            refused.add_metric([name, limit], listener.refused[limit])
+    yield from (connections, most, refused)
 
 
 def _admissions(parts: Parts) -> Iterator[Metric]:

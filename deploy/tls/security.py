@@ -61,13 +61,14 @@ def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | Non
     return Security(certificates, now_ms)
 
 
-def api_options(settings: Settings, security: Security | None) -> dict[str, Any]:
+def api_options(settings: Settings, security: Security | None, connections: int) -> dict[str, Any]:
     """What a CommandServer is given of these settings: limits, and with TLS who may come in."""
     limits = Limits(
         rate_per_s=settings.calls_per_second,
         burst=settings.calls_burst,
         concurrent_calls=settings.calls_at_once,
         streams_per_connection=settings.streams_per_connection,
+        connections=connections,
     )
     reflects = settings.reflection if settings.reflection is not None else security is None
     if security is None:

@@ -28,6 +28,7 @@ from aiohttp import (
     web,
 )
 
+from drivers.wire.accepting import BoundedListener, ConnectionLimits
 from drivers.wire.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 
@@ -36,6 +37,9 @@ logger = logging.getLogger(__name__)
 PATH = "/agent"
 DIAL_S = 10.0
 CLOSE_S = 1.0
+ASK_S = 10.0
+"""Longest time until the headers of an agent's request are whole."""
+LIMITS = ConnectionLimits()
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
@@ -178,32 +182,37 @@ class AgentListener:
         ssl: SSLContext | None = None,
         pages: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
         middlewares: Iterable[Any] = (),
+        limits: ConnectionLimits = LIMITS,
     ) -> None:
         self.port = port
         self._serve = serve
         self._admit = admit
-        self._host = host
-        self._ssl = ssl
         self._frame = _LastFramed()
         application = web.Application(middlewares=middlewares)
         self._links: set[_SocketLink] = set()
         application.router.add_get(PATH, self._accept)
         for path, page in (pages or {}).items():
             application.router.add_get(path, page)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=2 * CLOSE_S)
+        self.listener = BoundedListener(self._connection, host, port, limits=limits, ssl=ssl)
+        """Carries counters."""
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=2 * CLOSE_S, keepalive_timeout=ASK_S
+        )
 
     async def __aenter__(self) -> AgentListener:
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self._host, self.port, ssl_context=self._ssl, backlog=4096)
-        await self._site.start()
-        self.port = self._runner.addresses[0][1]
+        _, self.port = await self.listener.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Agents are told that we go, and dial another: aiohttp would wait for them to hang up, then cut them off."""
-        await self._site.stop()
+        self.listener.stop()
         await asyncio.gather(*(link.leave() for link in self._links))
         await self._runner.cleanup()
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        assert self._runner.server is not None
+        return self._runner.server()
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
         transport = request.transport

@@ -31,6 +31,10 @@ _ROW_HEAD = struct.Struct(">QI")
 _HEADERS_HEAD = struct.Struct(">I")
 _HAS_HEADERS = 1 << 31
 _WRITE_BUFFER_BYTES = 16 << 20
+OPEN_FILES_MAX = 128
+"""Files that the owner of a log keeps open. Without a limit it opens every file of the log and keeps it open."""
+EVERY_FILE = -1
+"""Of a secondary, which must keep every file open: the owner deletes files that it still reads."""
 _BATCH_RECORDS = 512
 _BATCH_BYTES = 512 << 10
 
@@ -68,10 +72,10 @@ class Row(NamedTuple):
 class Rocks:
     """One open RocksDB. Nothing of it outlives a call (an iterator left over would keep the directory locked)."""
 
-    def __init__(self, path: Path, access: AccessType) -> None:
+    def __init__(self, path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX) -> None:
         self.path = path
         with _rocks_errors():
-            self._db = Rdict(str(path), _options(), access_type=access)
+            self._db = Rdict(str(path), _options(open_files), access_type=access)
         self._last_ms: dict[Partition, int] = {}
 
     def header(self) -> Header | None:
@@ -244,11 +248,11 @@ def directory_identity(path: Path) -> str:
         raise LogUnavailable(f"log directory {path} cannot be looked at: {error.strerror}") from error
 
 
-def open_rocks(path: Path, access: AccessType) -> Rocks:
+def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX) -> Rocks:
     """Open a directory. Raises FatalError, which says in one sentence why it cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        return Rocks(path, access)
+        return Rocks(path, access, open_files)
     except OSError as error:
         raise FatalError(f"log directory {path} cannot be made: {error.strerror or error}") from error
     except RocksError as error:
@@ -280,7 +284,7 @@ def _rocks_errors() -> Iterator[None]:
         raise RocksError(str(error)) from error
 
 
-def _options() -> Options:
+def _options(open_files: int) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
@@ -289,6 +293,7 @@ def _options() -> Options:
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1 << 20)
     options.set_stats_dump_period_sec(0)
+    options.set_max_open_files(open_files)
     return options
 
 

@@ -33,6 +33,8 @@ _KEEPING = Keeping()
 _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
+_OPEN_FILES_MAX = 64
+"""Files that stay open. Without a limit RocksDB opens every file of the state and keeps it open."""
 _NO_GOOD = "read ({}); delete it to fold afresh"
 _IN_USE = "opened ({}); another process uses it"
 _NO_RIGHT = "written ({}); this process needs the right to write there"
@@ -288,4 +290,5 @@ def _options() -> Options:
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(1 << 20)
     options.set_stats_dump_period_sec(0)
+    options.set_max_open_files(_OPEN_FILES_MAX)
     return options

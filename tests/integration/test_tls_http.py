@@ -61,7 +61,7 @@ async def page(folder: Path, now_ms: Callable[[], int] = now_ms) -> AsyncIterato
     office = Office(folder / "certs")
     security = Security(office.issue("plane/local").certificates, now_ms)
     routes = [web.get("/secret", _secret), web.get("/healthz/secret", _secret), web.get("/endless", _endless)]
-    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes, security.http())
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes=routes, security=security.http())
     try:
         yield Page(office, security, str(await server.start()))
     finally:

@@ -16,7 +16,7 @@ async def _extra(_request: web.Request) -> web.Response:
 
 async def test_a_process_is_ready_when_it_has_no_reason_not_to_be() -> None:
     unready = "the log is not folded yet"
-    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: unready, [web.get("/extra", _extra)])
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: unready, routes=[web.get("/extra", _extra)])
     address = await server.start()
     try:
         async with aiohttp.ClientSession(f"http://{address}") as session:

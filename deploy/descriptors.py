@@ -1,0 +1,52 @@
+"""File descriptors of a process: how many it may open, and how many of them connections may take.
+
+A process without a free descriptor can append nothing: RocksDB opens a file for every new part of the log, and every
+connection takes a descriptor too. So connections get what is left after a reserve for the log, the saved folds and the
+connections that the process opens itself; if that is less than the settings say, the limits of listeners are lowered.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import NamedTuple
+
+FILES_MAX = 65_536
+"""The soft limit is raised to this, as far as the hard limit allows."""
+RESERVE = 512
+"""The log (128 files in RocksDB), saved folds (64), archived states that are read, connections to Kafka brokers, BMCs
+and relays, pipes to moments of the past."""
+HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
+"""Of what is left, if that is less than wanted: the page and the probes stay reachable beside many agents."""
+
+
+class Connections(NamedTuple):
+    """The most connections of each listener."""
+
+    http: int
+    api: int
+    agents: int
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files as far as useful and allowed; returns what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return file_limit()
+
+
+def file_limit() -> int:
+    """Files that this process may open now."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES_MAX if soft == resource.RLIM_INFINITY else soft
+
+
+def within(files: int, wanted: Connections) -> Connections:
+    """The wanted limits, lowered so that all together leave the reserve of a process that may open so many files."""
+    left = files - min(RESERVE, files // 2)
+    if sum(wanted) <= left:
+        return wanted
+    http = min(wanted.http, max(1, int(left * HTTP_LEAST_SHARE)))
+    api = min(wanted.api, max(1, int(left * API_LEAST_SHARE)))
+    return Connections(http, api, max(1, min(wanted.agents, left - http - api)))

@@ -1,0 +1,247 @@
+"""Abuse by connections: many, idle, slow to shake hands, slow to ask, slow to read. Others are served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import grpc
+import pytest
+import uvloop
+from aiohttp import web
+
+from commands.calls.limits import Limits
+from deploy import http
+from deploy.descriptors import RESERVE, Connections, within
+from deploy.http import HttpServer
+from deploy.metrics.exposition import Exposition
+from deploy.settings import Address
+from deploy.tls.security import Security
+from drivers.wire.accepting import BoundedListener, ConnectionLimits, peer_of
+from schemas.api import dpuplane_pb2 as pb
+from schemas.api.stubs import CommandsStub
+from tests.support.certs import Office
+from tests.support.eventually import until
+from tests.support.planes import DPUPLANE, run, serving
+from tests.support.served import now_ms, served
+
+FILES = 700
+IDLE = 1_000
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Server(NamedTuple):
+    """An HTTP listener, and where it is."""
+
+    listener: BoundedListener
+    address: Address
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def runs(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Runs a test on the loop that processes have, and on the one that libraries are written for."""
+
+    def run_it(test: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(test)
+
+    return run_it
+
+
+async def _large(_request: web.Request) -> web.Response:
+    return web.Response(body=bytes(64 << 20))
+
+
+@asynccontextmanager
+async def listening(limits: ConnectionLimits, security: Security | None = None) -> AsyncIterator[Server]:
+    tls = None if security is None else security.http()
+    routes = [web.get("/large", _large)]
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes=routes, security=tls, limits=limits)
+    try:
+        yield Server(server.listener, await server.start())
+    finally:
+        await server.stop()
+
+
+def dialed(server: Server, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(server.address, timeout=10, source_address=(source, 0))
+
+
+async def is_closed(connection: socket.socket) -> bool:
+    """Whether the other end has closed it: waits for a byte or the end."""
+    try:
+        return await asyncio.to_thread(connection.recv, 1) == b""
+    except ConnectionError:
+        return True
+
+
+async def healthy(server: Server, source: str) -> bool:
+    """Whether a client at an address of its own is answered."""
+    connector = aiohttp.TCPConnector(local_addr=(source, 0))
+    url = f"http://{server.address}/healthz"
+    async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
+        return answer.status == 200
+
+
+def test_an_address_has_its_share_of_a_listener_and_others_have_the_rest(runs: Any) -> None:
+    async def test() -> None:
+        async with listening(ConnectionLimits(most=6, per_address=3)) as server:
+            one = [dialed(server) for _ in range(5)]
+            await until(lambda: server.listener.refused["address"] == 2)
+            assert await is_closed(one[3]) and await is_closed(one[4])
+            assert await healthy(server, "127.0.0.2")
+            two = [dialed(server, "127.0.0.3") for _ in range(4)]
+            await until(lambda: server.listener.refused.total() >= 3)
+            for connection in (*one, *two):
+                connection.close()
+            await until(lambda: server.listener.connections == 0)
+            assert await healthy(server, "127.0.0.1")
+
+    runs(test())
+
+
+def test_a_listener_is_full_whoever_comes_and_free_again_when_they_leave(runs: Any) -> None:
+    async def test() -> None:
+        async with listening(ConnectionLimits(most=4, per_address=2)) as server:
+            held = [dialed(server, f"127.0.0.{number // 2 + 1}") for number in range(4)]
+            await until(lambda: server.listener.connections == 4)
+            assert await is_closed(dialed(server, "127.0.0.9"))
+            assert server.listener.refused == {"listener": 1}
+            held.pop().close()
+            await until(lambda: server.listener.connections == 3)
+            assert await healthy(server, "127.0.0.9")
+            for connection in held:
+                connection.close()
+
+    runs(test())
+
+
+def test_a_handshake_that_does_not_come_ends(runs: Any, tmp_path: Path) -> None:
+    async def test() -> None:
+        security = Security(Office(tmp_path / "certs").issue("plane/local").certificates, now_ms)
+        async with listening(ConnectionLimits(handshake_s=0.2), security) as server:
+            silent, babbling = dialed(server), dialed(server)
+            babbling.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: server.listener.refused["handshake"] == 2)
+            await until(lambda: server.listener.connections == 0)
+            assert await is_closed(silent)
+            context = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"https://{server.address}/healthz", ssl=context) as answer,
+            ):
+                assert answer.status == 200
+
+    runs(test())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+    ids=["nothing", "half of the headers", "one request"],
+)
+def test_a_connection_without_a_request_under_way_ends(runs: Any, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "IDLE_S", 0.2)
+
+    async def test() -> None:
+        async with listening(ConnectionLimits()) as server:
+            connection = dialed(server)
+            connection.sendall(said)
+            await until(lambda: server.listener.connections == 1)
+            await until(lambda: server.listener.connections == 0)
+            connection.close()
+
+    runs(test())
+
+
+def test_a_peer_that_takes_nothing_of_its_answer_is_let_go(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection would stay for as long as it likes, closing ones too."""
+    monkeypatch.setattr(http, "IDLE_S", 0.2)
+
+    async def test() -> None:
+        async with listening(ConnectionLimits(untaken_s=1.0)) as server:
+            connection = dialed(server)
+            connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await until(lambda: server.listener.connections == 1)
+            await until(lambda: server.listener.connections == 0)
+            connection.close()
+
+    runs(test())
+
+
+def test_ipv6_addresses_count_by_network() -> None:
+    assert peer_of(("2001:db8:1:2::7", 1, 0, 0)) == peer_of(("2001:db8:1:2:ffff::8", 2, 0, 0)) == "2001:db8:1:2::/64"
+    assert peer_of(("::ffff:10.0.0.1", 1, 0, 0)) == peer_of(("10.0.0.1", 1)) == "10.0.0.1"
+    assert peer_of(("fe80::1%eth0", 1, 0, 2)) == "fe80::/64"
+
+
+@pytest.mark.parametrize("files", [64, 256, 1_024, 4_096, 20_000, 65_536])
+def test_connections_leave_files_for_the_log(files: int) -> None:
+    wanted = Connections(500, 2_000, 10_000)
+    found = within(files, wanted)
+    assert all(1 <= limit <= most for limit, most in zip(found, wanted, strict=True))
+    assert files - sum(found) >= min(RESERVE, files // 2)
+    assert (found == wanted) == (files >= sum(wanted) + RESERVE)
+
+
+async def test_the_api_takes_so_many_connections_and_serves_those(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane", limits=Limits(connections=5)) as plane:
+        host, port = plane.address.rsplit(":", 1)
+        joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test has one
+        assert joined.outcome == pb.Answer.done
+        held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(12)]
+        ended = await asyncio.gather(*(_said_nothing(connection) for connection in held))
+        assert sum(ended) == 12 - 4
+        assert (await plane.join("z", pb.NodeSpec(name="n1"))).outcome == pb.Answer.done
+        for connection in held:
+            connection.close()
+
+
+async def _said_nothing(connection: socket.socket) -> bool:
+    """A gRPC server greets with its settings; one that takes no more connections closes them without a word."""
+    try:
+        return not await asyncio.to_thread(connection.recv, 1)
+    except ConnectionError:
+        return True
+
+
+async def test_a_thousand_idle_connections_keep_no_file_from_the_log(tmp_path: Path) -> None:
+    """Without limits the process ran out of files: joins failed, and its log said `append failed`."""
+    program = ("/bin/sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"', DPUPLANE)
+    async with serving("--data", str(tmp_path / "plane"), stderr=tmp_path / "errors", program=program) as plane:
+        with ExitStack() as held:
+            for listener in ("http", "agents"):
+                host, port = plane.address(listener).rsplit(":", 1)
+                for _ in range(IDLE):
+                    held.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            for number in range(3):
+                joined = await run("nodes", "join", f"n{number}", "--zone", "a", server=plane.address("api"))
+                assert joined.status == 0, joined.stderr
+            connector = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+            url = f"http://{plane.address('http')}/metrics"
+            async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
+                metrics = await answer.text()
+    assert 'dpuplane_refused_connections_total{limit="address",listener="http"}' in metrics
+    open_files = next(line for line in metrics.splitlines() if line.startswith("process_open_fds "))
+    assert float(open_files.split()[1]) < FILES - 100
+    assert b"append failed" not in (tmp_path / "errors").read_bytes()
+
+
+async def test_connections_to_the_api_that_say_nothing_are_closed_and_others_served(tmp_path: Path) -> None:
+    limits = Limits(connections=5, handshake_s=0.5)
+    async with served(tmp_path / "plane", limits=limits) as plane:
+        host, port = plane.address.rsplit(":", 1)
+        with ExitStack() as held:
+            for _ in range(20):
+                held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            options = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 100)]
+            async with grpc.aio.insecure_channel(plane.address, options=options) as channel:
+                request = pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n")])
+                answer = await CommandsStub(channel).JoinNodes(request, wait_for_ready=True, timeout=30)
+    assert answer.outcome == pb.Answer.done
