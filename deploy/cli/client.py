@@ -20,8 +20,9 @@ from google.protobuf.message import Message
 
 from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable, again
+from deploy.cli.unanswered import is_answer, is_folding, no_answer, not_sent, was_sent
 from eventstore.ids import issued_at_ms, uuid7
-from schemas.api.metadata import ANSWERED_KEY, PRINCIPAL_KEY
+from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 M = TypeVar("M", bound=Message)
@@ -171,14 +172,14 @@ class Client:
                 call = bind(self._channel(server))(request, timeout=self._timeout_s, metadata=self._metadata)
                 answer = list(call) if isinstance(call, Iterator) else call
             except grpc.RpcError as error:
-                if error.code() not in _NEXT_SERVER or _is_folding(error):
+                if error.code() not in _NEXT_SERVER or is_folding(error):
                     raise self._failure(error, server) from error
                 tried.append(error)
                 continue
             self._servers.remove(server)
             self._servers.insert(0, server)
             return answer
-        said = next(filter(_is_answer, tried), tried[-1])
+        said = next(filter(is_answer, tried), None) or next(filter(was_sent, tried), tried[-1])
         raise self._failure(said, ", ".join(self._servers), command_id=getattr(request, "command_id", ""))
 
     def _channel(self, server: str) -> grpc.Channel:
@@ -194,36 +195,17 @@ class Client:
     def _failure(self, error: grpc.RpcError, server: str, command_id: str = "") -> NotKnown | Refused | Unreachable:
         if error.code() is grpc.StatusCode.NOT_FOUND:
             return NotKnown(error.details() or "")
-        if _is_folding(error):
+        if is_folding(error):
             return StillFolding(error.details() or "")
         if error.code() not in _UNREACHABLE:
             return Refused(error.details() or "")
-        if _is_answer(error):
+        if is_answer(error):
             return Unreachable(f"{error.details()}; {again(command_id) or 'try again, or wait longer with --timeout'}")
-        advice = again(command_id) or "try again"
-        advice += "; see that `dpuplane serve` runs there, or name another with --server"
-        if self._credentials is None:
-            advice += "; one with TLS wants --tls-cert, --tls-key and --tls-ca"
-        else:  # a handshake that fails is only a socket that closed
-            advice += "; it must have TLS, and each side believe the other's certificate: see `dpuplane certs show`"
-        return Unreachable(f"no answer from {server} ({_first_line(error)}): {advice}")
-
-
-def _is_folding(error: grpc.RpcError) -> bool:
-    """Whether a moment of the past was asked about that the server is still folding the log up to."""
-    return error.code() is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith("at: ")
-
-
-def _is_answer(error: grpc.RpcError) -> bool:
-    """Whether a server of the plane said this, and not the library, which found none."""
-    said: Any = error.trailing_metadata() or ()
-    return any(key == ANSWERED_KEY for key, _ in said)
-
-
-def _first_line(error: grpc.RpcError) -> str:
-    code = error.code().name.lower().replace("_", " ")
-    details = (error.details() or "").partition("\n")[0]
-    return f"{code}, {details[:200]}" if details else code
+        is_secure = self._credentials is not None
+        if not was_sent(error):
+            self.stated.pop(command_id, None)
+            return Unreachable(not_sent(server, error, is_secure=is_secure))
+        return Unreachable(no_answer(server, error, again(command_id) or "try again", is_secure=is_secure))
 
 
 def derived(command_id: str, number: int) -> str:

@@ -142,18 +142,26 @@ def queries_in(*outputs: str) -> Callable[[F], F]:
 
 def looks_back(function: F) -> F:
     """As `queries`, and `--at` and `--watch`; for what asks about the state of the plane and nothing else."""
+    return looks_back_in(*_OUTPUTS)(function)
 
-    @functools.wraps(function)
-    def run(*, client: Client, at: str, watch: bool, **given: Any) -> None:
-        if at and watch:
-            raise click.UsageError("--watch: what was at a moment of the past (--at) never changes")
-        client.at = at
-        show = functools.partial(function, client=client, **given)
-        if watch:
-            watch_until_interrupted(client, show)
-        show()
 
-    return queries(_AT(_WATCH(run)))  # type: ignore[return-value]
+def looks_back_in(*outputs: str) -> Callable[[F], F]:
+    """As `looks_back`, for a result that is printed in other ways, the first of them if none is asked for."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def run(*, client: Client, at: str, watch: bool, **given: Any) -> None:
+            if at and watch:
+                raise click.UsageError("--watch: what was at a moment of the past (--at) never changes")
+            client.at = at
+            show = functools.partial(function, client=client, **given)
+            if watch:
+                watch_until_interrupted(client, show)
+            show()
+
+        return queries_in(*outputs)(_AT(_WATCH(run)))  # type: ignore[return-value]
+
+    return decorated
 
 
 def commands(function: F) -> F:

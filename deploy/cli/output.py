@@ -15,7 +15,7 @@ from deploy.plain import Plain
 from eventstore.recovery.moment import shown
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
-_LOOK = ("waiting", "held", "frozen", "paused", "draining")
+_LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
 _BAD = ("refused", "unknown", "failed", "wrong", "halted")
 _COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict.fromkeys(_BAD, "red")
 """Colours of states. They only repeat what the word says."""

@@ -2,43 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from deploy.cli import output as out
 from deploy.cli.client import Client
-from deploy.cli.options import looks_back
+from deploy.cli.options import looks_back_in
 from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
+_NAMED = 5
+"""Zones named on one line; the rest is counted."""
+
 
 @click.command()
-@looks_back
-def status(*, client: Client, output: str) -> None:
-    """Show replicas with role, version, position, lag and fold version; partitions halted or not forwarded; holds.
+@click.option("--digests", is_flag=True, help="Show every partition of every replica, as -o wide does.")
+@looks_back_in("table", "wide", "json", "yaml")
+def status(*, client: Client, output: str, digests: bool) -> None:
+    """Say whether all is well; then the log, holds and freezes, and each replica with its role, version and lag.
 
-    Example: dpuplane status --output json
+    -o wide adds a row per partition: position, lag, fold version, quarantined records, digest. JSON and YAML have all.
+
+    Example: dpuplane status --output wide
     """
     found: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
-    if output != "table":
+    if output not in ("table", "wide"):
         out.print_value(to_plain(found), output)
         return
-    out.print_fields(summary(found))
-    for replica in found.replicas:
-        click.echo(f"\n{heading_of(replica)}")
+    out.print_fields([("verdict", verdict(found)), *summary(found)])
+    if output == "wide" or digests:
+        _print_partitions(found.replicas)
+    elif found.replicas:
+        click.echo()
         out.print_table(
-            ("partition", "position", "lag", "fold", "quarantined", "digest"),
-            (
-                (p.partition, p.position, p.lag_records, p.fold_version, p.quarantined, p.halted or p.digest)
-                for p in replica.partitions
-            ),
+            ("replica", "roles", "version", "partitions", "lag", "halted", "quarantined", "addresses"),
+            map(row_of, found.replicas),
         )
+
+
+def verdict(found: pb.Status) -> str:
+    """Whether the plane works as it should, in one line that names the fields to look at."""
+    wrong = [
+        *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
+        *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
+        *("DPUs hold more than this log knows" for r in found.replicas if r.newer_dpus),
+    ]
+    quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
+    look = [
+        *(f"{found.holds} held" for _ in range(min(found.holds, 1))),
+        *(f"{'every zone' if '*' in found.frozen else len(found.frozen)} frozen" for _ in found.frozen[:1]),
+        *(f"{quarantined} records quarantined" for _ in range(min(quarantined, 1))),
+    ]
+    if wrong:
+        return f"wrong: {', '.join([*dict.fromkeys(wrong), *look])}"
+    if look:
+        return f"look: {', '.join(look)}; nothing is broken"
+    return "ok: nothing is halted, held or frozen"
+
+
+def row_of(replica: pb.Replica) -> Sequence[object]:
+    """A replica as one row, with the sums over its partitions."""
+    return (
+        replica.name,
+        ",".join(replica.roles),
+        replica.version,
+        len(replica.partitions),
+        sum(p.lag_records for p in replica.partitions),
+        sum(bool(p.halted) for p in replica.partitions),
+        sum(p.quarantined for p in replica.partitions),
+        _addresses(replica),
+    )
 
 
 def heading_of(replica: pb.Replica) -> str:
     """A replica in one line: what it does, where it listens yet, and which version of the program it is."""
-    addresses = " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
     version = f"version {replica.version}" if replica.version else ""
-    return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", addresses, version)))
+    return "; ".join(filter(None, (f"{replica.name}: {', '.join(replica.roles)}", _addresses(replica), version)))
 
 
 def summary(found: pb.Status) -> list[tuple[str, str]]:
@@ -46,7 +86,7 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
     return [
         ("log", f"{found.log_id}, generation {found.generation}, {_location(found.log)}"),
         ("holds", f"{found.holds}{' (see dpuplane holds list)' if found.holds else ''}"),
-        ("frozen", ", ".join("all zones" if zone == "*" else zone for zone in found.frozen) or "nothing"),
+        ("frozen", _zones(found.frozen)),
         *((f"halted {h.partition}", f"on {h.replica}: {h.reason}") for h in found.halted),
         *(
             (
@@ -58,6 +98,29 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
         ),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
     ]
+
+
+def _print_partitions(replicas: Sequence[pb.Replica]) -> None:
+    for replica in replicas:
+        click.echo(f"\n{heading_of(replica)}")
+        out.print_table(
+            ("partition", "position", "lag", "fold", "quarantined", "digest"),
+            (
+                (p.partition, p.position, p.lag_records, p.fold_version, p.quarantined, p.halted or p.digest)
+                for p in replica.partitions
+            ),
+        )
+
+
+def _addresses(replica: pb.Replica) -> str:
+    return " ".join(f"{name}={address}" for name, address in sorted(replica.addresses.items()))
+
+
+def _zones(frozen: Sequence[str]) -> str:
+    if not frozen or "*" in frozen:
+        return "all zones" if frozen else "nothing"
+    more = f" and {len(frozen) - _NAMED} more" if len(frozen) > _NAMED else ""
+    return f"{', '.join(frozen[:_NAMED])}{more}"
 
 
 def _location(log: pb.LogLocation) -> str:

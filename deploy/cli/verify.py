@@ -14,6 +14,7 @@ import msgspec
 from deploy.audit.checkpoints import Proven, load, prove
 from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fold_afresh
 from deploy.cli import output as out
+from deploy.cli.alike import grouped
 from deploy.cli.client import Client
 from deploy.cli.failures import Unreachable
 from deploy.cli.options import queries
@@ -66,9 +67,9 @@ def verify(
     """Fold the log afresh; compare every digest with the live state, and every DPU with its zone's table.
 
     Reads the log itself, beside the processes of the plane, and asks a server (--server) what replicas and DPUs hold.
-    With --data or --kafka and no server there, only the log is folded. Prints what differs; exit status 1 if anything
-    does. With --checkpoint nothing is folded: what differs is the first record that is not the one that was signed, by
-    number if FILE.hashes lies beside FILE.
+    With --data or --kafka and no server there, only the log is folded. Prints what differs, in one line what is alike;
+    exit status 1 if anything does. With --checkpoint nothing is folded: what differs is the first record that is not
+    the one that was signed, by number if FILE.hashes lies beside FILE.
     """
     if (checkpoint is None) != (public_key is None):
         raise click.UsageError("give --checkpoint FILE and --public-key FILE together")
@@ -108,10 +109,12 @@ def _verify_checkpoint(
 
 
 def _end(differences: list[str]) -> NoReturn:
-    for difference in differences[:SHOWN]:
-        click.echo(difference, err=True)
-    if len(differences) > SHOWN:
-        click.echo(f"and {len(differences) - SHOWN:,} more differences", err=True)
+    lines = grouped(differences)
+    for line in lines[:SHOWN]:
+        click.echo(line, err=True)
+    if len(lines) > SHOWN:
+        all_of_them = f"{len(differences):,} differences in all, which -o json lists"
+        click.echo(f"and {len(lines) - SHOWN:,} more lines; {all_of_them}", err=True)
     sys.exit(1 if differences else 0)
 
 

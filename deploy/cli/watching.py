@@ -22,26 +22,24 @@ _POSITION = re.compile(r"\s*\"?position\"?: .*?(,|$|\})", re.MULTILINE)
 
 
 def watch(client: Client, show: Callable[[], None]) -> NoReturn:
-    """Show until Ctrl-C: on a terminal in place of what was shown before, else below it.
+    """Show until Ctrl-C, which ends it with 130 as it ends every command. On a terminal the new text takes the place of
+    the old, elsewhere it follows below.
 
     Each answer is at least as new as the one before, whichever server gives it. A plane that is away is waited for.
     """
     shown = None
-    try:
-        while True:
-            try:
-                text = _printed(show)
-            except (Unreachable, NotKnown) as error:
-                if shown is None:
-                    raise
-                text = f"{error.message}\n"
-            if shown is None or _POSITION.sub("", text) != _POSITION.sub("", shown):
-                click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
-            shown = text
-            client.no_older()
-            check_reader(EVERY_S)
-    except KeyboardInterrupt:
-        sys.exit(0)
+    while True:
+        try:
+            text = _printed(show)
+        except (Unreachable, NotKnown) as error:
+            if shown is None:
+                raise
+            text = f"{error.message}\n"
+        if shown is None or _POSITION.sub("", text) != _POSITION.sub("", shown):
+            click.echo(f"{_CLEAR if sys.stdout.isatty() else ''}{text}", nl=False)
+        shown = text
+        client.no_older()
+        check_reader(EVERY_S)
 
 
 class _Page(io.StringIO):

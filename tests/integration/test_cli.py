@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -348,8 +349,16 @@ async def test_status_in_every_form(run: Run) -> None:
     assert as_json["replicas"][0]["name"] == "replica-1"
     assert as_json["log"]["engine"] == "embedded"
     table = (await run("status", "--output", "table")).stdout
-    assert "replica-1: api; api=" in table
-    assert "fleet/0" in table
+    assert table.startswith("verdict  ok: nothing is halted, held or frozen\n")
+    assert re.search(r"^replica-1 +api .* api=127", table, re.MULTILINE)
+    assert "fleet/0" not in table and "DIGEST" not in table
+    for arguments in (("--output", "wide"), ("--output", "table", "--digests")):
+        wide = (await run("status", *arguments)).stdout
+        assert wide.startswith("verdict  ok: ")
+        assert "replica-1: api; api=" in wide
+        assert re.search(r"^fleet/0 .* [0-9a-f]{32}$", wide, re.MULTILINE)
+    await run("freeze")
+    assert (await run("status", "--output", "table")).stdout.startswith("verdict  look: every zone frozen; ")
 
 
 async def test_the_environment_names_the_server(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:

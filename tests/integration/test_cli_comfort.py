@@ -87,7 +87,7 @@ async def test_a_wait_for_a_dpu_that_two_zones_have_asks_at_once_which(plane: Se
     assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, tries 0\n")
 
 
-async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_0(plane: Served) -> None:
+async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_130(plane: Served) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     arguments = ("nodes", "list", "--watch", "--server", plane.address)
     async with piped(*arguments) as child, asyncio.timeout(READY_TIMEOUT_S):
@@ -97,7 +97,7 @@ async def test_a_list_is_shown_again_when_it_changes_and_ctrl_c_ends_it_with_0(p
         again = await child.stdout.readuntil(b"n2")
         assert again.count(b"NAME") == 1 and b"\x1b" not in again, "once more, whole, and no colours for a pipe"
         child.send_signal(signal.SIGINT)
-        assert await child.wait() == 0
+        assert await child.wait() == 130
         assert await child.stderr.read() == b""
 
 

@@ -54,12 +54,12 @@ async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> N
         denied = await run("freeze", *viewer, server=server)
         assert (denied.status, "viewer/vic must have the role" in denied.stderr) == (1, True)
         bare = await run("nodes", "list", server=server)
-        assert (bare.status, "one with TLS wants --tls-cert" in bare.stderr) == (3, True)
+        assert (bare.status, "give --tls-cert, --tls-key and --tls-ca" in bare.stderr) == (3, True)
         strange = Authority(tmp_path / "elsewhere")
         assert (await run("certs", "init", "--dir", str(strange.folder))).status == 0
         flags = [*(await strange.issue("viewer", "vic"))[:4], *viewer[4:]]
         unknown = await run("nodes", "list", *flags, server=server)
-        assert (unknown.status, "each side believe the other's certificate" in unknown.stderr) == (3, True)
+        assert (unknown.status, "each side must accept the other's certificate" in unknown.stderr) == (3, True)
         said = await run("nodes", "list", "--as", "root", *viewer, server=server)
         assert (said.status, "your certificate says who you are, viewer/vic" in said.stderr) == (2, True)
     log = (tmp_path / "serve.log").read_text()

@@ -161,11 +161,11 @@ def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
     assert "dpuplane serve" in result.stderr
 
 
-def test_a_command_to_nobody_names_the_id_to_ask_with() -> None:
+def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
     result = CliRunner().invoke(cli, ["freeze", "--server", "127.0.0.1:1"])
     assert result.exit_code == 3
-    assert "--command-id 0" in result.stderr
-    assert "dpuplane commands show 0" in result.stderr
+    assert "nothing listens at 127.0.0.1:1" in result.stderr
+    assert "command" not in result.stderr
 
 
 @pytest.mark.parametrize(

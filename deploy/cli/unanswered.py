@@ -1,0 +1,69 @@
+"""Calls without an answer: whether the plane or the gRPC library said so, and whether the request was ever sent.
+
+A request that found no connection took no effect, whatever it asked for, so nothing about it is unknown. The library
+says so in one way only: "failed to connect to all addresses", or that a name did not resolve. A connection that breaks
+under way is reported in other words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from projections.names import shown
+from schemas.api.metadata import ANSWERED_KEY
+
+_REASON_SHOWN = 200
+_WITHOUT_TLS = "give --tls-cert, --tls-key and --tls-ca if it speaks TLS"
+_WITH_TLS = "it must speak TLS, and each side must accept the other's certificate: see `dpuplane certs show`"
+
+
+def is_folding(error: grpc.RpcError) -> bool:
+    """Whether a moment of the past was asked about that the server is still folding the log up to."""
+    return error.code() is grpc.StatusCode.UNAVAILABLE and _details(error).startswith("at: ")
+
+
+def is_answer(error: grpc.RpcError) -> bool:
+    """Whether a server of the plane said this, and not the library, which found none."""
+    said: Any = error.trailing_metadata() or ()
+    return any(key == ANSWERED_KEY for key, _ in said)
+
+
+def was_sent(error: grpc.RpcError) -> bool:
+    """Whether the request may have reached a server."""
+    details = _details(error)
+    never = details.startswith(("failed to connect to all addresses", "errors resolving", "DNS resolution failed"))
+    return not never or error.code() is not grpc.StatusCode.UNAVAILABLE or is_answer(error)
+
+
+def not_sent(server: str, error: grpc.RpcError, *, is_secure: bool) -> str:
+    """The sentence for a request that found no connection."""
+    details = _details(error)
+    if "Connection refused" in details:
+        return f"nothing listens at {server}: start `dpuplane serve`, or name its --listen address with --server"
+    if not details.startswith("failed to connect"):
+        return f"{server}: the host name does not resolve; name another address with --server"
+    if "http1" in details:
+        return f"{server} speaks HTTP/1, as --http and --agents do: name the --listen address with --server"
+    reason = details.rpartition(": ")[2].partition("\n")[0]
+    why = f" ({_short(reason)})" if reason not in ("", "OK") else ""  # a failed handshake is only a socket that closed
+    return f"cannot connect to {server}{why}: {_WITH_TLS if is_secure else _WITHOUT_TLS}"
+
+
+def no_answer(server: str, error: grpc.RpcError, advice: str, *, is_secure: bool) -> str:
+    """The sentence for a request that was sent and not answered."""
+    code = error.code().name.lower().replace("_", " ")
+    details = _details(error).partition("\n")[0]
+    reason = f"{code}, {_short(details)}" if details else code
+    if error.code() is grpc.StatusCode.UNAVAILABLE:  # the connection broke, as one does whose other end expects TLS
+        advice += f"; {_WITH_TLS if is_secure else _WITHOUT_TLS}"
+    return f"no answer from {server} ({reason}): {advice}"
+
+
+def _details(error: grpc.RpcError) -> str:
+    return error.details() or ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _REASON_SHOWN and text.isprintable() else shown(text)

@@ -1,0 +1,86 @@
+"""Commands that find no server, and commands that a server took and did not answer: only the latter are unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.support.planes import run, serving
+
+LEAVE = ("nodes", "leave", "n1", "--timeout", "1")
+START = "start `dpuplane serve`, or name its --listen address with --server"
+
+
+def closed_port() -> str:
+    """An address at which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """A gRPC server that takes every call and never answers."""
+
+    class Silent(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+        def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            async def never(_request: bytes, _context: object) -> bytes:
+                await asyncio.Event().wait()
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(never)
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Silent(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)
+
+
+async def test_a_refused_connection_is_one_short_sentence_and_leaves_nothing_unknown(tmp_path: Path) -> None:
+    inventory = tmp_path / "nodes.csv"
+    inventory.write_text("name,zone,address\nn1,z1,10.0.0.1\n")
+    nowhere = closed_port()
+    for arguments in (("status",), LEAVE, ("import", str(inventory)), ("nodes", "list", "--watch")):
+        ran = await run(*arguments, server=nowhere)
+        assert (ran.status, ran.stdout) == (3, "")
+        assert ran.stderr == f"Error: nothing listens at {nowhere}: {START}\n"
+    both = f"{nowhere},{closed_port()}"
+    ran = await run(*LEAVE, server=both)
+    assert ran.stderr == f"Error: nothing listens at {both.replace(',', ', ')}: {START}\n"
+
+
+async def test_a_command_that_one_of_two_servers_took_is_unknown() -> None:
+    async with silent_server() as silent:
+        for servers in (silent, f"{silent},{closed_port()}", f"{closed_port()},{silent}"):
+            ran = await run(*LEAVE, server=servers)
+            assert ran.status == 3
+            assert f"no answer from {servers.replace(',', ', ')} (deadline exceeded" in ran.stderr
+            assert "ask `dpuplane commands show " in ran.stderr
+
+
+async def test_an_address_that_is_another_one_of_the_plane_is_named_as_that(tmp_path: Path) -> None:
+    async with serving("--data", str(tmp_path / "plane")) as plane:
+        for name in ("http", "agents"):
+            ran = await run(*LEAVE, server=plane.address(name))
+            assert ran.status == 3
+            assert ran.stderr == (
+                f"Error: {plane.address(name)} speaks HTTP/1, as --http and --agents do: "
+                "name the --listen address with --server\n"
+            )
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid:7080"])
+async def test_a_host_without_an_address_is_named_as_that(host: str) -> None:
+    ran = await run(*LEAVE, server=host)
+    said = f"Error: {host}: the host name does not resolve; name another address with --server\n"
+    assert (ran.status, ran.stderr) == (3, said)

@@ -1,0 +1,46 @@
+"""The verdict that `dpuplane status` begins with."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.cli.status import row_of, summary, verdict
+from schemas.api import dpuplane_pb2 as pb
+
+PARTS = [
+    pb.PartitionStatus(partition="zones/0", lag_records=2, quarantined=1),
+    pb.PartitionStatus(partition="zones/1", lag_records=3, halted="no rule"),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (pb.Status(), "ok: nothing is halted, held or frozen"),
+        (pb.Status(holds=2), "look: 2 held; nothing is broken"),
+        (pb.Status(frozen=["a", "b"]), "look: 2 frozen; nothing is broken"),
+        (pb.Status(frozen=["*", "b"]), "look: every zone frozen; nothing is broken"),
+        (
+            pb.Status(replicas=[pb.Replica(partitions=PARTS[:1]), pb.Replica(partitions=PARTS[:1])]),
+            "look: 1 records quarantined; nothing is broken",
+        ),
+        (pb.Status(halted=[pb.Halted(partition="zones/0")] * 2, holds=1), "wrong: 2 halted, 1 held"),
+        (pb.Status(stalled=[pb.Stalled(partition="zones/0")]), "wrong: 1 not forwarded"),
+        (
+            pb.Status(replicas=[pb.Replica(newer_dpus=1), pb.Replica(newer_dpus=9)]),
+            "wrong: DPUs hold more than this log knows",
+        ),
+    ],
+)
+def test_a_verdict_says_whether_all_is_well_and_what_is_not(found: pb.Status, said: str) -> None:
+    assert verdict(found) == said
+
+
+def test_a_replica_is_one_row_with_sums_over_its_partitions() -> None:
+    replica = pb.Replica(name="r", roles=["api", "relay"], version="1", partitions=PARTS, addresses={"api": "h:1"})
+    assert row_of(replica) == ("r", "api,relay", "1", 2, 5, 1, 1, "api=h:1")
+
+
+def test_many_frozen_zones_are_counted() -> None:
+    found = dict(summary(pb.Status(frozen=[f"z{number}" for number in range(8)])))
+    assert found["frozen"] == "z0, z1, z2, z3, z4 and 3 more"
