@@ -96,7 +96,11 @@ class DryRuns:
 
 def _effect(effect: Effect) -> pb.TableEffect:
     return pb.TableEffect(
-        zones=effect.zones[:ZONES_SHOWN], zone_count=len(effect.zones), rules=map(_rule, effect.rules)
+        zones=effect.zones[:ZONES_SHOWN],
+        zone_count=len(effect.zones),
+        rules=map(_rule, effect.rules),
+        addresses_allowed=effect.turned.allowed,
+        addresses_denied=effect.turned.denied,
     )
 
 
@@ -108,8 +112,6 @@ def _rule(found: RuleChange) -> pb.RuleEffect:
         priority=rule.priority,
         protocol=rule.protocol,
         ports=ports(rule.ports),
-        addresses_appearing=found.appearing,
-        addresses_vanishing=found.vanishing,
         prefixes_appearing=len(change.add4) // SIZE4 + len(change.add6) // SIZE6,
         prefixes_vanishing=len(change.remove4) // SIZE4 + len(change.remove6) // SIZE6,
         appearing=_texts(change.add4, change.add6),

@@ -49,7 +49,10 @@ def _print(names: Sequence[str], answer: pb.Answer) -> None:
     for effect in would.effects:
         zones = ", ".join(effect.zones[:_SHOWN])
         more = effect.zone_count - min(_SHOWN, len(effect.zones))
-        click.echo(f"  zone{'s' if effect.zone_count > 1 else ''} {zones}{f' and {more} more' if more else ''}:")
+        click.echo(
+            f"  zone{'s' if effect.zone_count > 1 else ''} {zones}{f' and {more} more' if more else ''}:"
+            f" addresses that become allowed: {effect.addresses_allowed}, denied: {effect.addresses_denied}"
+        )
         for rule in effect.rules:
             _print_rule(rule)
 
@@ -58,7 +61,7 @@ def _print_rule(rule: pb.RuleEffect) -> None:
     traffic = " ".join(filter(None, [rule.protocol, ports_text(rule.ports)]))
     click.echo(
         f"    {rule.action} {traffic}, priority {rule.priority}, policy {rule.policy}:"
-        f" {rule.addresses_appearing} addresses appear, {rule.addresses_vanishing} vanish"
+        f" {rule.prefixes_appearing} prefixes added, {rule.prefixes_vanishing} removed"
     )
     for sign, prefixes, count in (
         ("+", rule.appearing, rule.prefixes_appearing),

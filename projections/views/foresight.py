@@ -1,16 +1,18 @@
 """What an edit or a leave would do to the zones' tables, worked out beside the state, which stays as it is.
 
 The same functions that decide say what would change: the plan under an edit (`propose`), the slots that would go
-(`weigh`). Here that becomes prefixes. What has to be of one moment is copied when a `Foreseen` is made: the present
-covers, and the addresses that would be in each set. Covering them, which takes some milliseconds a set, is left to
-`effects`, an iterator that whoever must not be away for long can pause.
+(`weigh`). Here that becomes prefixes, and the number of addresses whose verdict turns. Prefixes alone mislead: a drop
+adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours, whose verdict stays.
+What has to be of one moment is copied when a `Foreseen` is made: the present covers, and the addresses that would be in
+each set. Covering them takes some milliseconds a set and is left to `effects`, an iterator that its reader can pause.
 
 Zones whose tables would change alike are told together. What is held is shown as it would be if it were approved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,18 +20,18 @@ import numpy.typing as npt
 
 from projections.fleet.holds import Edited, EditHeld
 from projections.fleet.joins import Moved
-from projections.fleet.replanning import Edit, Proposal, propose
+from projections.fleet.moves import Move, weigh
+from projections.fleet.replanning import Edit, Proposal, propose, turns
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.withdrawals import DENIALS, DENIED_BY_CHANGE
-from projections.rules.lists import Plan, SetKey
+from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIALS, DENIED_BY_CHANGE
+from projections.rules.lists import Plan, SetKey, Turned
 from projections.rules.prefixes import (
     NO_KEYS4,
     NO_KEYS6,
     SIZE4,
     SIZE6,
     Keys,
-    count_addresses,
     cover4,
     cover6,
     diff,
@@ -50,21 +52,15 @@ class RuleChange(NamedTuple):
     policy: str
     change: PrefixChange
 
-    @property
-    def appearing(self) -> int:
-        """Addresses."""
-        return count_addresses(self.change.add4, SIZE4) + count_addresses(self.change.add6, SIZE6)
-
-    @property
-    def vanishing(self) -> int:
-        """Addresses."""
-        return count_addresses(self.change.remove4, SIZE4) + count_addresses(self.change.remove6, SIZE6)
-
 
 class Effect(NamedTuple):
-    """What would happen to the tables of these zones, rule by rule."""
+    """What would happen in these zones: to verdicts, and to the tables rule by rule.
+
+    An address that would gain one kind of traffic and lose another counts as allowed and as denied.
+    """
 
     zones: tuple[str, ...]
+    turned: Turned
     rules: tuple[RuleChange, ...]
 
 
@@ -76,8 +72,8 @@ class _Side(NamedTuple):
     picked: _Picked | None
 
 
-_Group: TypeAlias = tuple[tuple[str, ...], Mapping[Rule, tuple[_Side | None, _Side | None]]]
-"""Zones, and each rule's set before and after."""
+_Group: TypeAlias = tuple[tuple[str, ...], Turned, Mapping[Rule, tuple[_Side | None, _Side | None]]]
+"""Zones, what turns there, and each rule's set before and after."""
 
 
 class Foreseen:
@@ -89,7 +85,7 @@ class Foreseen:
 
     def effects(self) -> Iterator[Effect | None]:
         """Each group's effect, and None now and then for whoever must not be away for long."""
-        for zones, rules in self._groups:
+        for zones, turned, rules in self._groups:
             changes = []
             for rule, (before, after) in rules.items():
                 change = self._change(before, after)
@@ -99,7 +95,7 @@ class Foreseen:
                     changes.append(RuleChange(rule, side.policy, change))
                 yield None
             if changes:
-                yield Effect(zones, tuple(changes))
+                yield Effect(zones, turned, tuple(changes))
 
     def _change(self, before: _Side | None, after: _Side | None) -> PrefixChange:
         if before is not None and after is not None and before.now is after.now and after.picked is None:
@@ -147,10 +143,9 @@ def of_change(state: FleetState, change: Any, version: int) -> Verdict:
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
         case Moved(_, weighed, _, hold):
-            slots = [part.slot for move in weighed.moves for part in move.outs]
             denied = [count for (kind, _), count in weighed.charges.items() if kind in DENIALS]
-            turned = hold.addresses if hold is not None else max(denied, default=0)
-            return Verdict(hold.kind if hold is not None else "", turned, of_slots(state, slots))
+            most = hold.addresses if hold is not None else max(denied, default=0)
+            return Verdict(hold.kind if hold is not None else "", most, of_leaves(state, weighed.moves))
     return Verdict.nothing()
 
 
@@ -180,6 +175,7 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
     read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
     had = dict(zip(old.keys, _contents(state, read), strict=True))
     fresh = _picked_under(state, new, [key for key in new.keys if key not in had or had[key] is None])
+    turned = turns(state, proposal)
     groups: dict[tuple[int, int], list[str]] = {}
     for name, pair in sorted(proposal.by_zone(state.zones)):
         if name != ANY_ZONE and old.lists[pair[0]] != new.lists[pair[1]]:
@@ -197,32 +193,50 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
             key.rule: _Side(policy, had.get(key), fresh.get(key))
             for key, policy in zip(new.lists[becomes], new.names_of(labels_after), strict=True)
         }
-        return tuple(zones), {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
+        pair = was, becomes
+        counted = Turned(denied=turned[DENIED_BY_CHANGE, pair], allowed=turned[ALLOWED_BY_CHANGE, pair])
+        return tuple(zones), counted, {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
     return Foreseen([group(zones, *pair) for pair, zones in groups.items()])
 
 
-def of_slots(state: FleetState, slots: Iterable[int]) -> Foreseen:
-    """What would happen if these slots were emptied."""
+def of_leaves(state: FleetState, moves: Sequence[Move]) -> Foreseen:
+    """What would happen if these nodes left, and nothing of them were held."""
+    slots = {part.slot for move in moves for part in move.outs}
     gone = np.zeros(len(state.roster.label), np.bool_)
     gone[list(slots)] = True
-    numbers = {state.roster.label[slot] for slot in np.flatnonzero(gone).tolist()}
+    numbers = {state.roster.label[slot] for slot in slots}
     bits = {bit for bit in range(len(state.sets)) if any(state.labels.bits[number] >> bit & 1 for number in numbers)}
     contents = _contents(state, bits)
     picked = {bit: _addresses(state, state.roster.in_set(bit) & ~gone) for bit in sorted(bits)}
+    shifts = Counter((before, after) for _, before, after in weigh(state, moves, 0, approved=True).shifts)
     lists: dict[int, list[str]] = {}
-    for name in sorted(state.zones.rows):
-        lists.setdefault(state.list_number(name), []).append(name)
+    for labels, zones in sorted(state.zones.by_labels.items()):
+        lists.setdefault(state.plan.number_for(labels), []).extend(zones)
 
     def group(number: int, zones: list[str]) -> _Group:
         named = zip(state.plan.set_bits(number), state.plan.names_of(state.zone(zones[0]).labels), strict=True)
-        return tuple(zones), {
-            state.plan.keys[bit].rule: (_Side(policy, contents[bit], None), _Side(policy, None, picked[bit]))
-            for bit, policy in named
-            if bit in bits
-        }
+        return (
+            tuple(zones),
+            _turned(state.plan, number, shifts),
+            {
+                state.plan.keys[bit].rule: (_Side(policy, contents[bit], None), _Side(policy, None, picked[bit]))
+                for bit, policy in named
+                if bit in bits
+            },
+        )
 
-    return Foreseen([group(number, zones) for number, zones in lists.items()])
+    return Foreseen([group(number, sorted(zones)) for number, zones in lists.items() if zones])
+
+
+def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> Turned:
+    """What turns in a list, from how many addresses go from which sets to which."""
+    allowed = denied = 0
+    for (before, after), count in shifts.items():
+        had, becomes = plan.allows(number, before), plan.allows(number, after)
+        allowed += count if becomes & ~had else 0
+        denied += count if had & ~becomes else 0
+    return Turned(denied, allowed)
 
 
 def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:

@@ -52,24 +52,26 @@ class DryRun(_message.Message):
     def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ...) -> None: ...
 
 class TableEffect(_message.Message):
-    __slots__ = ("zones", "zone_count", "rules")
+    __slots__ = ("zones", "zone_count", "rules", "addresses_allowed", "addresses_denied")
     ZONES_FIELD_NUMBER: _ClassVar[int]
     ZONE_COUNT_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_DENIED_FIELD_NUMBER: _ClassVar[int]
     zones: _containers.RepeatedScalarFieldContainer[str]
     zone_count: int
     rules: _containers.RepeatedCompositeFieldContainer[RuleEffect]
-    def __init__(self, zones: _Optional[_Iterable[str]] = ..., zone_count: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[RuleEffect, _Mapping]]] = ...) -> None: ...
+    addresses_allowed: int
+    addresses_denied: int
+    def __init__(self, zones: _Optional[_Iterable[str]] = ..., zone_count: _Optional[int] = ..., rules: _Optional[_Iterable[_Union[RuleEffect, _Mapping]]] = ..., addresses_allowed: _Optional[int] = ..., addresses_denied: _Optional[int] = ...) -> None: ...
 
 class RuleEffect(_message.Message):
-    __slots__ = ("policy", "action", "priority", "protocol", "ports", "addresses_appearing", "addresses_vanishing", "prefixes_appearing", "prefixes_vanishing", "appearing", "vanishing")
+    __slots__ = ("policy", "action", "priority", "protocol", "ports", "prefixes_appearing", "prefixes_vanishing", "appearing", "vanishing")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
-    ADDRESSES_APPEARING_FIELD_NUMBER: _ClassVar[int]
-    ADDRESSES_VANISHING_FIELD_NUMBER: _ClassVar[int]
     PREFIXES_APPEARING_FIELD_NUMBER: _ClassVar[int]
     PREFIXES_VANISHING_FIELD_NUMBER: _ClassVar[int]
     APPEARING_FIELD_NUMBER: _ClassVar[int]
@@ -79,13 +81,11 @@ class RuleEffect(_message.Message):
     priority: int
     protocol: str
     ports: _containers.RepeatedCompositeFieldContainer[PortRange]
-    addresses_appearing: int
-    addresses_vanishing: int
     prefixes_appearing: int
     prefixes_vanishing: int
     appearing: _containers.RepeatedScalarFieldContainer[str]
     vanishing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemAnswer(_message.Message):
     __slots__ = ("name", "outcome", "reason")

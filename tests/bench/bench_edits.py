@@ -63,7 +63,7 @@ def _node(number: int, zone: str) -> Item:
 
 
 def _join_and_leave(fleet: Fleet) -> None:
-    fleet.budget("stated", 1_000, ZONES_SEEN)
+    fleet.unlimited()
     for first in range(0, ZONES_SEEN, PER_RECORD):
         there = [_node(NODES + number, f"past{number}") for number in range(first, first + PER_RECORD)]
         fleet.change(*there, partition=0)

@@ -44,12 +44,15 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     web = tmp_path / "web.yaml"
     web.write_text("{name: web, action: drop, protocol: tcp, ports: [443]}\n")
     dry = await ran(plane, "policies", "apply", str(web), "--dry-run")
-    assert dry.status == 0 and "4 addresses appear, 0 vanish" in dry.stdout and "+ 10.0.0.0/30" in dry.stdout
+    assert dry.status == 0 and "+ 10.0.0.0/30" in dry.stdout
+    assert "zone z1: addresses that become allowed: 0, denied: 4" in dry.stdout
+    assert "policy web: 1 prefixes added, 0 removed" in dry.stdout
     assert len((await ran(plane, "policies", "list", "--output", "json")).json()["policies"]) == 1
     leave = (await ran(plane, "nodes", "leave", "n0", "n1", "--dry-run", "--output", "json")).json()
     (effect,) = leave["dry_run"]["effects"]
     assert (effect["zones"], leave["outcome"]) == (["z1"], "done")
     assert effect["rules"][0]["appearing"] == ["10.0.0.2/31"]
+    assert (effect["addresses_allowed"], effect["addresses_denied"]) == (0, 2)
     refused = await ran(plane, "policies", "delete", "web", "--dry-run")
     assert refused.status == 1
 

@@ -15,6 +15,7 @@ from eventstore.folding.fold import At, Outcome
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
 from projections.fleet.tables import table
+from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
 from projections.rules.digests import digest_of, to_bytes
 from projections.rules.policies import Policy
 from projections.rules.prefixes import networks
@@ -107,6 +108,11 @@ class Fleet:
 
     def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
         return self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))
+
+    def unlimited(self) -> None:
+        """No budget holds anything."""
+        for kind in KINDS:
+            self.budget(kind, UNLIMITED_PERMILLE, 0)
 
     def approve(self, hold: int, actor: str) -> Outcome:
         row = self.state.holds.rows.get(str(hold))

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import At, Outcome
 from eventstore.log import partition_of
+from projections.rules.lists import Turned
 from projections.rules.prefixes import networks
 from projections.views.foresight import Effect, of_change
 from schemas.events import Event, PolicyDeleted, PolicySet
 from tests.support.fleet import (
     HERE,
     PARTITIONS,
+    Address,
     Device,
     Fleet,
     Item,
     copy,
     envelope,
     expected_table,
+    is_allowed,
     membership,
+    probes,
     saved_bytes,
 )
 
 ZONES = ("z0", "z1", "z2", "z3")
+ADDRESSES: list[Address] = [
+    *(IPv4Address(f"10.0.0.{number}") for number in range(24)),
+    *(IPv6Address(f"fd00::{number:x}") for number in range(16)),
+]
 LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("01"), max_size=2)
 
 nodes = st.lists(
@@ -51,7 +59,7 @@ policies = st.builds(
     st.sampled_from(["default", "web", "deny", "one"]),
     st.integers(-1, 1),
     st.sampled_from(["allow", "drop"]),
-    st.just("any"),
+    st.sampled_from(["any", "any", "tcp", "icmp"]),
     st.just([]),
     LABELS,
     LABELS,
@@ -119,10 +127,22 @@ def check(fleet: Fleet, event: Event) -> None:
         assert fleet.approve(outcome.hold, "cat").code == "done"
     now = {zone: expected_table(fleet.state, zone) for zone in had}
     assert {zone: device for zone, device in now.items() if device} == {z: d for z, d in expected.items() if d}
-    for effect in effects:
-        for rule in effect.rules:
-            assert rule.appearing == sum(net.num_addresses for net in networks(rule.change.add4, rule.change.add6))
-            assert rule.vanishing == sum(n.num_addresses for n in networks(rule.change.remove4, rule.change.remove6))
+    foretold = {zone: effect.turned for effect in effects for zone in effect.zones}
+    assert {zone: turned(had[zone], now[zone]) for zone in had} == {z: foretold.get(z, Turned(0, 0)) for z in had}
+
+
+def turned(had: Device, becomes: Device) -> Turned:
+    """Addresses that gain, and that lose, some traffic."""
+    if had == becomes:
+        return Turned(0, 0)
+    asked = probes([*had, *becomes])
+    allowed = denied = 0
+    for address in ADDRESSES:
+        before = {probe for probe in asked if is_allowed(had, address, probe)}
+        after = {probe for probe in asked if is_allowed(becomes, address, probe)}
+        allowed += bool(after - before)
+        denied += bool(before - after)
+    return Turned(denied, allowed)
 
 
 @settings(max_examples=150)
@@ -160,3 +180,19 @@ def test_a_leave_does_what_its_dry_run_said(
             cause = partition_of(zone.encode(), PARTITIONS)
             mark = fleet.state.marks[cause]
             check(fleet, membership(cause, mark, mark + 1, here))
+
+
+def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
+    fleet = Fleet()
+    fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i}", labels={"a": "1"} if i < 6 else {}) for i in range(8)))
+    drop = PolicySet(envelope("ann"), "deny", 1, "drop", "any", [], {"a": "1"}, {})
+    _, _, (effect,) = foreseen(fleet, drop)
+    assert effect.turned == Turned(allowed=0, denied=6)
+    assert fleet.apply(drop).code == "done"
+    _, _, (back,) = foreseen(fleet, PolicyDeleted(envelope("ann"), "deny"))
+    assert back.turned == Turned(allowed=6, denied=0)
+    cause = partition_of(b"z0", PARTITIONS)
+    leave = membership(cause, fleet.state.marks[cause], fleet.state.marks[cause] + 1, [Item("n7", "z0", state=1)])
+    _, _, (left,) = foreseen(fleet, leave)
+    assert left.turned == Turned(allowed=0, denied=1), "its neighbour's prefix moves, and the verdict stays"
+    assert [*networks(left.rules[0].change.add4, b"")] == [IPv4Network(f"10.0.0.{n}") for n in ("0/30", "4/31", "6/32")]

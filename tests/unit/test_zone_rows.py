@@ -39,8 +39,7 @@ def test_an_edit_writes_rows_by_label_sets_and_not_by_zones() -> None:
 @pytest.mark.parametrize("state", [1, 2])
 def test_a_zone_without_nodes_is_forgotten_and_keeps_its_table(state: int) -> None:
     fleet = Fleet()
-    fleet.budget("stated", 1_000, MANY)
-    fleet.budget("inferred", 1_000, MANY)
+    fleet.unlimited()
     fleet.change(Item("stays", "z0", "10.9.0.1"))
     fleet.change(*in_zones(MANY), partition=0)
     fleet.describe("z1", {"tier": "1"})
@@ -55,7 +54,7 @@ def test_a_zone_without_nodes_is_forgotten_and_keeps_its_table(state: int) -> No
 
 def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
     fleet = Fleet()
-    fleet.budget("stated", 0, 0)
+    fleet.budget("denied-by-leave", 0, 0)
     fleet.change(Item("n", "z1", "10.0.0.1"))
     held = fleet.leave("n")
     assert held.code == "held"
@@ -68,8 +67,7 @@ def test_a_zone_whose_nodes_a_hold_keeps_is_not_forgotten() -> None:
 def test_populations_of_zones_are_those_of_their_rows() -> None:
     """Members as columns and as rows, in zones that come and go, so that numbers of zones are used again."""
     fleet, rng = Fleet(), random.Random(5)
-    for kind in ("stated", "inferred"):
-        fleet.budget(kind, 1_000, 100_000)
+    fleet.unlimited()
     for turn in range(60):
         first, size = rng.randrange(200), rng.choice([1, 3, 60])
         zone, state = f"z{turn // 10}-{rng.randrange(4)}", rng.choice([0, 0, 1])
@@ -87,7 +85,7 @@ def test_populations_of_zones_are_those_of_their_rows() -> None:
 def test_zones_of_one_label_set_follow_from_the_versions_they_had_before_it() -> None:
     """Zones get the same labels at different versions: each has a history of its own up to there."""
     fleet = Fleet()
-    fleet.budget("inferred", 1_000, 1_000)
+    fleet.unlimited()
     fleet.policy("inner", sources={"side": "a"}, zones={"tier": "1"})
     fleet.policy("default", priority=-5, sources={"side": "b"})
     fleet.change(Item("a", "z1", "10.0.0.1", labels={"side": "a"}), Item("b", "z1", "10.0.0.2", labels={"side": "b"}))
@@ -134,8 +132,7 @@ def test_retired_sets_of_policies_that_match_nobody_are_dropped_by_count() -> No
 
 def test_retired_sets_take_no_more_bytes_than_those_of_present_lists() -> None:
     fleet = Fleet()
-    for kind in ("stated", "inferred"):
-        fleet.budget(kind, 1_000, 100_000)
+    fleet.unlimited()
     many = [Item(f"n{i}", "z1", f"10.0.{i >> 7}.{(i & 127) * 2}", labels={"app": "web"}) for i in range(1, 1_001)]
     fleet.change(*many)
     for priority in range(9):
