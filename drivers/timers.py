@@ -1,8 +1,11 @@
 """Deadlines: when one of a fold has come, somebody must say so, as the fold has no clock.
 
-The statement counts only if its own append time has reached the deadline, so a timer whose clock is ahead ends nothing
-too early. It finds out by the first one that does not count, goes by the log's clock then, and looks at its own again
-every minute. By rank, and only as long as the fold still has the deadline.
+A deadline is an append time, and clocks jump: a clock set an hour ahead would end every running step at once. So a
+timer waits by the loop's monotonic clock. It takes the time left from the fold at the moment at which the deadline is
+folded, and from the host's clock only for deadlines that it finds at its start.
+
+The statement counts only if its own append time has reached the deadline. If it does not count, the fold time tells how
+much is left. By rank, and only as long as the fold still has the deadline.
 """
 
 from __future__ import annotations
@@ -21,32 +24,27 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.states import States
 from projections.zones.dpus import STEP_DEADLINE
+from projections.zones.phases import STEPS
 from schemas.events import DeadlinePassed
 
 logger = logging.getLogger(__name__)
 
+GRACE_S = 1.0
+"""A deadline is stated this long after it has passed, so that a provisioner that still runs ends its attempt itself."""
+
 AGAIN_S = 2.0
 """A statement that changed nothing is made again after this long, with jitter."""
 
-BELIEVED_S = 60.0
-"""So long we go by the log's clock once it has shown that ours is ahead; but ours may be right again, or the log's
-behind."""
-
 
 class Deadline(NamedTuple):
-    """One that a fold has: when, of what kind, about whom, and the key of the records about it."""
+    """A deadline of a fold: its append time, kind and subject, the key of the records about the subject, and how long
+    before the deadline it was set."""
 
     deadline_ms: int
     kind: str
     subject: str
     key: str
-
-
-class LogTime(NamedTuple):
-    """What the log's clock showed at a moment of the loop's."""
-
-    time_ms: int
-    at_s: float
+    limit_ms: int
 
 
 class Timers:
@@ -59,7 +57,7 @@ class Timers:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"timers/{replica.name}"
-        self._log_times: dict[Partition, LogTime] = {}
+        self._due_s: dict[Partition, dict[Deadline, float]] = {}
         self._following = Following(replica, ZONES)
         self.statements = Statements(replica, ranks, self._following, "api")
 
@@ -71,33 +69,29 @@ class Timers:
                 tasks.create_task(self._serve(partition))
 
     async def _serve(self, partition: Partition) -> None:
+        self._look(partition, self._now_ms())
         while True:
-            next_ms = min((deadline.deadline_ms for deadline in self._deadlines(partition)), default=None)
-            wait_s = None if next_ms is None else (next_ms - self._time_ms(partition)) / 1_000
+            due_s, now_s = self._due_s[partition], asyncio.get_running_loop().time()
+            wait_s = min(due_s.values()) - now_s if due_s else None
             if self._replica.folded(partition).halted:  # what we say would not show, and be said for ever
                 wait_s = None
             if wait_s is None or wait_s > 0:
                 await self._sleep(partition, wait_s)
-                continue
-            for deadline in sorted(self._deadlines(partition)):
-                if deadline.deadline_ms <= self._time_ms(partition):
+            else:
+                for deadline in sorted(deadline for deadline, at_s in due_s.items() if at_s <= now_s):
                     await self._state(partition, deadline)
+            self._look(partition, self._replica.folded(partition).time_ms)
 
-    def _time_ms(self, partition: Partition) -> int:
-        """What time it is: by our clock, or by the log's while we believe that ours is ahead of it."""
-        heard = self._log_times.get(partition)
-        if heard is None:
-            return self._now_ms()
-        passed_s = asyncio.get_running_loop().time() - heard.at_s
-        if passed_s >= BELIEVED_S:
-            del self._log_times[partition]
-            return self._now_ms()
-        return min(self._now_ms(), heard.time_ms + int(passed_s * 1_000))
+    def _look(self, partition: Partition, time_ms: int) -> None:
+        """Note when each deadline is due, where `time_ms` is the present time for those that are new."""
+        known, now_s = self._due_s.get(partition, {}), asyncio.get_running_loop().time()
+        due_s = self._due_s[partition] = {}
+        for deadline in self._deadlines(partition):
+            left_s = min(deadline.deadline_ms - time_ms, deadline.limit_ms) / 1_000 + GRACE_S
+            due_s[deadline] = known.get(deadline, now_s + left_s)
 
     async def _sleep(self, partition: Partition, wait_s: float | None) -> None:
-        """Until then, or until the fold changed, which may have brought an earlier deadline. Clocks are put right
-        meanwhile, so we look at them now and then."""
-        wait_s = None if wait_s is None else min(wait_s, BELIEVED_S)
+        """Wait until then, or until the fold changes, which may bring an earlier deadline."""
         try:
             async with asyncio.timeout(wait_s):
                 await self._following.changed(partition)
@@ -112,16 +106,17 @@ class Timers:
             return
         envelope = statement(deadline.subject, self._actor, self._now_ms())
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
+        began_s = asyncio.get_running_loop().time()
         if is_appended := await self.statements.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
         await self._following.until(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms
         if is_appended and log_ms < deadline.deadline_ms:
-            self._log_times[partition] = LogTime(log_ms, asyncio.get_running_loop().time())
+            self._due_s[partition][deadline] = began_s + (deadline.deadline_ms - log_ms) / 1_000
 
     def _deadlines(self, partition: Partition) -> Iterator[Deadline]:
         state = self._states.zones_at(partition)
         for name in state.dpu_index.running:
             dpu = state.dpus.rows[name]
-            yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone)
+            yield Deadline(dpu.deadline_ms, STEP_DEADLINE, name, dpu.zone, STEPS[dpu.phase].deadline_ms)

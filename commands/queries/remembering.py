@@ -48,9 +48,9 @@ class Remembering:
         return answers.refused(command_id, "it did not come into the log in time, and takes no effect any more")
 
     def _is_forgotten(self, command_id: str) -> bool:
-        """Whether a fold may have taken it and no longer remembers."""
+        """Whether a fold may have decided it, and no longer remembers the outcome."""
         partitions = (p for topic in DECIDING_TOPICS for p in self._folds.partitions(topic))
-        return any(command_id <= self._folds.folded(partition).ledger.floor for partition in partitions)
+        return any(self._folds.folded(partition).ledger.has_forgotten(command_id) for partition in partitions)
 
 
 def _is_behind(status: PartitionStatus) -> bool:

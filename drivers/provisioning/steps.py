@@ -29,7 +29,6 @@ from projections.zones.phases import (
     PREPARE_IMAGE,
     REBOOTING,
     SERVICE_READINESS,
-    STEPS,
 )
 from projections.zones.rows import Dpu
 
@@ -123,14 +122,13 @@ async def _turn(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterator[Non
 
 
 def token_of(dpu: Dpu) -> int:
-    """What the running attempt is to its device: the time of the log when it began, and its number.
+    """The running attempt as its device knows it: the time of the log when it began, and its number.
 
     A device outlives its registration. It may be deleted and registered in a zone of another partition, whose offsets
     are lower, and a restored log counts attempts anew from where it was cut: by the number alone, a device that had
     seen higher ones would refuse all that come.
     """
-    began_ms = dpu.deadline_ms - STEPS[dpu.phase].deadline_ms
-    return began_ms * TOKENS_PER_MS + dpu.attempt
+    return dpu.began_ms * TOKENS_PER_MS + dpu.attempt
 
 
 async def run_step(attempt: Attempt) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """What a fold is: a pure function from the records of one partition to state and outcomes.
 
 `decide` reads only and never raises for anything an event may contain: a refusal is a value. `evolve` is small and
-total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is `At.time_ms`, the
-running maximum of the append times of the partition.
+total. Neither does I/O, reads a clock, draws a random number, or walks an unsorted set. Time is `At.time_ms`, the fold
+time of the partition (`fold_time`).
 
 What every fold needs alike (command ids seen, expiry, the version gate, LogCreated, quarantine) is done by the replica
 around it, so a fold sees each command once and only events of its topic.
@@ -53,8 +53,23 @@ def refused(reason: str) -> Outcome:
     return Outcome("refused", reason)
 
 
+SET_BACK_MS = 60_000
+"""Append times further behind the fold time than this mean that a clock was put right; less is two brokers' difference,
+or a record that overtook another."""
+
+
+def fold_time(time_ms: int, append_ms: int) -> int:
+    """The fold time of a record appended at `append_ms`, where that of the record before it was `time_ms`.
+
+    It is the running maximum of append times until one lies more than a minute behind it: then the clock was ahead
+    before, and fold time follows it back. A fold time that waited until the clock had caught up would stand still for
+    as long as the clock had been ahead, and with it every window and deadline that is measured in it.
+    """
+    return append_ms if append_ms > time_ms or append_ms < time_ms - SET_BACK_MS else time_ms
+
+
 class At(NamedTuple):
-    """Where and when a record stands: its partition, offset, append time, and the fold time (running maximum)."""
+    """Where and when a record stands: its partition, offset, append time, and fold time (`fold_time`)."""
 
     partition: Partition
     offset: int
@@ -122,6 +137,18 @@ class AdoptingFold(Protocol):
 
         As pure and as total as `evolve`. What it changes for those who follow the state changes at `at`, the record
         that raises the version.
+        """
+        ...
+
+
+@runtime_checkable
+class TimedFold(Protocol):
+    """Rules whose state holds times to come: ends of windows, deadlines."""
+
+    def set_back(self, state: Any, time_ms: int) -> None:
+        """The fold time goes back to `time_ms`, as a clock was put right: bring forward what would come too late.
+
+        As pure and as total as `evolve`.
         """
         ...
 

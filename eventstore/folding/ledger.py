@@ -1,13 +1,24 @@
 """The command ids that a partition has seen, so that a command takes effect at most once, for ever.
 
-Copies of a command can land at any time: a retry, a send that was given up and lands minutes later, another process. So
-a command is taken only in a window around the time inside its id, its id is remembered for ten minutes of fold time,
-and when ids are forgotten a floor rises to the latest of them: at or under it everything is refused. Whatever the
-brokers' clocks do, an id is either remembered, or under the floor, or was never taken; a clock that jumps costs memory
-of ids and nothing else.
+Copies of a command can land at any time: a retry, a send that was given up and lands minutes later, another process.
+The ledger refuses every id that it has met before. It keeps an id in one of three forms, from large to small:
 
-What was refused for its time is remembered as well: whoever was told so must not see a later copy take effect. Ids far
-ahead of their append are not remembered, or they would lift the floor over honest ones; no edge lets them through.
+1. as an **entry** with content and outcome, for ten minutes of fold time: a copy gets the outcome of the first;
+2. as an exact **used id** of 16 bytes (`used_ids`), for the last million ids that left the entries;
+3. within a **range** of ids, from then on.
+
+Proof of at most once: an id enters the entries when its command is decided, or refused for its time. It leaves them
+only for the used ids, and leaves those only for a range that contains it, and ranges only grow. So an id that was met
+is in one of the three for ever, and each of them refuses it. No clock is part of this argument. A command refused for
+its time is remembered like any other, so that no later copy of it takes effect.
+
+A clock that was fast therefore costs memory of ids only. Suppose that append times ran D ahead and are corrected at T.
+Ids used meanwhile carry times up to T + D, and a floor under all forgotten ids would refuse every command until the
+time is T + D. Entries and used ids refuse exactly the ids that were used. Only a range can refuse a fresh one, and
+ranges hold what was used before the last million. So nothing is refused if this partition took less than a million
+commands in the last D before T (four hours at the highest rate of joins that we measure; weeks at most rates). If it
+took more, fresh ids are refused while the present lies in a range; if the clock was fast for a shorter time than D,
+that begins D after the fast time did.
 """
 
 from __future__ import annotations
@@ -18,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventstore.folding.fold import At, Commands, Outcome, refused
+from eventstore.folding.used_ids import USED_MAX, IdRange, UsedIds
 from eventstore.ids import BadCommandId, issued_at_ms
 from schemas.events import Envelope
 
@@ -28,10 +40,10 @@ AHEAD_MS = 60_000
 """A command issued longer than this after its append is refused: the caller's clock is ahead."""
 
 KEEP_MS = 600_000
-"""Ids are remembered this long, in fold time."""
+"""Outcomes are remembered this long, in fold time."""
 
 IDS_MAX = 500_000
-"""Ids remembered at most, about 200 bytes each; the oldest bucket goes early."""
+"""Outcomes remembered at most, about 200 bytes each; the oldest bucket goes early."""
 
 MINUTE_MS = 60_000
 """Ids are remembered, and forgotten, by minutes of fold time."""
@@ -39,7 +51,11 @@ MINUTE_MS = 60_000
 _BUCKET_IDS = 50_000
 """A minute with more ids has several buckets, or one busy minute could only be forgotten whole."""
 
-_BUCKETS_PER_MINUTE = 1_000
+_MINUTE_BITS = 32
+"""A bucket's number is the number of buckets before it, and in these low bits the minute of fold time that it is of."""
+
+_CHUNK_BIT = 1 << 63
+"""Chunks of used ids are saved beside the buckets, under numbers that have this bit."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -51,39 +67,52 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Unsaved(NamedTuple):
-    """What to write and to delete, by bucket. Of `added` the ids, as they may be as many as are remembered."""
+    """What to write and to delete, by bucket; `chunks` are written whole. Of `added` the ids, as they may be as many as
+    are remembered."""
 
     added: Mapping[int, list[str]]
+    chunks: Mapping[int, bytes]
     forgotten: frozenset[int]
 
 
 class Ledger:
     """Pure: a function of the records that were folded. Times are append times and fold times, never a clock."""
 
-    __slots__ = ("_buckets", "_forgotten", "_ids_max", "_minute", "_saved", "entries", "floor")
+    __slots__ = ("_buckets", "_forgotten", "_ids_max", "_minute", "_newest", "_saved", "_used", "entries")
 
-    def __init__(self, ids_max: int = IDS_MAX) -> None:
+    def __init__(self, ids_max: int = IDS_MAX, used_max: int = USED_MAX) -> None:
         self.entries: dict[str, Entry] = {}
-        self.floor = ""
         self._ids_max = ids_max
         self._minute = 0
+        self._newest = 0
         self._buckets: dict[int, list[str]] = {}
+        self._used = UsedIds(used_max)
         self._saved: dict[int, int] = {}
         self._forgotten: set[int] = set()
 
+    @property
+    def ranges(self) -> tuple[IdRange, ...]:
+        """Ids of which it is no longer known which were used."""
+        return self._used.ranges
+
+    def state(self) -> tuple[object, ...]:
+        """All that decides what becomes of further commands, to be compared with that of another ledger."""
+        return self.entries, self.ranges, [*self._used.chunks().values()]
+
+    def has_forgotten(self, command_id: str) -> bool:
+        """Whether a command of this id may have been decided, and its outcome is not remembered."""
+        return command_id in self._used
+
     def admit(self, envelope: Envelope, content: bytes, at: At) -> Entry | None:
         """None if the command is to be decided now; else what was decided of it, now or before."""
-        minute = at.time_ms // MINUTE_MS
-        if minute > self._minute:
-            self._advance(minute)
+        self._go_to(at.time_ms // MINUTE_MS)
         command_id = envelope.command_id
         if command_id in self.entries:
             return self.known(command_id, content)
         if mistake := _malformed(envelope):
             return Entry(content, refused(mistake), at.offset)
-        if command_id <= self.floor:
-            expired = f"command id: {command_id} is expired, as ids up to {self.floor} are forgotten"
-            return Entry(content, refused(expired), at.offset)
+        if command_id in self._used:
+            return Entry(content, refused(self._expired(command_id)), at.offset)
         late_ms = at.append_ms - envelope.issued_at_ms
         if not -AHEAD_MS <= late_ms <= LATE_MS:
             entry = Entry(content, refused(_untimely(late_ms)), at.offset)
@@ -101,13 +130,7 @@ class Ledger:
 
     def remember(self, envelope: Envelope, entry: Entry, time_ms: int) -> None:
         """This was decided of an admitted command, at fold time `time_ms`."""
-        issued_ms = envelope.issued_at_ms
-        if issued_ms > time_ms + KEEP_MS:
-            return
-        bucket = self._newest(max(time_ms, issued_ms) // MINUTE_MS)
-        if len(self._buckets.get(bucket, ())) >= _BUCKET_IDS:
-            bucket += 1
-        self._buckets.setdefault(bucket, []).append(envelope.command_id)
+        self._bucket(time_ms // MINUTE_MS, 1).append(envelope.command_id)
         self.entries[envelope.command_id] = entry
         if len(self.entries) > self._ids_max:
             self._forget(min(self._buckets))
@@ -118,70 +141,95 @@ class Ledger:
         `time_ms` is the fold time at the first of them, and lies in the same minute as that at the last.
         """
         ids, issued_ms = commands.ids, commands.issued_ms
-        minute = time_ms // MINUTE_MS
-        if minute > self._minute:
-            self._advance(minute)
+        self._go_to(time_ms // MINUTE_MS)
         lateness = list(map(int.__sub__, append_ms, issued_ms))
         return (
             min(lateness) >= -AHEAD_MS
             and max(lateness) <= LATE_MS
-            and max(issued_ms) // MINUTE_MS <= minute
-            and min(ids) > self.floor
+            and not self._used.may_hold(min(ids))
             and len(set(ids)) == len(ids)
             and self.entries.keys().isdisjoint(ids)
             and len(self.entries) + len(ids) <= self._ids_max
-            and len(self._buckets.get(self._newest(minute), ())) + len(ids) <= _BUCKET_IDS
+            and self._filled(time_ms // MINUTE_MS) + len(ids) <= _BUCKET_IDS
         )
 
     def remember_all(self, ids: Sequence[str], entries: Sequence[Entry], time_ms: int) -> None:
         """This was decided of the commands with these ids, which `admits_all` has found good."""
-        self._buckets.setdefault(self._newest(time_ms // MINUTE_MS), []).extend(ids)
+        self._bucket(time_ms // MINUTE_MS, len(ids)).extend(ids)
         self.entries.update(zip(ids, entries, strict=True))
 
     def unsaved(self) -> Unsaved:
         """What changed since `mark_saved`."""
         fresh = {bucket: ids[self._saved.get(bucket, 0) :] for bucket, ids in self._buckets.items()}
-        return Unsaved({bucket: ids for bucket, ids in fresh.items() if ids}, frozenset(self._forgotten))
+        chunks = self._used.chunks()
+        changed = {_CHUNK_BIT | number: chunks[number] for number in sorted(self._used.changed)}
+        gone = self._forgotten | changed.keys() | {_CHUNK_BIT | number for number in self._used.dropped}
+        return Unsaved({bucket: ids for bucket, ids in fresh.items() if ids}, changed, frozenset(gone))
 
     def mark_saved(self) -> None:
         """All that `unsaved` gave is durable."""
         self._saved = {bucket: len(ids) for bucket, ids in self._buckets.items()}
         self._forgotten.clear()
+        self._used.mark_saved()
 
-    def load(self, floor: str, saved: Iterable[tuple[int, Iterable[tuple[str, Entry]]]]) -> None:
-        """Fill an empty ledger from its saved floor and buckets."""
-        self.floor = floor
-        for bucket, entries in saved:
-            for command_id, entry in entries:
+    def load(self, ranges: Sequence[IdRange], saved: Iterable[tuple[int, Iterable[tuple[str, Entry]] | bytes]]) -> None:
+        """Fill an empty ledger from its saved ranges, buckets, and chunks of used ids, by number."""
+        chunks: dict[int, bytes] = {}
+        for bucket, found in saved:
+            if isinstance(found, bytes):
+                chunks[bucket ^ _CHUNK_BIT] = found
+                continue
+            for command_id, entry in found:
                 self.entries[command_id] = entry
                 self._buckets.setdefault(bucket, []).append(command_id)
+        self._used.load(ranges, chunks.items())
+        self._newest = max(self._buckets, default=0)
         self.mark_saved()
 
-    def _newest(self, minute: int) -> int:
-        """The bucket of a minute that takes ids. Its first may be forgotten already: to fill that one again would make
-        the newest ids the next to go, and their floor would refuse whatever is on its way."""
-        first = minute * _BUCKETS_PER_MINUTE
-        if first in self._buckets and first + 1 not in self._buckets:
-            return first
-        return max((b for b in self._buckets if first <= b < first + _BUCKETS_PER_MINUTE), default=first)
+    def _filled(self, minute: int) -> int:
+        """How many ids the bucket has that takes those of this minute."""
+        return len(self._buckets.get(self._newest, ())) if self._newest & (1 << _MINUTE_BITS) - 1 == minute else 0
 
-    def _advance(self, minute: int) -> None:
+    def _bucket(self, minute: int, count: int) -> list[str]:
+        """The bucket for `count` ids of this minute: the newest, or one after it. A bucket that was forgotten is not
+        filled again: its ids would be the newest, and the next to go."""
+        filled = self._filled(minute)
+        if not filled or filled + count > _BUCKET_IDS:
+            self._newest = (self._newest >> _MINUTE_BITS) + 1 << _MINUTE_BITS | minute
+        return self._buckets.setdefault(self._newest, [])
+
+    def _go_to(self, minute: int) -> None:
+        """The fold time is in this minute, which may be an earlier one, if a clock was put right."""
+        if minute == self._minute:
+            return
         self._minute = minute
-        oldest_kept = minute * MINUTE_MS - KEEP_MS
-        for bucket in [b for b in self._buckets if b // _BUCKETS_PER_MINUTE * MINUTE_MS < oldest_kept]:
-            self._forget(bucket)
+        old = [b for b in self._buckets if (b & (1 << _MINUTE_BITS) - 1) * MINUTE_MS < minute * MINUTE_MS - KEEP_MS]
+        if old:  # and what came before it, at the time of a fast clock
+            for bucket in sorted(b for b in self._buckets if b <= max(old)):
+                self._forget(bucket)
 
     def _forget(self, bucket: int) -> None:
         ids = self._buckets.pop(bucket)
         for command_id in ids:
-            del self.entries[command_id]
-        self.floor = max(self.floor, *ids)
+            self.entries.pop(command_id, None)
+        self._used.add(ids)
         self._saved.pop(bucket, None)
         self._forgotten.add(bucket)
 
+    def _expired(self, command_id: str) -> str:
+        found = self._used.range_of(command_id)
+        if found is None:
+            return f"command id: {command_id} is expired: it was used, and its outcome is forgotten"
+        return f"command id: {command_id} is expired, as ids from {found.first} to {found.last} are forgotten"
+
+
+def is_chunk(bucket: int) -> bool:
+    """Whether what is saved under this number is a chunk of used ids."""
+    return bool(bucket & _CHUNK_BIT)
+
 
 def _malformed(envelope: Envelope) -> str:
-    """Why an id cannot be one of ours; empty if it can. Such ids are not remembered: they are refused at any time."""
+    """Why an id is malformed; empty if it is not. Malformed ids are not remembered, as they are always refused."""
     try:
         issued_ms = issued_at_ms(envelope.command_id)
     except BadCommandId as error:

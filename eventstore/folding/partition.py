@@ -17,7 +17,18 @@ from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
-from eventstore.folding.fold import DONE, AdoptingFold, At, Decision, Fold, Outcome, RunFold, refused
+from eventstore.folding.fold import (
+    DONE,
+    AdoptingFold,
+    At,
+    Decision,
+    Fold,
+    Outcome,
+    RunFold,
+    TimedFold,
+    fold_time,
+    refused,
+)
 from eventstore.folding.hashes import chained, content_of, record_hash
 from eventstore.folding.ledger import Entry, Ledger
 from eventstore.folding.listening import Listener, Ruling, RunRuling
@@ -126,8 +137,10 @@ class FoldedPartition:
             check_origin(self.partition, record, self.log_id)
         offset, append_ms, _, value, _ = record
         content = content_of(value)
-        time_ms = append_ms if append_ms > self.time_ms else self.time_ms
+        time_ms = fold_time(self.time_ms, append_ms)
         try:
+            if time_ms < self.time_ms:
+                self.set_back(time_ms)
             entry = self._take(value, content, At(self.partition, offset, append_ms, time_ms))
         except _Halt as halt:
             self.halt(str(halt))
@@ -165,7 +178,7 @@ class FoldedPartition:
         if self.halted or self._run_fold is None:
             return None
         assert records[0].offset >= self.position, "the log went backwards"
-        time_ms = max(self.time_ms, records[0].timestamp_ms)
+        time_ms = fold_time(self.time_ms, records[0].timestamp_ms)
         try:
             run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
         except Exception as error:
@@ -202,12 +215,19 @@ class FoldedPartition:
 
     def dry_run(self, event: Event, append_ms: int) -> Decision:
         """What would be decided of this event if it were the next record. Changes nothing."""
-        at = At(self.partition, self.position, append_ms, max(self.time_ms, append_ms))
+        at = At(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
         return self._fold.decide(self.state, event, at)
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""
         return sum(table.changes() for table in self.tables)
+
+    def set_back(self, time_ms: int) -> None:
+        """The fold time goes back to `time_ms`. To do so twice is to do so once."""
+        if isinstance(self._fold, TimedFold):
+            self._fold.set_back(self.state, time_ms)
+        about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
+        logger.warning("fold time set back, as the clock of the log was ahead", extra=about)
 
     def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
         if value[:HEADER_BYTES] not in self._admitted:

@@ -5,8 +5,8 @@ takes every step for all of its records at once: hashed, read, held against the 
 it is what one by one would have come, to the last byte of state, ledger and running hash (a test compares them); and
 where a record of a run is not plain, nothing has happened yet: the run ends before it, or all of it goes one by one.
 
-A run ends where something would have to be done between two records: at a mark of the running hash, and where a minute
-of fold time ends, as ids are forgotten then.
+A run ends where something would have to be done between two records: at a mark of the running hash, where a minute of
+fold time ends, as ids are forgotten then, and where fold time goes back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import lt, methodcaller
 from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES
-from eventstore.folding.fold import DONE, RunFold
+from eventstore.folding.fold import DONE, SET_BACK_MS, RunFold, fold_time
 from eventstore.folding.hashes import chained_all, content_of
 from eventstore.folding.ledger import MINUTE_MS, Entry, Ledger
 from eventstore.log import Record
@@ -84,15 +84,19 @@ def run_end(header: bytes, time_ms: int, records: Sequence[Record], start: int, 
     first = records[start]
     next_mark = (first.offset // MARK_RECORDS + 1) * MARK_RECORDS
     end = min(end, start + RUN_RECORDS)
-    next_minute_ms = (max(time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
+    next_minute_ms = (fold_time(time_ms, first.timestamp_ms) // MINUTE_MS + 1) * MINUTE_MS
     offsets, appended_ms, _, values, headers = zip(*records[start:end], strict=True)
-    is_whole = offsets[-1] < next_mark and max(appended_ms) < next_minute_ms and not any(headers)
+    is_in_time = max(appended_ms) < next_minute_ms and min(appended_ms) >= next_minute_ms - SET_BACK_MS
+    is_whole = offsets[-1] < next_mark and is_in_time and time_ms < next_minute_ms and not any(headers)
     if is_whole and all(map(methodcaller("startswith", header), values)):
         return end
     for index in range(start, end):
         offset, append_ms, _, value, headers = records[index]
         if offset >= next_mark or append_ms >= next_minute_ms or headers or value[:HEADER_BYTES] != header:
             return index
+        if fold_time(time_ms, append_ms) < time_ms:
+            return index
+        time_ms = max(time_ms, append_ms)
     return end
 
 

@@ -21,7 +21,7 @@ import msgspec
 from eventstore.backoff import ceiling
 from eventstore.errors import LogMismatch
 from eventstore.folding.hashes import MODULUS, row_hash
-from eventstore.folding.ledger import Entry
+from eventstore.folding.ledger import Entry, is_chunk
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.table import Table
 from eventstore.log import Partition
@@ -183,7 +183,7 @@ def head_of(folded: FoldedPartition, digest: int) -> Head:
         last_offset=last_offset,
         last=last,
         quarantined=folded.quarantined,
-        floor=folded.ledger.floor,
+        ranges=folded.ledger.ranges,
         owed_from=folded.owed_from,
     )
 
@@ -205,7 +205,8 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
             return None
         folded.begin(head.version)
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
-        folded.ledger.load(head.floor, ((bucket, _IDS.decode(chunk)) for bucket, chunk in saved.ids(folded.partition)))
+        ids = ((n, chunk if is_chunk(n) else _IDS.decode(chunk)) for n, chunk in saved.ids(folded.partition))
+        folded.ledger.load(head.ranges, ids)
         if reduced(digest) == head.digest:
             _take_over(folded, head)
             return folded
@@ -260,3 +261,5 @@ async def _add_ids(folded: FoldedPartition, batch: SaveBatch, give_way: GiveWay)
             chunk += [_ROWS.encode((command_id, entries[command_id])) for command_id in some]
             await give_way(len(some))
         batch.add_ids(bucket, b"".join(chunk))
+    for number, chunk_of_used in unsaved.chunks.items():
+        batch.add_ids(number, chunk_of_used)

@@ -14,6 +14,7 @@ import msgspec
 
 from eventstore.errors import PermanentError, TransientError
 from eventstore.folding.hashes import MODULUS, row_hash, row_hashes
+from eventstore.folding.used_ids import IdRange
 from eventstore.log import Partition
 
 EncodedRow = tuple[str, bytes | None]
@@ -44,7 +45,7 @@ class Head(msgspec.Struct, frozen=True):
     last_offset: int
     last: bytes
     quarantined: int
-    floor: str
+    ranges: tuple[IdRange, ...]
     owed_from: int = -1
 
 

@@ -10,6 +10,8 @@ ready, and keeps its index, since only a release (a pod that is gone) gives an i
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
@@ -62,6 +64,16 @@ class CliqueFold:
                 return _not_heard(state, event)
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
+
+    def set_back(self, state: CliqueState, time_ms: int) -> None:
+        """Statements of the corrected time are not late copies of those of the fast one."""
+        rows = []
+        for key, member in state.members.rows.items():
+            said, ready, session = member.said_ms, member.ready_ms, member.session_ms
+            if max(said, ready, session) > time_ms:
+                said, ready, session = min(said, time_ms), min(ready, time_ms), min(session, time_ms)
+                rows.append((key, replace(member, said_ms=said, ready_ms=ready, session_ms=session)))
+        state.apply(Change(tuple(sorted(rows, key=itemgetter(0)))))
 
     def evolve(self, state: CliqueState, change: Change, at: At) -> None:
         state.apply(change)

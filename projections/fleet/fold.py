@@ -120,6 +120,13 @@ class FleetFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not of the fleet topic")
 
+    def set_back(self, state: FleetState, time_ms: int) -> None:
+        """Windows of budgets do not wait until the clock has caught up."""
+        for key, window in sorted(state.windows.rows.items()):
+            corrected = window.set_back(time_ms)
+            if corrected != window:
+                state.windows.put(key, corrected)
+
     def evolve(self, state: FleetState, change: Any, at: At) -> None:
         match change:
             case Joined():

@@ -93,6 +93,11 @@ class ZoneFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about zones")
 
+    def set_back(self, state: ZoneState, time_ms: int) -> None:
+        """An attempt gets its whole time once more, and not as long as the clock had been ahead; lists of the corrected
+        time are not older than those of the fast one."""
+        state.set_back(time_ms)
+
     def evolve(self, state: ZoneState, change: Change, at: At) -> None:
         state.apply(change, at)
 

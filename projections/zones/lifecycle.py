@@ -178,6 +178,7 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
         provisioner=trigger.provisioner,
         not_before_ms=0,
         deadline_ms=trigger.at.time_ms + STEPS[row.phase].deadline_ms,
+        began_ms=max(row.began_ms, row.since_ms, trigger.at.time_ms),
         percent=0,
     )
 

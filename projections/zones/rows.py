@@ -84,7 +84,9 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     after Pending or Error. `installed` is the image that it serves with, empty once an install has begun to alter it.
     `effect` says that its node is out of service for it, `swapped` that another card is there than was provisioned.
     `disowned` is the last attempt whose tasks on the device are not to be adopted: those of an earlier phase, and what
-    turned out wrong. `failures` are those that count against the phase's retries. `facts` is what the device said.
+    turned out wrong. `began_ms` is the fold time at which the last attempt began, but never less than that of an
+    attempt or phase before it, as devices refuse older attempts. `failures` are those that count against the phase's
+    retries. `facts` is what the device said.
     """
 
     zone: str
@@ -108,6 +110,7 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     disowned: int = 0
     not_before_ms: int = 0
     deadline_ms: int = 0
+    began_ms: int = 0
     provisioner: str = ""
     task: str = ""
     percent: int = 0

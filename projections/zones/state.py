@@ -18,11 +18,14 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from eventstore.folding.fold import At
 from eventstore.folding.table import Table
 from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
+from projections.zones.phases import STEPS
 from projections.zones.rows import CompleteList, Dpu, Gone, Marks, Node, Zone
 
 _CHANGED = attrgetter("changed")
@@ -133,16 +136,32 @@ class ZoneState:
             self._change_nodes(change, at)
         if change.lists:
             self.lists.put_all(change.lists)
-        for name, dpu in change.dpus.items():
+        self._change_dpus(change.dpus)
+        if change.marks is not None:
+            if change.marks.forwarded > self.forwarded:
+                self._prune(change.marks.forwarded)
+            self.marks.put(_MARKS, change.marks)
+
+    def set_back(self, time_ms: int) -> None:
+        """The fold time goes back to `time_ms`: set the deadlines of attempts that began later anew, and bring forward
+        the times of complete lists."""
+        late = {key: row for key, row in self.lists.rows.items() if row.said_ms > time_ms}
+        self.lists.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
+        rows: dict[str, Dpu] = {}
+        for name in sorted(self.dpu_index.running):
+            dpu = self.dpus.rows[name]
+            latest_ms = time_ms + STEPS[dpu.phase].deadline_ms
+            if dpu.deadline_ms > latest_ms:
+                rows[name] = replace(dpu, deadline_ms=latest_ms)
+        self._change_dpus(rows)
+
+    def _change_dpus(self, dpus: Mapping[str, Dpu | None]) -> None:
+        for name, dpu in dpus.items():
             self.dpu_index.replace(name, self.dpus.rows.get(name), dpu)
             if dpu is None:
                 self.dpus.remove(name)
             else:
                 self.dpus.put(name, dpu)
-        if change.marks is not None:
-            if change.marks.forwarded > self.forwarded:
-                self._prune(change.marks.forwarded)
-            self.marks.put(_MARKS, change.marks)
 
     def join_all(self, joined: Joined) -> None:
         """Nodes that are not known here joined, by one record or by one each."""

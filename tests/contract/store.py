@@ -31,7 +31,7 @@ class StoreUnderTest(ABC):
 
 
 def head(position: int) -> Head:
-    return Head("log", position, 7, 1, b"d" * 16, b"r" * 16, b"f", position - 1, b"l", 0, "")
+    return Head("log", position, 7, 1, b"d" * 16, b"r" * 16, b"f", position - 1, b"l", 0, ())
 
 
 def save(store: Store, partition: Partition, position: int, **tables: list[EncodedRow]) -> int:

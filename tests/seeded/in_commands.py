@@ -14,6 +14,7 @@ import tests.simulation.clients
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE
 from eventstore.folding.ledger import Ledger
+from eventstore.folding.used_ids import UsedIds
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.replicas.waiting import Answers
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
@@ -71,13 +72,11 @@ def _outcome_of_the_copy(admit: Any) -> Any:
     return admitted
 
 
-def _no_floor(forget: Any) -> Any:
-    def forgotten(self: Ledger, bucket: int) -> None:
-        floor = self.floor
-        forget(self, bucket)
-        self.floor = floor
+def _under_a_floor(contains: Any) -> Any:
+    def is_refused(self: UsedIds, command_id: str) -> bool:
+        return self.may_hold(command_id)
 
-    return forgotten
+    return is_refused
 
 
 def _one_short(reached: Any) -> Any:
@@ -126,10 +125,17 @@ BUGS = (
         Stepped(1),
     ),
     Bug(
-        "ids-forgotten-without-a-floor",
-        "ids are forgotten after a minute, and nothing refuses what is older",
+        "ids-forgotten-whole",
+        "ids are forgotten after a minute, and nothing refuses a copy that lands later",
         "I2",
-        lambda: patched((eventstore.folding.ledger, "KEEP_MS", instead(0)), (Ledger, "_forget", _no_floor)),
+        lambda: patched((eventstore.folding.ledger, "KEEP_MS", instead(0)), (UsedIds, "add", does())),
+        Stepped(1),
+    ),
+    Bug(
+        "ids-under-a-floor",
+        "every id up to the latest that was forgotten is refused, so a clock that was fast makes the plane refuse",
+        "I2",
+        lambda: patched((UsedIds, "__contains__", _under_a_floor)),
         Stepped(1),
     ),
     Bug(

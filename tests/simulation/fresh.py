@@ -14,7 +14,7 @@ import msgspec
 
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, fold_time
 from eventstore.folding.hashes import MODULUS, row_hash
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
@@ -58,6 +58,10 @@ def refold(
     steps = []
     observers = list(after)
     for record in records:
+        time_ms = fold_time(folded.time_ms, record.timestamp_ms)
+        if time_ms < folded.time_ms:  # what a corrected clock changes is not of this record
+            folded.set_back(time_ms)
+            digests.take_in(folded)
         entry = folded.fold(record)
         if folded.halted:
             raise Halted(f"{partition}: the fold halts at {record.offset}: {folded.halted}")

@@ -153,7 +153,7 @@ def test_a_fold_in_portions_is_the_same_fold(log: WrittenLog) -> None:
         run.steps[ZONES_0][-1] = wrong
         assert faults(run) == [told]
     run = log.evidence()
-    run.folded[ZONES_0].ledger.floor = "beyond all of them"
+    run.folded[ZONES_0].ledger.entries.popitem()
     assert faults(run) == ["remembers other commands"]
 
 

@@ -140,7 +140,8 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
     """What two replicas must agree on."""
     ledger: Ledger = folded.ledger
     head = (folded.position, folded.time_ms, folded.version, folded.running, folded.quarantined, folded.halted)
-    return {"rows": rows_of(folded), "ids": dict(sorted(ledger.entries.items())), "floor": ledger.floor, "head": head}
+    entries, *used = ledger.state()
+    return {"rows": rows_of(folded), "ids": entries, "used": used, "head": head}
 
 
 def ran(steps: Coroutine[Any, Any, T]) -> T:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventstore.folding.fold import At, Outcome
+from eventstore.folding.fold import At, Outcome, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
 from projections.fleet.tables import table
@@ -57,10 +57,13 @@ class Fleet:
         self.fold = FleetFold(PARTITIONS)
         self.state: FleetState = self.fold.empty(HERE)
         self.offset = 10
-        self.now_ms = 1_000_000
+        self.now_ms = self.time_ms = 1_000_000
 
     def apply(self, event: Event) -> Outcome:
-        at = At(HERE, self.offset, self.now_ms, self.now_ms)
+        before_ms, self.time_ms = self.time_ms, fold_time(self.time_ms, self.now_ms)
+        if self.time_ms < before_ms:
+            self.fold.set_back(self.state, self.time_ms)
+        at = At(HERE, self.offset, self.now_ms, self.time_ms)
         decision = self.fold.decide(self.state, event, at)
         if decision.change is not None:
             self.fold.evolve(self.state, decision.change, at)

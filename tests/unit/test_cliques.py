@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.cliques.fold import CliqueFold
 from projections.cliques.state import MAX_CAPACITY, MAX_LEFT, MAX_LEFT_PER_CLIQUE, MAX_LINE, lowest_free
 from tests.support.cliques import START_MS, CliqueLog, check_invariants, reloaded, rows_of
 
@@ -296,3 +297,20 @@ def test_the_largest_clique_fills_and_restarts() -> None:
 def test_lowest_free(used: set[int]) -> None:
     bitmap = sum(1 << index for index in used)
     assert lowest_free(bitmap) == next(index for index in range(300) if index not in used)
+
+
+def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock_said() -> None:
+    """A daemon could not become ready, nor a pod leave, for as long as the clock had been ahead."""
+    log = CliqueLog()
+    log.fill()
+    log.now_ms += 3_600_000
+    assert log.claim("late", "u").code == "waiting"
+    assert log.claim("later", "u").code == "waiting"
+    assert log.hear("n0", "s1").code == "done"
+    assert log.ready("n0").code == "done"
+    log.now_ms -= 3_600_000
+    CliqueFold().set_back(log.state, log.now_ms)
+    assert log.line() == ["late", "later"]
+    assert log.hear("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
+    log.release("n0", statement=True)
+    assert log.line() == ["later"]

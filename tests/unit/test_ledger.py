@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from eventstore.folding.fold import DONE, At
+from eventstore.folding.fold import DONE, At, fold_time
 from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
+from eventstore.folding.used_ids import RANGES_MAX
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
 from schemas.events import Envelope
@@ -74,7 +75,7 @@ def test_the_window_is_about_append_time_so_a_clock_that_jumped_back_refuses_nob
     assert take(Ledger(), command(), at(T0, T0 + 3_600_000)) is None
 
 
-def test_ids_are_remembered_for_ten_minutes_and_then_under_the_floor() -> None:
+def test_outcomes_are_remembered_for_ten_minutes_and_used_ids_after_that() -> None:
     ledger, said = Ledger(), command()
     take(ledger, said, at(T0))
     take(ledger, command(T0 + KEEP_MS), at(T0 + KEEP_MS))
@@ -82,11 +83,10 @@ def test_ids_are_remembered_for_ten_minutes_and_then_under_the_floor() -> None:
     take(ledger, command(T0 + KEEP_MS + 61_000), at(T0 + KEEP_MS + 61_000))
     assert said.command_id not in ledger.entries
     assert "expired" in refusal(take(ledger, said, at(T0)))
-    earlier_unseen = command(T0 - 1)
-    assert "expired" in refusal(take(ledger, earlier_unseen, at(T0)))
+    assert take(ledger, command(T0 - 1), at(T0)) is None, "an earlier id that nobody used"
 
 
-def test_the_floor_never_comes_near_the_present_by_age() -> None:
+def test_an_honest_command_is_taken_at_any_age_of_the_ledger() -> None:
     ledger = Ledger()
     for minute in range(60):
         now = T0 + minute * 60_000
@@ -94,20 +94,29 @@ def test_the_floor_never_comes_near_the_present_by_age() -> None:
         assert take(ledger, command(now - LATE_MS), at(now)) is None
 
 
-def test_ids_far_ahead_are_refused_and_do_not_lift_the_floor() -> None:
-    ledger = Ledger()
-    assert "ahead" in refusal(take(ledger, command(T0 * 2), at(T0)))
-    assert not ledger.entries
-    take(ledger, command(T0 + 3_600_000), at(T0 + 3_600_000))
-    assert ledger.floor == ""
-
-
-def test_ids_somewhat_ahead_are_remembered_until_their_own_time_is_past() -> None:
-    ledger, ahead = Ledger(), command(T0 + KEEP_MS - 5_000)
+def test_ids_far_ahead_are_refused_for_ever_and_refuse_no_others() -> None:
+    ledger, ahead = Ledger(), command(T0 + 3_600_000)
     assert "ahead" in refusal(take(ledger, ahead, at(T0)))
-    now = T0 + KEEP_MS + 65_000
-    assert take(ledger, command(T0 + KEEP_MS - 10_000), at(now)) is None
-    assert "ahead" in refusal(take(ledger, ahead, at(now)))
+    for minutes in range(10, 70, 10):
+        assert take(ledger, command(T0 + minutes * 60_000), at(T0 + minutes * 60_000)) is None
+    assert "expired" in refusal(take(ledger, ahead, at(T0 + 3_600_000)))
+
+
+@pytest.mark.parametrize("fast_ms", [15 * 60_000, 24 * 3_600_000])
+@pytest.mark.parametrize("ahead_ms", [120_000, 9 * 60_000, 3_600_000, 40 * 3_600_000])
+def test_a_clock_that_was_fast_refuses_nothing_once_it_is_right(fast_ms: int, ahead_ms: int) -> None:
+    """It did so for as long as it had been ahead: the floor under forgotten ids lay in the future."""
+    ledger, used, time_ms = Ledger(), [], T0
+    for since_ms in range(0, fast_ms, 30_000):
+        now = T0 + since_ms + ahead_ms
+        used.append(command(now))
+        time_ms = fold_time(time_ms, now)
+        assert take(ledger, used[-1], at(now, time_ms)) is None
+    for since_ms in range(fast_ms, fast_ms + 2 * ahead_ms, 30_000):
+        now = T0 + since_ms
+        time_ms = fold_time(time_ms, now)
+        assert take(ledger, command(now), at(now, time_ms)) is None
+        assert take(ledger, used[since_ms // 30_000 % len(used)], at(now, time_ms)) is not None
 
 
 def test_too_many_ids_are_forgotten_oldest_first_and_stay_refused() -> None:
@@ -126,10 +135,10 @@ def test_in_a_minute_of_more_ids_than_are_kept_the_oldest_go_first(monkeypatch: 
     ledger = Ledger(ids_max=50)
     said = [command(T0 + i) for i in range(300)]
     for i in range(0, 300, 2):
-        now = at(T0 + i, offset=i)
-        assert take(ledger, said[i + 1], now) is None
-        assert take(ledger, said[i], now) is None, "it was overtaken by one other only"
-        assert ledger.floor < said[max(0, i - 30)].command_id
+        for one in (said[i], said[i + 1]):
+            assert take(ledger, one, at(T0 + i, offset=i)) is None
+        remembered = [each.command_id in ledger.entries for each in said[: i + 2]]
+        assert remembered == sorted(remembered), "the oldest are forgotten first"
 
 
 @pytest.mark.parametrize("command_id", ["x", "018bcfe5-6800-4d8e-91b7-584a2265b1f5", "z" * 36])
@@ -139,12 +148,12 @@ def test_what_is_no_id_of_ours_is_refused_and_never_remembered(command_id: str) 
     assert not ledger.entries
 
 
-def test_what_is_no_id_of_ours_is_not_quoted_whole_once_there_is_a_floor() -> None:
+def test_what_is_no_id_of_ours_is_not_quoted_whole_once_ids_are_forgotten() -> None:
     """It may be any bytes of any length, and the reason is logged, stored and shown."""
     ledger = Ledger(ids_max=1)
     for _ in range(3):
         take(ledger, command(), at(T0))
-    assert ledger.floor
+    assert ledger.state()[2], "ids are forgotten"
     reason = refusal(take(ledger, Envelope("0\x1b[31m" * 999, "s", "?tester", T0), at(T0)))
     assert "is not a UUIDv7" in reason and reason.isprintable() and len(reason) < 200
 
@@ -154,16 +163,22 @@ def test_a_time_that_is_not_that_of_the_id_is_refused() -> None:
     assert f"{T0 + 5}" in refusal(take(Ledger(), Envelope(said.command_id, "s", "a", T0 + 5), at(T0)))
 
 
-def reloaded(ledger: Ledger, saved: dict[int, list[tuple[str, Entry]]]) -> Ledger:
+Saved = dict[int, list[tuple[str, Entry]] | bytes]
+
+
+def reloaded(ledger: Ledger, saved: Saved) -> Ledger:
     """A ledger saved into `saved` and loaded from it."""
-    added, forgotten = ledger.unsaved()
+    added, chunks, forgotten = ledger.unsaved()
     for bucket in forgotten:
         saved.pop(bucket, None)
     for bucket, ids in added.items():
-        saved.setdefault(bucket, []).extend((command_id, ledger.entries[command_id]) for command_id in ids)
+        entries = saved.setdefault(bucket, [])
+        assert isinstance(entries, list)
+        entries.extend((command_id, ledger.entries[command_id]) for command_id in ids)
+    saved.update(chunks)
     ledger.mark_saved()
-    again = Ledger(ledger._ids_max)
-    again.load(ledger.floor, saved.items())
+    again = Ledger(ledger._ids_max, ledger._used._ids_max)
+    again.load(ledger.ranges, saved.items())
     return again
 
 
@@ -171,23 +186,28 @@ def reloaded(ledger: Ledger, saved: dict[int, list[tuple[str, Entry]]]) -> Ledge
 class Clocks(RuleBasedStateMachine):
     """Commands, copies, clocks that jump either way, restarts from saved state at any point."""
 
+    used_max = 1_000
+    """More than the machine sends, so that no id is known by its range only."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(ids_max=12)
-        self.saved: dict[int, list[tuple[str, Entry]]] = {}
+        self.ledger = Ledger(ids_max=12, used_max=self.used_max)
+        self.saved: Saved = {}
         self.append_ms = self.time_ms = T0
         self.effects: dict[str, int] = {}
         self.refused: set[str] = set()
         self.sent: list[Envelope] = []
 
-    @rule(jump_ms=st.sampled_from([1, 700, 60_000, 200_000, 700_000, 4_000_000, -500, -90_000, -1_000_000]))
+    @rule(jump_ms=st.sampled_from([1, 700, 60_000, 200_000, 700_000, 4_000_000, -500, -90_000, -1_000_000, -4_000_000]))
     def clock_moves(self, jump_ms: int) -> None:
         self.append_ms += jump_ms
 
-    @rule(skew_ms=st.sampled_from([0, 0, 0, -5_000, 50_000, -119_000, -130_000, 70_000, 300_000]))
+    @rule(skew_ms=st.sampled_from([0, 0, 0, -5_000, 50_000, -119_000, -130_000, 70_000, 300_000, 4_000_000]))
     def somebody_commands(self, skew_ms: int) -> None:
         self.sent.append(command(max(0, self.append_ms + skew_ms)))
-        self.land(len(self.sent) - 1)
+        is_taken = self.land(len(self.sent) - 1)
+        is_lost = self.ledger.ranges and not is_taken  # then the id may be refused by its range
+        assert is_taken == (-LATE_MS <= skew_ms <= AHEAD_MS) or is_lost, "a correct command was refused"
 
     @rule(which=st.integers(0, 1_000))
     def a_copy_lands(self, which: int) -> None:
@@ -198,14 +218,15 @@ class Clocks(RuleBasedStateMachine):
     def restart(self) -> None:
         self.ledger = reloaded(self.ledger, self.saved)
 
-    def land(self, which: int) -> None:
+    def land(self, which: int) -> bool:
         said = self.sent[which]
-        self.time_ms = max(self.time_ms, self.append_ms)
+        self.time_ms = fold_time(self.time_ms, self.append_ms)
         entry = take(self.ledger, said, At(FLEET_0, which, self.append_ms, self.time_ms))
         if entry is None:
             self.effects[said.command_id] = self.effects.get(said.command_id, 0) + 1
         elif entry.outcome.code == "refused" and said.command_id not in self.effects:
             self.refused.add(said.command_id)
+        return entry is None
 
     @invariant()
     def at_most_once(self) -> None:
@@ -218,16 +239,25 @@ class Clocks(RuleBasedStateMachine):
     @invariant()
     def bounded(self) -> None:
         assert len(self.ledger.entries) <= 12
+        assert len(self.ledger._used) <= self.used_max
+        assert len(self.ledger.ranges) <= RANGES_MAX
+
+
+class ClocksOfASmallLedger(Clocks):
+    """The same where most ids are known by their range only."""
+
+    used_max = 0
 
 
 TestClocks = Clocks.TestCase
+TestClocksOfASmallLedger = ClocksOfASmallLedger.TestCase
 
 
-@given(st.lists(st.integers(0, 40), max_size=80), st.integers(0, 79))
-def test_a_ledger_saved_at_any_point_goes_on_as_if_it_had_not_been(steps: list[int], cut: int) -> None:
+@given(st.lists(st.integers(0, 40), max_size=80), st.integers(0, 79), st.sampled_from([0, 7, 1_000]))
+def test_a_ledger_saved_at_any_point_goes_on_as_if_it_had_not_been(steps: list[int], cut: int, used_max: int) -> None:
     rng = random.Random(4)
-    one, other = Ledger(ids_max=20), Ledger(ids_max=20)
-    saved: dict[int, list[tuple[str, Entry]]] = {}
+    one, other = Ledger(20, used_max), Ledger(20, used_max)
+    saved: Saved = {}
     now = T0
     for number, minutes in enumerate(steps):
         now += minutes * 30_000
@@ -236,4 +266,4 @@ def test_a_ledger_saved_at_any_point_goes_on_as_if_it_had_not_been(steps: list[i
         take(other, said, at(now, offset=number))
         if number % 7 == 0 or number == cut:
             other = reloaded(other, saved)
-    assert (one.entries, one.floor) == (other.entries, other.floor)
+    assert one.state() == other.state()

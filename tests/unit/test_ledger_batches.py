@@ -53,7 +53,7 @@ def alone(ledger: Ledger, said: Sequence[Envelope], append_ms: Sequence[int], ti
 
 
 def kept(ledger: Ledger) -> tuple[object, ...]:
-    return [*ledger.entries.items()], ledger.floor, ledger.unsaved()
+    return [*ledger.entries.items()], ledger.state(), ledger.unsaved()
 
 
 @given(
@@ -113,7 +113,7 @@ def test_what_fills_a_bucket_that_was_saved_and_forgotten_is_saved_again() -> No
     alone(ledger, said_at(START + 1, seed=2), [START + 1], START + 1)
     assert not ledger.entries
     alone(ledger, said_at(START + 2, seed=3), [START + 2], START + 2)
-    added, _ = ledger.unsaved()
+    added = ledger.unsaved().added
     assert [command_id for ids in added.values() for command_id in ids] == [*ledger.entries]
     assert len(ledger.entries) == 1
 
@@ -124,16 +124,9 @@ def test_the_id_that_was_forgotten_last_is_taken_by_no_batch() -> None:
     assert together(ledger, first, [START], START)
     now = START + KEEP_MS + MINUTE_MS
     assert together(ledger, said_at(now, seed=2), [now], now)
-    assert ledger.floor == first[0].command_id
+    assert ledger.has_forgotten(first[0].command_id)
     assert not together(ledger, first, [START], now)
     assert together(ledger, said_at(START + 1, seed=3), [START + 1], now)
-
-
-def test_what_lies_in_a_later_minute_is_left_to_be_taken_alone() -> None:
-    """It is remembered by its own minute, not by that of the batch."""
-    ahead = START + MINUTE_MS
-    assert not together(Ledger(), said_at(ahead), [START + 1], START + 1)
-    assert together(Ledger(), said_at(ahead - 1), [START], START)
 
 
 @pytest.mark.parametrize(

@@ -55,21 +55,21 @@ async def test_state_of_a_fold_version_that_this_binary_has_not_is_left(
 
 
 async def test_ids_that_were_forgotten_stay_refused_after_a_restart(tmp_path: Path) -> None:
-    """What is saved of them is the floor: without it a repeat that comes very late would take effect once more."""
+    """The used ids are saved: without them a copy that lands very late would take effect once more."""
     issue, store, partition = Issuer(), RocksStore(tmp_path), empty()
     forgotten = issue.set("a")
     later = issue.set("b", now_ms=T0 + 2 * KEEP_MS)
     for record in [*records([created(), forgotten]), *records([later], start=2, time_ms=T0 + 2 * KEEP_MS)]:
         partition.fold(record)
-    assert partition.ledger.floor == forgotten.envelope.command_id
+    assert partition.ledger.has_forgotten(forgotten.envelope.command_id)
     await save(partition, store)
     again = await restored(empty(), store)
     store.close()
     assert again is not None
-    assert again.ledger.floor == partition.ledger.floor
+    assert again.ledger.state() == partition.ledger.state()
     (record,) = records([forgotten], start=3, time_ms=T0 + 2 * KEEP_MS)
     entry = again.fold(record)
-    assert entry is not None and "is expired, as ids up to" in entry.outcome.reason
+    assert entry is not None and "is expired: it was used, and its outcome is forgotten" in entry.outcome.reason
 
 
 class Told:

@@ -80,8 +80,8 @@ def all_of(folded: FoldedPartition) -> dict[str, object]:
     found: dict[str, object] = {name: getattr(folded, name) for name in plain}
     found |= {"last": folded.last(), "marks": [*folded.marks], "quarantine": [*folded.quarantine]}
     found |= {table.name: sorted(table.rows.items()) for table in state.tables}
-    found |= {"entries": [*ledger.entries.items()], "floor": ledger.floor}
-    found |= {"added": [*unsaved.added.items()], "forgotten": unsaved.forgotten}
+    found |= {"entries": [*ledger.entries.items()], "ids": ledger.state()}
+    found |= {"added": [*unsaved.added.items()], "chunks": unsaved.chunks, "forgotten": unsaved.forgotten}
     found |= {"derived": derived_of(state), "outbox": [(at, [*names]) for at, names in state.outbox.items()]}
     found |= {"forward": forward(state, 0, 0), "changed": [changes_of(table) for table in state.tables]}
     for table in state.tables:
@@ -256,7 +256,16 @@ def test_ids_are_forgotten_at_the_same_record() -> None:
     records = log_of(slow, [T0 + number * 1_500 for number in range(900)])
     assert assert_alike(records) < 100
     folded, _, _ = together(records, ())
-    assert folded.ledger.floor
+    assert folded.ledger.has_forgotten(slow[0].envelope.command_id)
+
+
+@given(st.lists(st.sampled_from([1, 30, -30, 59_000, -59_000, 61_000, -61_000, 3_600_000, -3_600_000]), max_size=40))
+def test_a_run_ends_where_the_clock_is_put_right(jumps_ms: list[int]) -> None:
+    times, now_ms = [], T0
+    for number in range(60):
+        now_ms += jumps_ms[number % len(jumps_ms)] if jumps_ms and number % 9 == 8 else 10
+        times.append(now_ms)
+    assert_alike(log_of([join(number, now_ms=at_ms) for number, at_ms in enumerate(times)], times))
 
 
 class FailingFold(ZoneFold):

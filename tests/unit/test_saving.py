@@ -86,7 +86,7 @@ def facts(partition: FoldedPartition) -> tuple[object, ...]:
         [table.rows for table in partition.state.tables],
         partition.state.count,
         partition.ledger.entries,
-        partition.ledger.floor,
+        partition.ledger.state(),
         (partition.first, partition.last()),
     )
 

@@ -85,6 +85,7 @@ def dpu_in(phase: str, attempt: int = 11) -> Dpu:
         image="i",
         disowned=10,
         deadline_ms=BEGAN_MS + attempt + STEPS[phase].deadline_ms,
+        began_ms=BEGAN_MS + attempt,
         facts={"boot_id": "boot-1"},
     )
 
@@ -278,7 +279,7 @@ def test_what_an_earlier_registration_did_is_done_again() -> None:
 
     async def scenario() -> None:
         bmc = device()
-        former = replace(dpu_in(OS_INSTALLING), since_ms=0, deadline_ms=STEPS[OS_INSTALLING].deadline_ms + BEGAN_MS - 1)
+        former = replace(dpu_in(OS_INSTALLING), since_ms=0, began_ms=BEGAN_MS - 1)
         await attempt(bmc, former)
         await attempt(bmc, dpu_in(OS_INSTALLING))
         assert begun(bmc, OS_INSTALLING) == 2
@@ -288,10 +289,7 @@ def test_what_an_earlier_registration_did_is_done_again() -> None:
 
 def test_a_token_is_higher_than_all_before_it_in_whatever_zone_and_log() -> None:
     told = [(0, 11), (0, 12), (5, 13), (5, TOKENS_PER_MS), (5, TOKENS_PER_MS + 1), (5_000, 3), (5_001, 1)]
-    tokens = [
-        token_of(replace(dpu_in(NODE_EFFECT, number), deadline_ms=BEGAN_MS + ms + STEPS[NODE_EFFECT].deadline_ms))
-        for ms, number in told
-    ]
+    tokens = [token_of(replace(dpu_in(NODE_EFFECT, number), began_ms=BEGAN_MS + ms)) for ms, number in told]
     assert tokens == sorted(set(tokens))
     assert tokens[-1] < 1 << 63, "a device may keep it as a long"
 

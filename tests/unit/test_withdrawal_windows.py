@@ -62,6 +62,32 @@ def test_merged_windows_spend_no_less_than_either_and_no_more_than_both(
     assert max(alone) <= both.spent(now_ms) <= sum(alone)
 
 
+@given(withdrawals, st.integers(-3 * WINDOW_MS, 100 * WINDOW_MS), st.integers(0, WINDOW_MS))
+def test_what_was_withdrawn_under_a_fast_clock_is_forgotten_a_window_after_the_correction(
+    spends: list[tuple[int, int]], ahead_ms: int, since_ms: int
+) -> None:
+    """It was counted for as long as the clock had been ahead, and every leave was held."""
+    window, plain = charged(spends)
+    now_ms = (plain[-1][0] if plain else 0) - ahead_ms
+    corrected = window.set_back(now_ms)
+    assert corrected.set_back(now_ms) == corrected
+    assert corrected.spent(now_ms) == window.spent(now_ms), "a correction frees nothing by itself"
+    assert corrected.spent(now_ms + since_ms) <= window.spent(now_ms + since_ms)
+    assert corrected.spent(now_ms + WINDOW_MS + BUCKET_MS) == 0
+    assert all(start <= now_ms for start, count in corrected.buckets if count)
+
+
+def test_a_budget_spent_under_a_fast_clock_is_free_again_ten_minutes_after_the_correction() -> None:
+    fleet = full()
+    fleet.budget("denied-by-leave", 100, MANY // 2)
+    fleet.now_ms += 3_600_000
+    assert fleet.leave(*(f"n{i}" for i in range(MANY // 2))).code == "done"
+    fleet.now_ms -= 3_600_000
+    assert fleet.leave("n280").code == "held", "what was withdrawn a moment ago still counts"
+    fleet.now_ms += WINDOW_MS + BUCKET_MS
+    assert fleet.leave("n281").code == "done"
+
+
 @given(st.lists(st.integers(), unique=True, max_size=6), st.integers())
 def test_the_hash_of_a_set_is_that_of_its_elements_in_any_order(parts: list[int], left: int) -> None:
     total = backwards = bytes(16)

@@ -79,7 +79,11 @@ INVARIANTS = (
         (commands.check_acknowledged,),
         (commands.check_members,),
     ),
-    Invariant("I2", "a command takes effect at most once", (commands.check_effects,)),
+    Invariant(
+        "I2",
+        "a command takes effect at most once, and is not refused for its id if that is new and of its time",
+        (commands.check_effects, commands.check_taken),
+    ),
     Invariant("I3", "outcome and position of an answer are those of the log", (commands.check_answers,)),
     Invariant("I4", "indices of a clique are unique, dense, stable and within its capacity", (cliques.check_cliques,)),
     Invariant("I5", "only legal transitions", (lifecycle.check_transitions,)),

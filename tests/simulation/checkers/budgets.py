@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from eventstore.folding.fold import fold_time
 from eventstore.log import FLEET_0
 from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, WINDOW_MS, Kind
 from projections.rules.policies import BUILT_IN, Policy
@@ -130,7 +131,9 @@ def check_budgets(run: Evidence) -> Found:
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     halves: Halves = {}
     for step in run.steps[FLEET_0]:
-        now_ms = max(now_ms, step.record.timestamp_ms)
+        now_ms = fold_time(now_ms, step.record.timestamp_ms)
+        for turned in spent.values():  # withdrawals that a fast clock dated ahead count from the correction on
+            turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - WINDOW_MS]
         yield from _half_made(halves, step)
         if _MADE_OF & step.rows.keys():
             lost = _lost(reach, step)
@@ -138,7 +141,7 @@ def check_budgets(run: Evidence) -> Found:
                 yield from _unapproved(run, step) if lost else ()
                 continue
             for (zone, kind), (count, allowed) in lost.items():
-                before = sum(gone for at_ms, gone in spent[zone, kind] if at_ms > now_ms - WINDOW_MS)
+                before = sum(gone for _, gone in spent[zone, kind])
                 spent[zone, kind].append((now_ms, count))
                 most = budgets[kind].limit(allowed + before)
                 if most is not None and before + count > most:

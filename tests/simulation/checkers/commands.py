@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import inf
 
+from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import Partition
 from tests.simulation import model
 from tests.simulation.checkers.evidence import Evidence, is_membership
@@ -56,6 +57,22 @@ def check_effects(run: Evidence) -> Found:
     for command_id, places in sorted(effects.items()):
         if len(places) > 1:
             yield f"{command_id} took effect {len(places)} times: {', '.join(places)}"
+
+
+def check_taken(run: Evidence) -> Found:
+    """I2: a command that came in its window, under an id that was not used before, is not refused for its id. A clock
+    that was fast before does not matter."""
+    seen: set[tuple[Partition, str]] = set()
+    for (partition, offset), step in run.by_offset.items():
+        if step.event is None or step.answer is None or not step.event.envelope.command_id:
+            continue
+        envelope = step.event.envelope
+        is_new = (partition, envelope.command_id) not in seen
+        seen.add((partition, envelope.command_id))
+        late_ms = step.record.timestamp_ms - envelope.issued_at_ms
+        outcome = step.answer.outcome
+        if is_new and -AHEAD_MS <= late_ms <= LATE_MS and outcome.reason.startswith("command id"):
+            yield f"{partition}@{offset} was new and {late_ms} ms old, and was refused: {outcome.reason}"
 
 
 def check_answers(run: Evidence) -> Found:

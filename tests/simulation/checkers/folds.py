@@ -103,6 +103,6 @@ def _difference(run: Evidence, other: FoldedPartition, digest: int) -> str:
     if other.running != steps[-1].running:
         return "has another hash of its records"
     reference = run.folded[other.partition].ledger
-    if (other.ledger.floor, other.ledger.entries) != (reference.floor, reference.entries):
+    if other.ledger.state() != reference.state():
         return "remembers other commands"
     return ""

@@ -1,0 +1,56 @@
+"""The lifecycle of a DPU when the clock of the log was ahead, and is put right."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.zones.fold import ZoneFold
+from projections.zones.phases import NODE_EFFECT, STEPS
+from tests.support.zones import ZoneLog, derived_of, reloaded, rows_of
+
+
+@pytest.mark.parametrize("ahead_ms", [61_000, 3_600_000, 86_400_000])
+def test_an_attempt_that_began_under_a_fast_clock_ends_in_its_time_after_the_correction(ahead_ms: int) -> None:
+    """Its deadline lay as far ahead as the clock had been, and nobody could end it before."""
+    log = ZoneLog()
+    log.register("early")
+    log.register("late")
+    for name in ("early", "late"):
+        log.request(name, "provision", "image-1")
+    log.start("early")
+    early_ms = log.row("early").deadline_ms
+    log.now_ms += ahead_ms
+    log.start("late")
+    now_ms = log.now_ms - ahead_ms
+    ZoneFold().set_back(log.state, now_ms)
+    assert log.row("early").deadline_ms == early_ms, "its attempt began before"
+    assert log.row("late").deadline_ms == now_ms + STEPS[NODE_EFFECT].deadline_ms
+    assert derived_of(log.state) == derived_of(reloaded(log.state))
+    rows = rows_of(log.state)
+    ZoneFold().set_back(log.state, now_ms)
+    assert rows_of(log.state) == rows
+
+
+def test_a_later_attempt_is_later_for_its_device_too_whatever_the_clock_does() -> None:
+    """The token of an attempt begins with its time, and a device refuses what is older."""
+    log, began = ZoneLog(), []
+    log.register("d")
+    log.request("d", "provision", "image-1")
+    for jump_ms in (0, 3_600_000, -7_200_000, 50_000):
+        log.now_ms += jump_ms
+        log.start("d")
+        began.append((log.row("d").began_ms, log.row("d").attempt))
+        assert log.row("d").began_ms >= log.row("d").since_ms
+        log.fail("d", "lost")
+    assert began == sorted(set(began))
+
+
+def test_a_list_of_the_corrected_time_is_not_older_than_one_of_a_fast_clock() -> None:
+    log = ZoneLog()
+    log.now_ms += 3_600_000
+    assert log.complete(b"first").code == "done"
+    log.now_ms -= 3_600_000
+    ZoneFold().set_back(log.state, log.now_ms)
+    assert log.complete(b"second").reason == ""
+    (row,) = log.state.lists.rows.values()
+    assert row.list_hash == b"second"
