@@ -32,6 +32,7 @@ from commands.queries.waiting import Waiting
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk
 from commands.stating.dry_runs import DryRuns
+from commands.stating.joining import Joining
 from commands.stating.leaving import Leaving
 from commands.stating.raising import Raising, Supports
 from commands.stating.service import CommandsService
@@ -95,6 +96,7 @@ class CommandServer:
             "Commands": CommandsService(
                 self.desk,
                 bulk,
+                Joining(self.desk, reader, self.waiting),
                 leaving,
                 DryRuns(replica, lookup, now_ms),
                 raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),

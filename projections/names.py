@@ -11,8 +11,9 @@ Names and label keys follow Kubernetes' alphabets (upper case allowed), so that 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from eventstore.errors import PermanentError
 
@@ -48,6 +49,12 @@ LONGEST_UID = 128
 _LONGEST_SHOWN = 60
 PATH_SHOWN = 255
 """Characters of a path that a sentence quotes: the end says which file it is."""
+MAX_NETWORKS = 64
+"""Networks of one zone at most: every address that a node agent states is compared with each."""
+_LONGEST_NETWORK = 43
+"""Characters of an IPv6 network at most."""
+_MAPPED = 0xFFFF
+"""Upper 96 bits of IPv4 addresses in IPv6 form."""
 _ADDRESS4_BYTES = 4
 
 _ALPHABET = "letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -176,6 +183,33 @@ def check_address6(field: str, value: int) -> str | None:
     if value in (0, 1) or value >> 120 == 0xFF:
         return _unusable(field, str(IPv6Address(value)))
     return None
+
+
+def check_networks(field: str, networks: Sequence[str]) -> str | None:
+    """The networks that the addresses of a zone's node agents come from."""
+    if len(networks) > MAX_NETWORKS:
+        return f"{field}: {len(networks)} networks are more than the {MAX_NETWORKS} allowed"
+    faults = (f"{field}: {shown(text)} must be a network such as 10.7.0.0/16 or fd00:7::/64" for text in networks)
+    return next((fault for text, fault in zip(networks, faults, strict=True) if network(text) is None), None)
+
+
+def check_label_keys(field: str, keys: Sequence[str]) -> str | None:
+    """Several keys of labels."""
+    if fault := check_label_count(field, len(keys)):
+        return fault
+    return next((fault for key in keys if (fault := check_label_key(field, key))), None)
+
+
+@lru_cache(4_096)
+def network(text: str) -> IPv4Network | IPv6Network | None:
+    """A network in the one text that it has in the log; None for any other text."""
+    try:
+        found = ip_network(text) if len(text) <= _LONGEST_NETWORK else None
+    except ValueError:
+        return None
+    if isinstance(found, IPv6Network) and int(found.network_address) >> 32 == _MAPPED:
+        return None  # IPv4 addresses in IPv6 form; Python 3.13 has another text for them
+    return found if str(found) == text else None
 
 
 def parse_address(field: str, text: str) -> IPv4Address | IPv6Address:

@@ -83,7 +83,9 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
         raise BadRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")
     parallel_installs = _limit(request, "parallel_installs")
     unavailable_nodes = _limit(request, "unavailable_nodes")
-    if not request.set_labels and parallel_installs == unavailable_nodes == -1:
+    _check_agent_limits(request)
+    is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
+    if not is_set and parallel_installs == unavailable_nodes == -1:
         raise BadRequest("request: '' must give labels or a limit to change")
     event = ZoneDescribed(
         envelope=envelope(request.zone),
@@ -92,8 +94,26 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
         labels=labels,
         parallel_installs=parallel_installs,
         unavailable_nodes=unavailable_nodes,
+        set_agent_networks=request.set_agent_networks,
+        agent_networks=list(request.agent_networks),
+        set_agent_label_keys=request.set_agent_label_keys,
+        agent_label_keys=list(request.agent_label_keys),
     )
     return Statement(FLEET, request.zone, event)
+
+
+def _check_agent_limits(request: pb.DescribeZoneRequest) -> None:
+    """Check what node agents shall be allowed to state. Raises BadRequest."""
+    require(names.check_networks("agent_networks", request.agent_networks))
+    require(names.check_label_keys("agent_label_keys", request.agent_label_keys))
+    if request.agent_networks and not request.set_agent_networks:
+        raise BadRequest(
+            f"agent_networks: {len(request.agent_networks)} networks are given, so set_agent_networks must be true"
+        )
+    if request.agent_label_keys and not request.set_agent_label_keys:
+        raise BadRequest(
+            f"agent_label_keys: {len(request.agent_label_keys)} keys are given, so set_agent_label_keys must be true"
+        )
 
 
 def _limit(request: pb.DescribeZoneRequest, field: str) -> int:

@@ -7,11 +7,12 @@ from functools import partial
 
 from commands.calls.guard import Call, Malformed
 from commands.queries.lookup import Lookup
-from commands.requests import cliques, dpus, fleet, nodes
+from commands.requests import cliques, dpus, fleet
 from commands.requests.shapes import Enveloping, Statement
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk
 from commands.stating.dry_runs import DryRuns
+from commands.stating.joining import Joining
 from commands.stating.leaving import Leaving
 from commands.stating.raising import Raising
 from commands.stating.sessions import Sessions
@@ -25,6 +26,7 @@ class CommandsService:
         self,
         desk: Desk,
         bulk: Bulk,
+        joining: Joining,
         leaving: Leaving,
         dry_runs: DryRuns,
         *,
@@ -34,6 +36,7 @@ class CommandsService:
     ) -> None:
         self._desk = desk
         self._bulk = bulk
+        self._joining = joining
         self._leaving = leaving
         self._dry_runs = dry_runs
         self._raising = raising
@@ -41,10 +44,10 @@ class CommandsService:
         self._sessions = sessions
 
     async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(nodes.join, request, call)
+        return await self._joining.join(request, call)
 
     async def change_nodes(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(nodes.change, request, call)
+        return await self._joining.change(request, call)
 
     async def leave_nodes(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         return await (self._dry_runs if request.dry_run else self._leaving).leave(request, call)

@@ -69,6 +69,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("uid", node.uid),
             ("held", "yes" if node.held else "no"),
             ("conflicts", ", ".join(node.conflicts)),
+            *([("withheld", node.withheld)] if node.withheld else []),
         )
     )
 

@@ -68,11 +68,18 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
         ("dpus", found.dpus),
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
         ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
+        ("agents may state", _agents(found)),
         ("frozen", "yes" if found.frozen else "no"),
         *((f"version {i.version}", _progress(i)) for i in found.installs),
         ("lagging", ", ".join(found.lagging) or "none"),
         *((f"exception {e.dpu}", _exception(e)) for e in found.exceptions),
     ]
+
+
+def _agents(found: pb.Zone) -> str:
+    """What node agents may state in a zone."""
+    networks, keys = ", ".join(found.agent_networks), ", ".join(found.agent_label_keys)
+    return f"addresses in {networks or 'no network'}; labels {keys or 'none'}"
 
 
 def _progress(install: pb.Install) -> str:
@@ -125,21 +132,64 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
 @click.argument("zone", type=ZONE)
 @click.option("--parallel-installs", type=INT32, help="DPUs installed at one time; 0 for the default.")
 @click.option("--unavailable-nodes", type=INT32, help="Nodes unavailable at one time; 0 for the default.")
+@click.option(
+    "--agent-network",
+    "networks",
+    multiple=True,
+    metavar="CIDR",
+    help="A network that addresses which node agents state must come from; repeatable, replaces those that were set;"
+    " 'none' for no network.",
+)
+@click.option(
+    "--agent-label-key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="A label key that node agents own; repeatable, replaces those that were set; 'none' for no key.",
+)
+@click.option("--create", is_flag=True, help="Create the zone if nobody knows it.")
 @commands
 def limit(
-    *, client: Client, output: str, zone: str, parallel_installs: int | None, unavailable_nodes: int | None
+    *,
+    client: Client,
+    output: str,
+    zone: str,
+    parallel_installs: int | None,
+    unavailable_nodes: int | None,
+    networks: tuple[str, ...],
+    keys: tuple[str, ...],
+    create: bool,
 ) -> None:
-    """Limit how much of a zone is worked on at one time.
+    """Limit how much of a zone is worked on at one time, and what node agents may state in it.
 
-    Example: dpuplane zones limit rack7 --parallel-installs 4
+    \b
+    Examples:
+      dpuplane zones limit rack7 --parallel-installs 4
+      dpuplane zones limit rack7 --agent-network 10.7.0.0/16 --agent-label-key role
     """
-    if parallel_installs is None and unavailable_nodes is None:
-        raise click.UsageError("give --parallel-installs, --unavailable-nodes or both")
-    _described(client, zone)
+    if parallel_installs is None and unavailable_nodes is None and not networks and not keys:
+        raise click.UsageError("give --parallel-installs, --unavailable-nodes, --agent-network or --agent-label-key")
+    if not create:
+        _described(client, zone)
     request = pb.DescribeZoneRequest(
-        zone=zone, parallel_installs=parallel_installs, unavailable_nodes=unavailable_nodes
+        zone=zone,
+        parallel_installs=parallel_installs,
+        unavailable_nodes=unavailable_nodes,
+        set_agent_networks=bool(networks),
+        agent_networks=_unless_none("--agent-network", networks),
+        set_agent_label_keys=bool(keys),
+        agent_label_keys=_unless_none("--agent-label-key", keys),
     )
     finish(client.command("DescribeZone", request), output)
+
+
+def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """What was given of an option, of which `none` alone stands for nothing at all."""
+    if "none" not in values:
+        return values
+    if len(values) > 1:
+        raise click.BadParameter("'none' goes alone", param_hint=option)
+    return ()
 
 
 def _described(client: Client, zone: str) -> pb.Zone:

@@ -51,12 +51,15 @@ class Scan:
         self._text = joined.decode("latin-1")
         self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
 
-    def skip_texts(self, count: int) -> None:
-        """So many texts of each record, which nobody needs, but which have to be texts."""
+    def skip_texts(self, count: int, *, last_is_no: bytes) -> None:
+        """Skip so many texts of each record, which have to be texts. The last one must not begin with these bytes."""
         starts = self._at
         for _ in range(count):
-            self._span()
+            begin, _ = self._span()
         self._cut(starts, self._at)
+        alike = begin[self._bytes[begin] == last_is_no[0]]
+        octets = self._bytes[alike[:, None] + np.arange(len(last_is_no))]
+        _require(not (octets == np.frombuffer(last_is_no, np.uint8)).all(axis=1).any())
 
     def texts(self) -> list[str]:
         """A text of each record."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eventstore.folding.fold import At
-from projections.decisions.items import Items, in_zones, one
+from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
 from projections.fleet.holds import Edited, EditHeld, HoldChanged, HoldDropped, Released
@@ -34,8 +34,8 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
             yield from (one("member_released", move.name, {"hold": str(hold)}) for move in weighed.moves)
-        case Described(zone, (installs, nodes), edit):
-            yield one("zone_described", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
+        case Described(zone, limits, edit):
+            yield one("zone_described", zone, limits_in_words(limits))
             yield from _edit(event, edit)
         case Froze(zone, freeze):
             yield one("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})

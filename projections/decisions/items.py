@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Item(NamedTuple):
@@ -41,6 +41,32 @@ def in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterat
     rest = iter(subjects)
     for zone, run in groupby(zones):
         yield Items(kind, [subject for _, subject in zip(run, rest, strict=False)], in_zone(zone))
+
+
+class Limits(Protocol):
+    """What a zone is limited to, as fleet and the zone itself keep it."""
+
+    @property
+    def parallel_installs(self) -> int: ...
+
+    @property
+    def unavailable_nodes(self) -> int: ...
+
+    @property
+    def agent_networks(self) -> tuple[str, ...]: ...
+
+    @property
+    def agent_label_keys(self) -> tuple[str, ...]: ...
+
+
+def limits_in_words(limits: Limits) -> dict[str, str]:
+    """A detail that says what a zone is limited to."""
+    return {
+        "parallel_installs": str(limits.parallel_installs),
+        "unavailable_nodes": str(limits.unavailable_nodes),
+        "agent_networks": ",".join(limits.agent_networks),
+        "agent_label_keys": ",".join(limits.agent_label_keys),
+    }
 
 
 @lru_cache(4_096)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from eventstore.folding.fold import At, Outcome
-from projections.decisions.items import Items, in_zone, in_zones, one
+from projections.decisions.items import Items, in_zone, in_zones, limits_in_words, one
 from projections.zones.joined import Joined
 from projections.zones.rows import Dpu
 from projections.zones.state import Change
@@ -42,8 +42,7 @@ def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[It
         yield one("list_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimited):
         for zone, limits in change.zones.items():
-            installs, nodes = limits.parallel_installs, limits.unavailable_nodes
-            yield one("zone_limited", zone, {"parallel_installs": str(installs), "unavailable_nodes": str(nodes)})
+            yield one("zone_limited", zone, limits_in_words(limits))
     for name, dpu in change.dpus.items():
         yield from _dpu(name, dpu, event, outcome, at)
     if isinstance(event, Forwarded) and change.marks is not None:

@@ -6,34 +6,49 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from projections.fleet.contested import grant
 from projections.fleet.holders import Address
 from projections.fleet.membership import Kept, Member, Part, held_items
-from projections.fleet.moves import Move, Weighed
+from projections.fleet.moves import Move, Shift, Weighed
 from projections.fleet.state import FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY, Kind, add_hashes
 
 
 def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, earliest_ms: int) -> None:
     """Make moves that were weighed; what of them is held goes under `hold`."""
+    waits = weighed.waits
+    kept = [_leave(state, move, hold if index in waits else -1) for index, move in enumerate(weighed.moves)]
+    for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
+        was_held = held_items(move.name, move.before, state.parts(move.name))
+        member = _arrive(state, move, parts, hold if index in waits else -1)
+        state.contest(move.name, move.before, member)
+        _put_rows(state, move.name, member, parts)
+        _account(state, move.name, was_held, held_items(move.name, member, parts))
+    state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
+    state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
     gained: dict[int, list[Address]] = {}
     lost: dict[int, list[Address]] = {}
-    for address, before, after in weighed.shifts:
+    for address, before, after in _with_granted(state, weighed):
         if after & ~before:
             gained.setdefault(after & ~before, []).append(address)
         if before & ~after:
             lost.setdefault(before & ~after, []).append(address)
         state.reach_by(before, -1)
         state.reach_by(after, 1)
-    waits = weighed.waits
-    kept = [_leave(state, move, hold if index in waits else -1) for index, move in enumerate(weighed.moves)]
-    for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
-        was_held = held_items(move.name, move.before, state.parts(move.name))
-        member = _arrive(state, move, parts, hold if index in waits else -1)
-        _put_rows(state, move.name, member, parts)
-        _account(state, move.name, was_held, held_items(move.name, member, parts))
-    state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
-    state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
     note(state, gained, lost, version, earliest_ms)
+
+
+def _with_granted(state: FleetState, weighed: Weighed) -> Iterable[Shift]:
+    """The shifts of addresses, after those that no node holds any more went to the nodes that wait for them."""
+    if not state.contested:
+        return weighed.shifts
+    shifts = {shift.address: shift for shift in weighed.shifts}
+    stated = [move.after for move in weighed.moves if move.after is not None]
+    waited = [address for after in stated for address in (after.contested4, after.contested6) if address]
+    for address, bits in grant(state, [*shifts, *waited]).items():
+        before = shifts[address].before if address in shifts else 0
+        shifts[address] = Shift(address, before, bits)
+    return shifts.values()
 
 
 def _leave(state: FleetState, move: Move, hold: int) -> tuple[Part, ...]:
@@ -53,7 +68,7 @@ def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: in
     after = move.after
     if after is None:
         assert move.before is not None, "only what was there can leave"
-        return replace(move.before, slot=-1, held=True, withheld=-1) if parts else None
+        return _held(move.before) if parts else None
     if not move.arrives:
         return after
     if withheld >= 0:
@@ -61,6 +76,11 @@ def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: in
     number = state.labels.intern(after.labels, state.plan)
     slot = state.roster.put(move.name, after.address4, after.address6, number)
     return replace(after, slot=slot, withheld=-1, labels=state.labels.sets[number])
+
+
+def _held(before: Member) -> Member:
+    """The row of a node that left, of which a hold keeps something."""
+    return replace(before, slot=-1, held=True, withheld=-1, contested4=0, contested6=b"")
 
 
 def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[Part, ...]) -> None:

@@ -30,6 +30,7 @@ from projections.fleet.joins import Joined, Moved, Source, decide_membership, jo
 from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, FleetState, Freeze
 from projections.fleet.withdrawals import Budget, Hold, fault_of_budget
+from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from schemas.events import (
     BudgetSet,
@@ -60,7 +61,7 @@ class Described(NamedTuple):
     """A zone's limits, and what becomes of the edit of its labels, if there is one."""
 
     zone: str
-    limits: tuple[int, int]
+    limits: ZoneLimits
     edit: Edited | EditHeld | Withdrawn
 
 
@@ -192,17 +193,15 @@ def _decide_budget(event: BudgetSet) -> Decision:
 
 
 def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Decision:
-    wanted = (event.parallel_installs, event.unavailable_nodes)
-    fault = names.check_zone("zone", event.zone) or (names.check_labels("labels", event.labels))
+    fault = _fault_of_description(event)
     if fault is not None:
         return refusal(fault)
-    for field, limit in zip(("parallel_installs", "unavailable_nodes"), wanted, strict=True):
-        if not -1 <= limit <= MAX_LIMIT:
-            return refusal(f"{field}: {limit} must be from -1 to {MAX_LIMIT}")
     info = state.zone(event.zone)
-    limits = (
-        info.parallel_installs if wanted[0] < 0 else wanted[0],
-        info.unavailable_nodes if wanted[1] < 0 else wanted[1],
+    limits = ZoneLimits(
+        info.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
+        info.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
+        tuple(sorted({*event.agent_networks})) if event.set_agent_networks else info.agent_networks,
+        tuple(sorted({*event.agent_label_keys})) if event.set_agent_label_keys else info.agent_label_keys,
     )
     labels = dict(sorted(event.labels.items()))
     if not event.set_labels:
@@ -211,6 +210,19 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
         return Decision(Described(event.zone, limits, Withdrawn(waiting_for(state, zone=event.zone))), DONE)
     edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope.actor, at)
     return Decision(Described(event.zone, limits, edited), outcome)
+
+
+def _fault_of_description(event: ZoneDescribed) -> str | None:
+    for field in ("parallel_installs", "unavailable_nodes"):
+        limit = getattr(event, field)
+        if not -1 <= limit <= MAX_LIMIT:
+            return f"{field}: {limit} must be from -1 to {MAX_LIMIT}"
+    return (
+        names.check_zone("zone", event.zone)
+        or names.check_labels("labels", event.labels)
+        or names.check_networks("agent_networks", event.agent_networks)
+        or names.check_label_keys("agent_label_keys", event.agent_label_keys)
+    )
 
 
 def _decide_freeze(zone: str, freeze: Freeze) -> Decision:
@@ -263,9 +275,8 @@ def _end_holds(state: FleetState, holds: tuple[int, ...]) -> None:
 def _describe(state: FleetState, change: Described, at: At) -> None:
     state.hear_of((change.zone,), at.offset + 1)
     info = state.zones.rows[change.zone]
-    if change.limits != (info.parallel_installs, info.unavailable_nodes):
-        installs, nodes = change.limits
-        state.zones.put(change.zone, replace(info, parallel_installs=installs, unavailable_nodes=nodes))
+    if change.limits != info.limits:
+        state.zones.put(change.zone, replace(info, **change.limits._asdict()))
         hand_limits(state, change.zone, change.limits, at)
     _edit(state, change.edit, at)
     state.forget_zones((change.zone,))

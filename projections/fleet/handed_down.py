@@ -13,6 +13,7 @@ from eventstore.folding.fold import At
 from eventstore.log import partition_of
 from projections.fleet.joins import Superseded
 from projections.fleet.state import MAX_HANDED, MAX_HANDED_NODES, FleetState, Handed
+from projections.fleet.zone_rows import ZoneLimits
 from schemas.events import Envelope, NodesSuperseded, ZoneLimited
 
 ACTOR = "fleet"
@@ -24,8 +25,10 @@ def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded
     if handed is None:
         return None
     envelope = Envelope("", handed.zones[0], ACTOR, handed.time_ms)
-    if handed.limits:
-        return ZoneLimited(envelope, mark, handed.offset + 1, handed.zones[0], *handed.limits)
+    if handed.limits is not None:
+        installs, nodes, networks, keys = handed.limits
+        end = handed.offset + 1
+        return ZoneLimited(envelope, mark, end, handed.zones[0], installs, nodes, list(networks), list(keys))
     zones, names, created_ms, uids = handed.zones, handed.names, handed.created_ms, handed.uids
     return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids, handed.heard)
 
@@ -41,8 +44,8 @@ def hand_superseded(state: FleetState, superseded: Sequence[Superseded], at: At)
         _hand(state, Handed(partition, at.offset, at.time_ms, zones, names, created_ms, uids, heard))
 
 
-def hand_limits(state: FleetState, zone: str, limits: tuple[int, int], at: At) -> None:
-    """Tell a zone its limits: parallel installs, unavailable nodes."""
+def hand_limits(state: FleetState, zone: str, limits: ZoneLimits, at: At) -> None:
+    """Tell a zone its limits."""
     _hand(state, Handed(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits=limits))
 
 

@@ -5,7 +5,8 @@ zombie says late, drops out. Nearly all records of a burst hold only new names w
 by those, and they are taken in a few passes over whole columns. Any other record goes node by node (moves).
 
 A partition's own word about a node is taken as it comes. One that shows up in zones of two partitions belongs to its
-newest incarnation, or to the one heard of last if they are equal; the other zone is told by what is handed down.
+newest incarnation, or to the one heard of last if they are equal; the other zone is told by what is handed down. A node
+that its own agent put into another zone stays where it was.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import partition_of
+from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import note
 from projections.fleet.holders import Address
 from projections.fleet.holds import member_hold
@@ -29,7 +31,10 @@ from projections.fleet.state import FleetState
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
 from projections.fleet.zone_rows import unknown
 from projections.names import check_zone
-from schemas.events import LEFT, PRESENT, MembershipChanged
+from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
+
+_ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})
+"""States of nodes that are there."""
 
 _FEW = 32
 """Nodes up to which columns cost more than rows."""
@@ -96,7 +101,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
 
 def _all_new(state: FleetState, items: Items) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
-    if any(items.states) or state.members.rows.has_any(items.names):
+    if not _ARRIVALS.issuperset(items.states) or state.members.rows.has_any(items.names):
         return False
     fours, sixes = items.addresses4, items.addresses6.given()
     if fours.repeats or len(set(sixes)) != len(sixes):
@@ -108,14 +113,16 @@ def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move],
     moves: list[Move] = []
     superseded: list[Superseded] = []
     labels = [dict(sorted(found.items())) for found in items.label_sets]
+    newcomers = Newcomers(state, items)
     for i, name in enumerate(items.names):
         before = state.members.rows.get(name)
         incarnation = (items.created_ms[i], items.uids[i])
-        if items.states[i] != PRESENT:
+        if items.states[i] not in _ARRIVALS:
             kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
             if before is not None and not before.held and _is_own(state, before, items.zones[i], partition):
                 moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
             continue
+        bits = agent_bits(items.states[i])
         after = Member(
             items.zones[i],
             *incarnation,
@@ -127,12 +134,12 @@ def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move],
             withheld=-1,
         )
         if before is not None and not before.held and not _is_own(state, before, after.zone, partition):
-            newer = incarnation >= (before.created_ms, before.uid)
+            newer = not bits & AGENT_JOINED and incarnation >= (before.created_ms, before.uid)
             loser = before if newer else after
             superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
             if not newer:
                 continue
-        moves += _arrival(state, name, before, after)
+        moves += _arrival(state, name, before, newcomers.admit(name, after, bits))
     return moves, superseded
 
 
@@ -170,6 +177,8 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         before.slot,
         held=False,
         withheld=before.withheld,
+        contested4=after.contested4,
+        contested6=after.contested6,
     )
     if same != before:
         yield Move(name, DENIED_BY_CHANGE, before, same, (), state.parts(name), arrives=False)

@@ -120,9 +120,9 @@ class MemberRows(MutableMapping[str, Member]):
 
     def restored(self, rows: Mapping[str, Member]) -> None:
         """Fill from saved rows, whose slots have been seated in the roster."""
-        self._whole = {name: row for name, row in rows.items() if row.slot < 0}
+        self._whole = {name: row for name, row in rows.items() if not _is_plain(row)}
         self._whole_in = Counter(row.zone for row in self._whole.values())
-        seated = {name: row for name, row in rows.items() if row.slot >= 0}
+        seated = {name: row for name, row in rows.items() if _is_plain(row)}
         slots = np.array([row.slot for row in seated.values()], np.int64)
         count = int(slots.max(initial=-1)) + 1
         zone, created_ms = np.zeros(count, np.int32), np.zeros(count, np.int64)
@@ -224,6 +224,11 @@ class MemberRows(MutableMapping[str, Member]):
         created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
         uids = [self._uids[slot] for slot in slots]
         return map(Member, zones, created_ms, uids, *self._roster.some(taken), slots, repeat(False), repeat(-1))
+
+
+def _is_plain(row: Member) -> bool:
+    """Whether columns over slots say all of a member."""
+    return row.slot >= 0 and not row.contested4 and not row.contested6
 
 
 class Members(Table[Member]):

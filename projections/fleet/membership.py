@@ -18,7 +18,7 @@ from projections.columns import fault_of_label_numbers, fault_of_widths
 from projections.fleet.holders import Address, Column4, column4
 from projections.fleet.roster import Column6
 from projections.fleet.withdrawals import hash_of
-from schemas.events import MAX_FORWARD_ITEMS, SUPERSEDED, MembershipChanged
+from schemas.events import MAX_FORWARD_ITEMS, MAX_STATE, MembershipChanged
 
 _ZERO6 = bytes(16)
 
@@ -27,7 +27,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node as its zone last described it.
 
     `slot` is -1 if this state is not effective: because it left (`held`), or because taking it would withdraw more than
-    the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none.
+    the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none. `contested4` and
+    `contested6` are addresses that its agent stated and another node holds (0 and b"" for none).
     """
 
     zone: str
@@ -39,6 +40,8 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     slot: int
     held: bool
     withheld: int
+    contested4: int = 0
+    contested6: bytes = b""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -116,8 +119,8 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
     fault = fault_of_widths(event)
     if fault is not None:
         return fault
-    if count and not 0 <= min(event.states) <= max(event.states) <= SUPERSEDED:
-        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {SUPERSEDED}"
+    if count and not 0 <= min(event.states) <= max(event.states) <= MAX_STATE:
+        return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {MAX_STATE}"
     return _label_fault(event)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from projections import actors
 from projections.names import check_name, shown
 
 VIEWER = "viewer"
 OPERATOR = "operator"
 APPROVER = "approver"
-NODE_AGENT = "node-agent"
+NODE_AGENT = actors.NODE_AGENT
 DPU_AGENT = "dpu-agent"
 PROVISIONER = "provisioner"
 SIMULATOR = "simulator"

@@ -19,7 +19,7 @@ from eventstore.folding.table import Table
 from projections.fleet.holders import Address
 from projections.fleet.labels import Labels
 from projections.fleet.members import Members
-from projections.fleet.membership import Kept, Part, held_items
+from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.retired import Retired
 from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
@@ -31,6 +31,7 @@ from projections.fleet.zone_rows import (
     ListMove,
     Trails,
     ZoneInfo,
+    ZoneLimits,
     ZoneRows,
     key_of_labels,
     unknown,
@@ -56,7 +57,7 @@ class Freeze(msgspec.Struct, frozen=True):
 class Handed(msgspec.Struct, frozen=True):
     """What the record at `offset` has to tell one zones partition: superseded nodes, or a zone's limits.
 
-    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is not. `heard` is where fleet stood with
+    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `heard` is where fleet stood with
     that partition: what it says from there on, fleet had not heard yet.
     """
 
@@ -68,7 +69,7 @@ class Handed(msgspec.Struct, frozen=True):
     created_ms: list[int]
     uids: list[str]
     heard: int = 0
-    limits: tuple[int, ...] = ()
+    limits: ZoneLimits | None = None
 
 
 ANY_ZONE = ""
@@ -136,6 +137,9 @@ class FleetState:
             self.handed_nodes[handed.partition] += len(handed.names)
         self._seat()
         self.recount()
+        self.contested: dict[Address, set[str]] = {}
+        for name, member in self.members.rows.whole().items():
+            self.contest(name, None, member)
         withheld = (name for name, member in self.members.rows.whole().items() if member.withheld >= 0)
         for name in sorted({*self.kept.rows, *withheld}):
             for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
@@ -203,15 +207,27 @@ class FleetState:
         kept = self.kept.rows.get(name)
         return kept.parts if kept is not None else ()
 
+    def contest(self, name: str, before: Member | None, after: Member | None) -> None:
+        """Keep the index of contested addresses up to a node's row."""
+        for address in (before.contested4, before.contested6) if before is not None else ():
+            if address:
+                self.contested[address].discard(name)
+                if not self.contested[address]:
+                    del self.contested[address]
+        for address in (after.contested4, after.contested6) if after is not None else ():
+            if address:
+                self.contested.setdefault(address, set()).add(name)
+
     def is_frozen(self, zone: str) -> bool:
         """Whether devices of a zone may not be written."""
         return ANY_ZONE in self.freezes.rows or zone in self.freezes.rows
 
     def conflicts(self) -> list[tuple[Address, tuple[str, ...]]]:
-        """Addresses that several nodes hold, with those nodes, in order of the first of them."""
+        """Addresses that several nodes hold or wait for, with those nodes, in order of the first of them."""
         found = []
-        for address, slots in self.roster.holders.shared.items():
-            names = sorted({self.roster.names[slot] for slot in slots})
+        for address in self.roster.holders.shared.keys() | self.contested.keys():
+            slots = self.roster.holders.of(address)
+            names = sorted({self.roster.names[slot] for slot in slots} | self.contested.get(address, set()))
             if len(names) > 1:
                 found.append((tuple(names), address))
         return [(address, names) for names, address in sorted(found, key=repr)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from heapq import nsmallest
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.withdrawals import KINDS, Hold
+from projections.names import shown
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 
@@ -72,6 +74,21 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
 def hold_of(state: FleetState, name: str) -> int:
     """The hold that keeps a node which left; -1 if none does. Older ones may keep what it was before."""
     return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
+
+
+def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
+    """Why a node is without addresses that its agent stated, a sentence for each."""
+    member = state.members.rows.get(name)
+    found: list[str] = []
+    for address in (member.contested4, member.contested6) if member is not None else ():
+        slots = state.roster.holders.of(address) if address else ()
+        if slots:
+            holder = min(state.roster.names[slot] for slot in slots)
+            found.append(
+                f"address: {str(ip_address(address))!r} of {shown(name)} is withheld, as its agent stated it and node"
+                f" {shown(holder)} holds it; it takes effect when that node is without it, or an operator states it"
+            )
+    return tuple(found)
 
 
 def budgets(state: FleetState) -> list[BudgetView]:

@@ -23,6 +23,19 @@ MAX_FORMER = 8
 """Former lists that are kept of a label set, or of a zone: deltas start from these."""
 
 
+class ZoneLimits(NamedTuple):
+    """What fleet hands down to a zone: how much is worked on at one time, and what node agents may state there."""
+
+    parallel_installs: int
+    unavailable_nodes: int
+    agent_networks: tuple[str, ...] = ()
+    agent_label_keys: tuple[str, ...] = ()
+
+
+NO_LIMITS = ZoneLimits(0, 0)
+"""The limits of a zone of which nobody said any."""
+
+
 class ZoneInfo(msgspec.Struct, frozen=True):
     """A zone as fleet knows it. A limit of 0 is the default.
 
@@ -37,10 +50,16 @@ class ZoneInfo(msgspec.Struct, frozen=True):
     moved_ms: int = 0
     heard: int = 0
     labelled: int = 0
+    agent_networks: tuple[str, ...] = ()
+    agent_label_keys: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> ZoneLimits:
+        return ZoneLimits(self.parallel_installs, self.unavailable_nodes, self.agent_networks, self.agent_label_keys)
 
     def says_nothing(self) -> bool:
         """Whether nothing is stated about the zone, and it never had labels: then it has the history of UNHEARD too."""
-        return not (self.labelled or self.labels or self.parallel_installs or self.unavailable_nodes)
+        return not (self.labelled or self.labels) and self.limits == NO_LIMITS
 
 
 UNHEARD = ZoneInfo({})

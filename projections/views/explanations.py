@@ -17,6 +17,7 @@ from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable, TableSet, held_since, table
+from projections.fleet.views import withheld_addresses
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
 from projections.rules.rule import Held
@@ -117,6 +118,8 @@ def _accepted(about: Subject, fleet: FleetState) -> StepView:
         return _missing(
             "accepted", f"hold {member.withheld} withholds its newest state until two principals approve it"
         )
+    if withheld := withheld_addresses(fleet, about.node_name):
+        return _missing("accepted", "; ".join(withheld))
     if not (member.address4 or member.address6):
         return _missing("accepted", "the node has no address")
     return StepView("accepted", True, 0, "", 0, "fleet has it as its zone has it")

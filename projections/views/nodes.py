@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
+from projections.fleet.views import withheld_addresses
 from projections.zones.rows import Node
 from projections.zones.state import ZoneState
 
@@ -21,6 +22,7 @@ class NodeView(NamedTuple):
     uid: str
     held: bool
     conflicts: tuple[str, ...] = ()
+    withheld: str = ""
 
 
 def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
@@ -46,7 +48,9 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
     if not found:
         return None
     newest = max(found, key=lambda node: (node.created_ms, node.uid))
-    return view(name, newest, fleet)._replace(conflicts=_conflicts(name, newest, fleet))
+    return view(name, newest, fleet)._replace(
+        conflicts=_conflicts(name, newest, fleet), withheld="; ".join(withheld_addresses(fleet, name))
+    )
 
 
 def zone_of_node(name: str, states: Iterable[ZoneState]) -> str | None:
@@ -63,7 +67,10 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
 
 
 def _conflicts(name: str, node: Node | Member, fleet: FleetState) -> tuple[str, ...]:
-    """Other nodes that have one of its addresses."""
-    roster = fleet.roster
-    holders = (slot for address in (node.address4, node.address6) if address for slot in roster.holders.of(address))
-    return tuple(sorted({roster.names[slot] for slot in holders} - {name}))
+    """Other nodes that have one of its addresses, or wait for it."""
+    names: set[str] = set()
+    for address in (node.address4, node.address6):
+        if address:
+            names |= {fleet.roster.names[slot] for slot in fleet.roster.holders.of(address)}
+            names |= fleet.contested.get(address, set())
+    return tuple(sorted(names - {name}))

@@ -35,6 +35,8 @@ class ZoneView(NamedTuple):
     parallel_installs: int
     unavailable_nodes: int
     frozen: bool
+    agent_networks: tuple[str, ...]
+    agent_label_keys: tuple[str, ...]
 
 
 class MilestoneView(NamedTuple):
@@ -95,6 +97,8 @@ def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
         parallel_installs=limits.parallel_installs,
         unavailable_nodes=limits.unavailable_nodes,
         frozen=fleet.is_frozen(zone),
+        agent_networks=info.agent_networks,
+        agent_label_keys=info.agent_label_keys,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
 from eventstore.log import ZONES, Partition
-from projections.names import check_zone
+from projections.names import check_label_keys, check_networks, check_zone
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
 from projections.zones.rollout import Changed, admit, limits_of
@@ -128,7 +128,11 @@ def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> D
 
 
 def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
-    fault = check_zone("zone", event.zone)
+    fault = (
+        check_zone("zone", event.zone)
+        or check_networks("agent_networks", event.agent_networks)
+        or check_label_keys("agent_label_keys", event.agent_label_keys)
+    )
     if fault is not None:
         return refusal(fault)
     old = state.zone_rows.rows.get(event.zone) or Zone()
@@ -136,6 +140,8 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
         old.parallel_installs if event.parallel_installs < 0 else event.parallel_installs,
         old.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
         old.ordinals,
+        tuple(event.agent_networks),
+        tuple(event.agent_label_keys),
     )
     admitted = admit(state, event.zone, limits_of(row), Changed(), at)
     return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)

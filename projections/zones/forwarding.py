@@ -19,7 +19,7 @@ from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
 from projections.zones.rows import Gone, Node
 from projections.zones.state import ZoneState
-from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, Envelope, MembershipChanged
+from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48
@@ -165,7 +165,7 @@ def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> 
     return _Items(
         [name for name, _ in found],
         list(map(_ZONE, rows)),
-        [row.state if type(row) is Gone else PRESENT for _, row in found],
+        [_state(row) for _, row in found],
         list(map(_CREATED_MS, rows)),
         list(map(_UID, rows)),
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
@@ -174,6 +174,13 @@ def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> 
         list(sets.values()),
         [number_of[id(row.labels)] for row in rows],
     )
+
+
+def _state(row: Node | Gone) -> int:
+    if type(row) is Gone:
+        return row.state
+    assert isinstance(row, Node), "what is forwarded is a node or a tombstone"
+    return SUPERSEDED + row.agent if row.agent else PRESENT
 
 
 def _bare(gone: Gone) -> Node:

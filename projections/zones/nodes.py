@@ -6,6 +6,8 @@ that is here already is taken as it stands now: addresses, labels, and the zone.
 
 An inferred leave is the only thing that a silence can do, so it needs a witness: the last complete list of the node's
 source in this zone, which was stated after the node last changed.
+
+The agent of a node says only what it owns of the node (agents).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from sys import intern
 from msgspec import structs
 
 from eventstore.folding.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
+from projections.actors import is_node_agent
 from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
+from projections.zones import agents
 from projections.zones.joined import Joined
 from projections.zones.rows import CompleteList, Gone, Node, Zone
 from projections.zones.state import Change, ZoneState
@@ -41,16 +45,22 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
-    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
-    if state.knows_none(event.names):
+    zone, by_agent = state.zone_rows.rows.get(event.zone), is_node_agent(event.envelope.actor)
+    if by_agent and (fault := agents.fault_of_zone(event.zone, zone)):
+        return refusal(fault)
+    zones = {} if zone is not None else {event.zone: Zone()}
+    if not by_agent and state.knows_none(event.names):
         if len(event.names) > 1:
             return Decision(Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,))), DONE)
         return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
-    for (name, row), old in zip(rows.items(), state.nodes.some(event.names), strict=True):
-        if old is None or not _same(old, row):
+    for (name, stated), old in zip(rows.items(), state.nodes.some(event.names), strict=True):
+        row = agents.merged(name, stated, old, zone or Zone()) if by_agent else stated
+        if isinstance(row, str):
+            items.append(_refused(name, row))
+        elif old is None or not _same(old, row):
             if old is not None and row.created_ms < old.created_ms:
                 items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
             else:
@@ -66,13 +76,21 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
     items: list[ItemOutcome] = []
     rows = _rows(event, at)
     before = state.nodes.some(event.names)
-    for (name, row), old, meant in zip(rows.items(), before, incarnations(event), strict=False):
+    by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
+    for (name, stated), old, meant in zip(rows.items(), before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
             items.append(_refused(name, _not_here(name, event.zone)))
-        elif meant not in (None, (old.created_ms, old.uid)):
+            continue
+        if meant not in (None, (old.created_ms, old.uid)):
             items.append(_refused(name, f"node: {name!r} has another incarnation here, of {old.created_ms}"))
-        elif (row.address4, row.address6, row.labels) != (old.address4, old.address6, old.labels):
-            put[name] = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
+            continue
+        row = agents.merged(name, stated, old, zone) if by_agent else stated
+        if isinstance(row, str):
+            items.append(_refused(name, row))
+            continue
+        row = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
+        if not _same(old, row):
+            put[name] = row
     return _decision(rows, items, Change(nodes=put))
 
 
@@ -84,6 +102,7 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
     gone: dict[str, Gone] = {}
     items: list[ItemOutcome] = []
     before = state.nodes.some(event.names)
+    by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for name, old, meant in zip(event.names, before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
             items.append(ItemOutcome(name, "done", _not_here(name, event.zone)))
@@ -91,6 +110,8 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
             items.append(ItemOutcome(name, "done", f"node: {name!r} has another incarnation here, of {old.created_ms}"))
         elif event.inferred and (doubt := _doubt(state, name, old, event)) is not None:
             items.append(_refused(name, doubt))
+        elif by_agent and (kept := agents.fault_of_leave(name, old, zone)):
+            items.append(_refused(name, kept))
         else:
             gone[name] = _gone(old, INFERRED if event.inferred else LEFT, at)
     return _decision(event.names, items, Change(gone=gone))
@@ -142,19 +163,24 @@ def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
     return dict(zip(event.names, rows, strict=True))
 
 
+def _zone(state: ZoneState, name: str) -> Zone:
+    return state.zone_rows.rows.get(name) or Zone()
+
+
 def _gone(old: Node, state: int, at: At) -> Gone:
     return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms)
 
 
 def _same(old: Node, row: Node) -> bool:
     """Whether a node is stated as it stands already."""
-    return (old.zone, old.created_ms, old.uid, old.address4, old.address6, old.labels) == (
+    return (old.zone, old.created_ms, old.uid, old.address4, old.address6, old.labels, old.agent) == (
         row.zone,
         row.created_ms,
         row.uid,
         row.address4,
         row.address6,
         row.labels,
+        row.agent,
     )
 
 

@@ -16,7 +16,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `changed` and `changed_ms` are the offset and the append time of the record that changed it last.
 
-    `address4` is 0 for none, `address6` is 16 bytes, or none of them.
+    `address4` is 0 for none, `address6` is 16 bytes, or none of them. `agent` has the bits of what the node's own agent
+    stated (AGENT_JOINED and the like), 0 if an operator stated all of it.
     """
 
     zone: str
@@ -27,6 +28,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     labels: dict[str, str]
     changed: int
     changed_ms: int
+    agent: int = 0
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -56,12 +58,14 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A zone that has, or had, a node or DPU here, or a limit of its own. A limit of 0 means the default.
 
     No DPU had an ordinal from `ordinals` on. One that was deleted leaves its own to nobody, as what was reported of it
-    stays, and would be taken for another's.
+    stays, and would be taken for another's. `agent_networks` and `agent_label_keys` say what node agents may state.
     """
 
     parallel_installs: int = 0
     unavailable_nodes: int = 0
     ordinals: int = 0
+    agent_networks: tuple[str, ...] = ()
+    agent_label_keys: tuple[str, ...] = ()
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -3,7 +3,7 @@
 A run of them is read side by side, a short one record by record, and then looked at as if it were one record of many
 nodes, as the checks of columns cost next to nothing for each. What passes them whole, names nodes that nobody knows,
 and names each once, is what `nodes.join` would have done one by one. The first join that names a node otherwise ends
-the run before it; any other doubt sends all of it there.
+the run before it; any other doubt sends all of it there, as does a join that a node's agent stated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from eventstore.avro.codec import HEADER_BYTES, decode
 from eventstore.avro.scan import Irregular, Scan
 from eventstore.errors import Undecodable
 from eventstore.ids import BadCommandId, issued_at_ms
+from projections.actors import NODE_AGENT_PREFIX, is_node_agent
 from projections.columns import fault_of_nodes, part, shared
 from projections.names import check_zone
 from projections.zones.joined import Joined
 from projections.zones.state import Change, ZoneState
 from schemas.events import Envelope, NodesJoined
+
+_AGENT = NODE_AGENT_PREFIX.encode()
 
 RUN_OF = "NodesJoined"
 
@@ -87,7 +90,7 @@ def _scanned(values: Sequence[bytes]) -> SingleJoins:
     """The fields in the order of the schema, up to the labels."""
     scan = Scan(values, HEADER_BYTES)
     ids, inside_ms = scan.ids()
-    scan.skip_texts(2)
+    scan.skip_texts(2, last_is_no=_AGENT)
     issued_ms = scan.numbers()
     zones = list(map(intern, scan.texts()))
     if not scan.has_item() or (issued_ms != inside_ms).any():
@@ -119,6 +122,8 @@ def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[li
 
 def _decoded(values: Sequence[bytes]) -> SingleJoins:
     events = list(map(_join, values))
+    if any(is_node_agent(event.envelope.actor) for event in events):
+        raise Irregular
     ids = [event.envelope.command_id for event in events]
     times_ms = [event.envelope.issued_at_ms for event in events]
     if times_ms != list(map(issued_at_ms, ids)):

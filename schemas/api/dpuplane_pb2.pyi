@@ -234,7 +234,7 @@ class LeaveNodesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class DescribeZoneRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes")
+    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -248,13 +248,21 @@ class DescribeZoneRequest(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_INSTALLS_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_NODES_FIELD_NUMBER: _ClassVar[int]
+    SET_AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    SET_AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     set_labels: bool
     labels: _containers.ScalarMap[str, str]
     parallel_installs: int
     unavailable_nodes: int
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ...) -> None: ...
+    set_agent_networks: bool
+    agent_networks: _containers.RepeatedScalarFieldContainer[str]
+    set_agent_label_keys: bool
+    agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterDpuRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "node", "serial", "bmc_address")
@@ -515,7 +523,7 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position")
+    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "withheld")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -532,6 +540,7 @@ class Node(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    WITHHELD_FIELD_NUMBER: _ClassVar[int]
     name: str
     zone: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
@@ -541,7 +550,8 @@ class Node(_message.Message):
     held: bool
     conflicts: _containers.RepeatedScalarFieldContainer[str]
     position: str
-    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ...) -> None: ...
+    withheld: str
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
 class ShowNodeRequest(_message.Message):
     __slots__ = ("min_position", "name", "at")
@@ -601,7 +611,7 @@ class ZoneList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -623,6 +633,8 @@ class Zone(_message.Message):
     LAGGING_FIELD_NUMBER: _ClassVar[int]
     EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
     zone: str
     labels: _containers.ScalarMap[str, str]
     nodes: int
@@ -637,7 +649,9 @@ class Zone(_message.Message):
     lagging: _containers.RepeatedScalarFieldContainer[str]
     exceptions: _containers.RepeatedCompositeFieldContainer[DpuException]
     position: str
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    agent_networks: _containers.RepeatedScalarFieldContainer[str]
+    agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DpuException(_message.Message):
     __slots__ = ("dpu", "version", "reason", "said_ms")

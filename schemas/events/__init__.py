@@ -24,8 +24,12 @@ from schemas.events.dpus import (
     StepSucceeded,
 )
 from schemas.events.fleet import (
+    AGENT_ADDRESS4,
+    AGENT_ADDRESS6,
+    AGENT_JOINED,
     INFERRED,
     LEFT,
+    MAX_STATE,
     PRESENT,
     SUPERSEDED,
     BudgetSet,
@@ -51,11 +55,15 @@ from schemas.events.zones import (
 )
 
 __all__ = [
+    "AGENT_ADDRESS4",
+    "AGENT_ADDRESS6",
+    "AGENT_JOINED",
     "INFERRED",
     "LEFT",
     "MAX_FORWARD_BYTES",
     "MAX_FORWARD_ITEMS",
     "MAX_ITEMS",
+    "MAX_STATE",
     "MAX_STATED_BYTES",
     "PRESENT",
     "SUPERSEDED",

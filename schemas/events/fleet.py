@@ -9,12 +9,19 @@ from schemas.envelope import Envelope
 PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
 """What became of a node: it is there, somebody stated that it left, its silence did, or it is newer in another zone."""
 
+AGENT_JOINED, AGENT_ADDRESS4, AGENT_ADDRESS6 = 1, 2, 4
+"""Bits that say what the node's own agent stated of a present node: that it is in this zone, its IPv4 address, its IPv6
+address. The state of such a node is SUPERSEDED plus these bits; PRESENT means that an operator stated all of it."""
+
+MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
+
 
 class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
 
-    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT and the three ways to
-    leave. Columns as in NodesJoined, and a zone per item. `earliest_ms` is the append time of the earliest change.
+    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, the three ways to leave,
+    and SUPERSEDED plus the bits of what the node's agent stated (AGENT_JOINED and the like). Columns as in NodesJoined,
+    and a zone per item. `earliest_ms` is the append time of the earliest change.
     """
 
     envelope: Envelope
@@ -87,7 +94,11 @@ class HoldRejected(msgspec.Struct, frozen=True, gc=False):
 
 
 class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
-    """Labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, one of -1 leaves it as it is."""
+    """Labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, one of -1 leaves it as it is.
+
+    `agent_networks` (if `set_agent_networks`) are the networks, as CIDR, that an address which a node agent states must
+    come from. `agent_label_keys` (if `set_agent_label_keys`) are the label keys that node agents of the zone own.
+    """
 
     envelope: Envelope
     zone: str
@@ -95,6 +106,10 @@ class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str]
     parallel_installs: int
     unavailable_nodes: int
+    set_agent_networks: bool = False
+    agent_networks: list[str] = []
+    set_agent_label_keys: bool = False
+    agent_label_keys: list[str] = []
 
 
 class Frozen(msgspec.Struct, frozen=True, gc=False):

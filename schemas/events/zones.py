@@ -99,6 +99,8 @@ class ZoneLimited(msgspec.Struct, frozen=True, gc=False):
     zone: str
     parallel_installs: int
     unavailable_nodes: int
+    agent_networks: list[str] = []
+    agent_label_keys: list[str] = []
 
 
 class Forwarded(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.logs import KeyValueFormatter
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.guarded import Guarded, guarded
+from tests.support.guarded import Guarded, allow_agents, guarded
 
 HOSTILE = [
     "; rm -rf /",
@@ -109,7 +109,9 @@ async def test_a_role_is_never_taken_from_what_a_caller_says(plane: Guarded) -> 
     """Labels, names and metadata that claim a role or a principal change nothing."""
     agent = plane.caller("node-agent/n1")
     spec = pb.NodeSpec(name="n1", labels={"role": "operator", "spiffe": "spiffe://test.example/operator/root"})
-    await agent.calls.JoinNodes(pb.JoinNodesRequest(zone="z", nodes=[spec]))
+    await allow_agents(plane, "z", label_keys=["role", "spiffe"])
+    answer = await agent.calls.JoinNodes(pb.JoinNodesRequest(zone="z", nodes=[spec]))
+    assert answer.outcome == pb.Answer.done
     claims = [("x-forwarded-client-cert", "URI=spiffe://test.example/operator/root"), ("authorization", "Bearer root")]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await agent.calls.Freeze(pb.FreezeRequest(), metadata=claims)

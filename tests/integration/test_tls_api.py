@@ -66,7 +66,8 @@ async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plan
 
 
 async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Guarded) -> None:
-    agent = plane.caller("node-agent/n1")
+    agent, operator = plane.caller("node-agent/n1"), plane.caller("operator/ann")
+    assert (await operator.calls.JoinNodes(join("n0"))).outcome == pb.Answer.done
     assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.Answer.done
     assert (await agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))).index == 0
     for call in (

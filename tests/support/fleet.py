@@ -38,7 +38,10 @@ HERE = Partition(FLEET, 0)
 
 
 class Item(NamedTuple):
-    """One item of a MembershipChanged. States: 0 present, 1 left, 2 left (inferred), 3 left (superseded)."""
+    """One item of a MembershipChanged. States: 0 present, 1 left, 2 left (inferred), 3 left (superseded).
+
+    From 4 on: present, 3 plus the bits of what the node's agent stated.
+    """
 
     name: str
     zone: str = "z0"
@@ -108,6 +111,10 @@ class Fleet:
 
     def limit(self, zone: str, installs: int, nodes: int) -> Outcome:
         return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, installs, nodes))
+
+    def agents(self, zone: str, networks: Sequence[str], keys: Sequence[str]) -> Outcome:
+        """What node agents may state in a zone."""
+        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
 
     def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
         return self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ from commands.calls.denials import Denials
 from commands.calls.gate import Gate
 from commands.calls.identities import Identities
 from deploy.tls.certificates import Certificates
+from eventstore.log import ZONES
+from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.support.certs import TRUST_DOMAIN, Office, Papers
+from tests.support.eventually import until
 from tests.support.served import Served, now_ms, served
 
 
@@ -77,3 +80,27 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
             yield found
         finally:
             await found.close()
+
+
+async def allow_agents(
+    plane: Guarded, zone: str, *, networks: Sequence[str] = (), label_keys: Sequence[str] = ()
+) -> None:
+    """An operator says what node agents may state in a zone, and the zone has heard it."""
+    request = pb.DescribeZoneRequest(
+        zone=zone,
+        set_agent_networks=True,
+        agent_networks=networks,
+        set_agent_label_keys=True,
+        agent_label_keys=label_keys,
+    )
+    answer = await plane.caller("operator/ann").calls.DescribeZone(request)
+    assert answer.outcome == pb.Answer.done, answer.reason
+    replica = plane.plane.replica
+    state = replica.state(replica.partition_for(ZONES, zone))
+    wanted = (tuple(sorted(networks)), tuple(sorted(label_keys)))
+
+    def is_heard() -> bool:
+        row = state.zone_rows.rows.get(zone)
+        return row is not None and (row.agent_networks, row.agent_label_keys) == wanted
+
+    await until(is_heard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from msgspec.structs import replace
@@ -51,6 +52,10 @@ def records() -> list[Record]:
     _edit_holds(fleet)
     _freezes(fleet)
     _some_of_all(fleet, rng)
+    _agents(fleet)
+    for _ in range(200):
+        fleet.now_ms += rng.choice([0, 0, 1_000, 100_000])
+        _some_members(fleet, rng, states=(0, 1, 2, *range(4, 11)))
     return fleet.delivered.records
 
 
@@ -72,7 +77,7 @@ def _malformed_members(fleet: DeliveredFleet) -> None:
         {"names": ["a", "a"]},
         {"zones": []},
         {"zones": ["no zone"]},
-        {"states": [0, 4]},
+        {"states": [0, 11]},
         {"uids": ["u", "v", "w"]},
         {"addresses4": b"123"},
         {"addresses6": b"123"},
@@ -110,6 +115,10 @@ def _malformed_statements(fleet: DeliveredFleet) -> None:
     fleet.describe("z0", {"": "x"})
     fleet.limit("z0", -2, 1)
     fleet.limit("z0", 1, 1_000_001)
+    fleet.agents("z0", ["10.0.0.1/8"], [])
+    fleet.agents("z0", ["10.0.0.0/8"] * 65, [])
+    fleet.agents("z0", [], ["-"])
+    fleet.agents("z0", [], ["k"] * 129)
     fleet.approve(999, "bob")
     fleet.reject(999)
     fleet.apply(Frozen(envelope("ann"), "no zone"))
@@ -226,13 +235,25 @@ def _some_of_all(fleet: DeliveredFleet, rng: Random) -> None:
             )
 
 
-def _some_members(fleet: DeliveredFleet, rng: Random) -> None:
+def _agents(fleet: DeliveredFleet) -> None:
+    """Addresses that agents state while other nodes hold them."""
+    fleet.agents("z1", ["10.0.0.0/8"], ["role"])
+    fleet.agents("z1", ["10.0.0.0/8"], ["role"])
+    fleet.change(Item("o", "z1", "10.5.0.1", "2001:db8:5::1"), Item("o2", "z1", "10.5.0.2"))
+    for name in "rq":
+        fleet.change(Item(name, "z1", "10.5.0.1", "2001:db8:5::1", state=10))
+    fleet.change(Item("q", "z1", "10.5.0.2", state=9, created_ms=2), Item("s", "z1", "10.5.0.9", state=5))
+    fleet.change(Item("o", "z2", "10.5.0.7", state=4, created_ms=2))
+    fleet.change(Item("o", "z1", "10.5.0.8", created_ms=3), Item("o2", "z1", state=1))
+
+
+def _some_members(fleet: DeliveredFleet, rng: Random, states: Sequence[int] = (0, 0, 0, 1, 2, 3)) -> None:
     items = []
     for number in rng.sample(range(16), rng.choice([1, 2, 8])):
         address = f"10.4.0.{rng.randrange(1, 12)}" if rng.random() < 0.9 else ""
         six = f"2001:db8:4::{rng.randrange(1, 12):x}" if rng.random() < 0.3 else ""
         labels = rng.choice([{}, {"app": "web"}, {"app": "db"}])
-        state = rng.choice([0, 0, 0, 1, 2, 3])
+        state = rng.choice(states)
         about = {"created_ms": rng.randrange(1, 4), "uid": rng.choice("uv")}
         items.append(Item(f"r{number}", f"z{rng.randrange(4)}", address, six, labels, state, **about))  # type: ignore[arg-type]
     fleet.change(*items, earliest_ms=fleet.now_ms - rng.randrange(1_000))

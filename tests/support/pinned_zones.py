@@ -41,6 +41,8 @@ def records() -> list[Record]:
     _lifecycle(log)
     _other_cards(log)
     _some_dpus(log, rng)
+    _agents(log)
+    _some_agents(log, rng)
     return log.delivered.records
 
 
@@ -320,3 +322,46 @@ def _some_dpus(log: DeliveredZones, rng: Random) -> None:
         else:
             log.progress(name, f"task-{rng.randrange(9)}", rng.randrange(100))
             log.fail(name, rng.choice(["transient", "transient", "device", "operator", "lost"]))
+
+
+def _agents(log: DeliveredZones) -> None:
+    """What node agents may and may not state."""
+    net = NET + 40_000
+    for networks, keys in ((["10.0.0.1/8"], []), (["10.0.0.0/8"] * 65, []), ([], ["-"]), ([], ["k"] * 129)):
+        log.limit(-1, -1, zone="y", networks=networks, keys=keys)
+    log.limit(-1, -1, zone="y", networks=["10.0.0.0/8", "fd00::/8"], keys=["role", "more"])
+    log.join("p", "q", zone="y", address=net, labels={"trust": "low"})
+    for actor, zone in (("node-agent/p", "nowhere"), ("node-agent/p", ZONE), ("node-agent/o", "y")):
+        log.actor = actor
+        log.join(actor.partition("/")[2], zone=zone, address=net + 2)
+    log.actor = "node-agent/p"
+    log.join("p", zone="y", labels={"trust": "high"})
+    log.join("p", zone="y", labels={"role": "web", "trust": "low"})
+    log.join("p", zone="y", labels={"role": "db"}, address=net)
+    log.join("p", zone="y", address=net + 9)
+    log.change("p", zone="y", address=net + 9)
+    log.leave("p", zone="y")
+    log.actor = "node-agent/o"
+    log.join("o", zone="y", address=11 << 24)
+    log.change("o", zone="y", address=net + 3)
+    log.leave("o", zone="y")
+    log.actor = "?test"
+    log.join("p", zone="y", labels={f"k{number}": "" for number in range(127)})
+    log.actor = "node-agent/p"
+    log.join("p", zone="y", labels={"role": "", "more": ""})
+    log.actor = "?test"
+
+
+def _some_agents(log: DeliveredZones, rng: Random) -> None:
+    for _ in range(200):
+        name = rng.choice("opqu")
+        log.actor = rng.choice(["?test", f"node-agent/{name}", f"node-agent/{name}"])
+        if rng.random() < 0.15:
+            log.leave(name, zone="y")
+            continue
+        labels = {key: rng.choice("12") for key in ("role", "trust") if rng.random() < 0.4}
+        event = nodes_joined(log.envelope(), [name], zone="y", labels=labels, address=NET + 41_000 + rng.randrange(4))
+        if rng.random() < 0.5:
+            event = replace(event, addresses6=packed6(f"fd00::{rng.randrange(1, 4)}"))
+        log.append(event if rng.random() < 0.7 else NodesChanged(**asdict(event)))
+    log.actor = "?test"

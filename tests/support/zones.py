@@ -39,13 +39,17 @@ ZONE = "z1"
 
 
 class ZoneLog:
-    """Every command gets an id of its own. `events` is the log so far; `now_ms` moves by 1 per record."""
+    """Every command gets an id of its own. `events` is the log so far; `now_ms` moves by 1 per record.
+
+    `actor` states the commands from here on.
+    """
 
     def __init__(self) -> None:
         self.fold = ZoneFold()
         self.state = self.fold.empty(PARTITION)
         self.events: list[tuple[Event, At]] = []
         self.now_ms = START_MS
+        self.actor = "?test"
 
     @property
     def end(self) -> int:
@@ -102,9 +106,11 @@ class ZoneLog:
     def request(self, dpu: str, request: str, image: str = "", *, zone: str = ZONE) -> Outcome:
         return self.append(LifecycleRequested(self.envelope(), zone, dpu, request, image))
 
-    def limit(self, installs: int, nodes: int, *, zone: str = ZONE) -> Outcome:
-        mark = self.state.fleet_mark
-        return self.append(ZoneLimited(statement(zone, self.now_ms), mark, mark + 1, zone, installs, nodes))
+    def limit(
+        self, installs: int, nodes: int, *, zone: str = ZONE, networks: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> Outcome:
+        mark, said = self.state.fleet_mark, statement(zone, self.now_ms)
+        return self.append(ZoneLimited(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys]))
 
     def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
         row = self.row(dpu)
@@ -148,7 +154,7 @@ class ZoneLog:
         self.now_ms = max(self.now_ms, self.row(dpu).not_before_ms)
 
     def envelope(self) -> Envelope:
-        return Envelope(f"id-{self.end:06d}", ZONE, "?test", self.now_ms)
+        return Envelope(f"id-{self.end:06d}", ZONE, self.actor, self.now_ms)
 
 
 class DeliveredZones(ZoneLog):

@@ -8,7 +8,7 @@ budgets.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,6 +30,7 @@ from tests.support.fleet import (
     Item,
     Probe,
     actual_table,
+    addresses_of,
     applied,
     copy,
     digest_from_scratch,
@@ -61,7 +62,7 @@ items = st.builds(
     address=addresses,
     address6=addresses6,
     labels=labels,
-    state=st.sampled_from((0, 0, 0, 0, 1, 2, 3)),
+    state=st.sampled_from((0, 0, 0, 0, 1, 2, 3, 4, 5, 9, 10)),
     created_ms=st.integers(1, 3),
     uid=st.sampled_from("uv"),
 )
@@ -101,6 +102,8 @@ SOMETIMES = Sometimes(
     "a delta led a device on",
     "history did not say",
     "a restart with members",
+    "an address was contested",
+    "a contested address was granted",
 )
 
 
@@ -149,7 +152,13 @@ class FleetMachine(RuleBasedStateMachine):
         """Items of one zone, which has the last word on the nodes that it has."""
         self.fleet.now_ms += passed * 100_000
         zone = found[0].zone
+        held = {address: self._holders(address) for address in universe()}
+        waiting = self._waiting()
         outcome = self.fleet.change(*(item._replace(zone=zone) for item in found), partition=self.partition[zone])
+        self._no_agent_took_an_address(found, held)
+        SOMETIMES.saw("an address was contested", bool(self._waiting() - waiting))
+        granted = {(name, address) for name, address in waiting if name in self._holders(address)}
+        SOMETIMES.saw("a contested address was granted", bool(granted - self._waiting()))
         assert outcome.code in (("done", "held") if self.small else ("done",)), outcome
         SOMETIMES.saw("a change was held", bool(self.fleet.state.holds.rows))
         SOMETIMES.saw("an inferred leave", any(item.state == 2 and item.name in self.members for item in found))
@@ -173,13 +182,50 @@ class FleetMachine(RuleBasedStateMachine):
             self.everything_holds()
             self.hold_decided(0, verdict)
 
+    @rule(zone=st.sampled_from(ZONES), found=labels, state=st.sampled_from((0, 1, 2)))
+    def an_agent_waits_for_an_address(self, zone: str, found: dict[str, str], state: int) -> None:
+        """Alone, rules would hardly ever free an address for which a node waits."""
+        holder = Item(NAMES[0], zone, str(IPv4Address(BASE4 + 10)), created_ms=3, uid="v")
+        self.members_change([holder], 0)
+        self.members_change([holder._replace(name=NAMES[1], labels=found, state=10)], 0)
+        self.everything_holds()
+        self.members_change([holder._replace(address="", state=state)], 0)
+
+    def _holders(self, address: Address) -> set[str]:
+        key = int(address) if address.version == 4 else address.packed
+        roster = self.fleet.state.roster
+        return {roster.names[slot] for slot in roster.holders.of(key)}
+
+    def _waiting(self) -> set[tuple[str, Address]]:
+        """Each node that waits for an address which another node holds."""
+        rows = self.fleet.state.members.rows.items()
+        return {(name, address) for name, row in rows for address in addresses_of(row.contested4, row.contested6)}
+
+    def _no_agent_took_an_address(self, found: list[Item], held: dict[Address, set[str]]) -> None:
+        """What an agent stated is its node's alone, unless the node had it before."""
+        for item in found:
+            bits = item.state - 3
+            stated = [text for bit, text in ((2, item.address), (4, item.address6)) if bits > 0 and bits & bit and text]
+            for address in map(ip_address, stated):
+                holders = self._holders(address)
+                assert item.name in held[address] or holders == {item.name} or item.name not in holders, item
+
+    def contested_addresses_are_held_by_others(self) -> None:
+        state, found = self.fleet.state, dict[Any, set[str]]()
+        for name, address in self._waiting():
+            row = state.members.rows[name]
+            assert (self._holders(address) or row.slot < 0) and name not in self._holders(address) and not row.held
+            found.setdefault(int(address) if address.version == 4 else address.packed, set()).add(name)
+        assert found == state.contested
+
     def _member_changes(self, item: Item) -> None:
         had = self.members.get(item.name)
         older = had is not None and (item.created_ms, item.uid) < (had.created_ms, had.uid)
         own = had is not None and self.partition[had.zone] == self.partition[item.zone]
         SOMETIMES.saw("members came", item.state == 0)
-        if item.state == 0:
-            if had is None or own or not older:
+        if item.state in (0, *range(4, 11)):
+            moved = item.state > 3 and (item.state - 3) & 1  # by its own agent, which moves no node
+            if had is None or own or not (older or moved):
                 self.members[item.name] = item
         elif own:
             del self.members[item.name]
@@ -230,6 +276,7 @@ class FleetMachine(RuleBasedStateMachine):
     def everything_holds(self) -> None:
         self.members_are_what_was_said_of_them()
         self.slots_are_dense_and_holds_account_for_all_that_is_kept()
+        self.contested_addresses_are_held_by_others()
         self.tables_are_what_the_rows_say()
         self.devices_follow_from_every_version_they_have()
         self.withdrawals_stay_within_the_budget()
@@ -347,7 +394,7 @@ class FleetMachine(RuleBasedStateMachine):
 
 
 def universe() -> list[Address]:
-    return [*(IPv4Address(BASE4 + i) for i in range(11)), *(IPv6Address(BASE6 + i) for i in range(6))]
+    return [*(IPv4Address(BASE4 + i) for i in range(12)), *(IPv6Address(BASE6 + i) for i in range(6))]
 
 
 def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], set[Probe]]]:

@@ -49,7 +49,7 @@ def test_a_record_counts_only_from_the_mark_of_its_partition() -> None:
         ({"zones": [""]}, "zones: '' must be 1 to 63"),
         ({"zones": []}, "zones: 0 entries for 2 names"),
         ({"states": [0, 0, 0]}, "states: 3 entries for 2 names"),
-        ({"states": [4]}, "states: 4 to 4 must be from 0 to 3"),
+        ({"states": [11]}, "states: 11 to 11 must be from 0 to 10"),
         ({"uids": ["u", "u", "u"]}, "uids: 3 entries for 2 names"),
         ({"addresses4": b"123"}, "addresses4: 3 bytes for 2 names"),
         ({"addresses6": bytes(16)}, "addresses6: 16 bytes for 2 names"),

@@ -156,4 +156,4 @@ def test_the_last_few_of_many_that_joined_together_do_not_keep_the_columns_of_al
     rows.discard(names[750:751])
     assert (rows._joined, len(rows)) == ([], 249)
     assert rows["node-0999"] == Node("z", 7, "", 0, b"", {}, 5, 6)
-    assert msgspec.structs.astuple(rows["node-0751"]) == ("z", 7, "", 0, b"", {}, 5, 6)
+    assert msgspec.structs.astuple(rows["node-0751"]) == ("z", 7, "", 0, b"", {}, 5, 6, 0)

@@ -1,0 +1,11 @@
+"""Which actors of the log are the agents of nodes: folds decide by it what a statement may say."""
+
+from __future__ import annotations
+
+NODE_AGENT = "node-agent"
+NODE_AGENT_PREFIX = f"{NODE_AGENT}/"
+
+
+def is_node_agent(actor: str) -> bool:
+    """Whether an actor of the log is the agent of a node, as a certificate proved."""
+    return actor.startswith(NODE_AGENT_PREFIX)

@@ -1,0 +1,112 @@
+"""What the agent of a node may say of it: each label and each address has an owner.
+
+An operator owns the zone of a node and every label but those whose keys the zone leaves to agents. An address belongs
+to the principal that stated it last. So a statement of an agent is merged into the node's row: labels of other keys and
+addresses of an operator stay as they are, whether the agent repeats them or leaves them out. What an agent may not say
+refuses the whole statement: a label of another key, an address from outside the zone's networks or in place of an
+operator's, another zone than the node is in, a zone that does not exist. To repeat what stands is always allowed.
+
+What an operator states is absolute, as ever: it replaces the agent's labels and addresses too, and is the owner then.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from msgspec import structs
+
+from projections.columns import shared
+from projections.names import check_label_count, network, shown
+from projections.zones.rows import Node, Zone
+from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
+
+
+def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
+    """The row that a statement of the node's agent makes, or one sentence that says why it makes none."""
+    if old is not None and old.zone != stated.zone:
+        return (
+            f"node: {shown(name)} is in zone {old.zone!r}, and a node agent moves no node; an operator moves it, or"
+            f" takes it out with 'dpuplane nodes leave {name}'"
+        )
+    labels = _labels(stated, old, zone)
+    if isinstance(labels, str):
+        return labels
+    owned = old.agent if old is not None else AGENT_JOINED
+    had4, had6 = (old.address4, old.address6) if old is not None else (0, b"")
+    place = _Place(name, stated.zone, zone)
+    fault = _fault_of_address(place, stated.address4, had4, owned & AGENT_ADDRESS4)
+    fault = fault or _fault_of_address(place, stated.address6, had6, owned & AGENT_ADDRESS6)
+    if fault is not None:
+        return fault
+    address4 = stated.address4 if owned & AGENT_ADDRESS4 else stated.address4 or had4
+    address6 = stated.address6 if owned & AGENT_ADDRESS6 else stated.address6 or had6
+    if address4 != had4:
+        owned |= AGENT_ADDRESS4
+    if address6 != had6:
+        owned |= AGENT_ADDRESS6
+    return structs.replace(stated, address4=address4, address6=address6, labels=labels, agent=owned)
+
+
+def fault_of_zone(name: str, zone: Zone | None) -> str | None:
+    """Why a node agent may not join this zone: it creates none."""
+    if zone is not None:
+        return None
+    return (
+        f"zone: {shown(name)} does not exist; an operator creates it with 'dpuplane zones limit {name} --create"
+        " --agent-network CIDR'"
+    )
+
+
+def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
+    """Why a node agent may not take its node out: a node that came back would be without the operator's labels."""
+    kept = [key for key in sorted(old.labels) if key not in zone.agent_label_keys]
+    if not kept:
+        return None
+    return (
+        f"labels: {shown(kept[0])} of {shown(name)} is an operator's, and a node agent takes out no node that has one;"
+        f" an operator takes it out with 'dpuplane nodes leave {name}'"
+    )
+
+
+def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
+    """The labels that the node has then, or what is wrong with those that the agent stated."""
+    keys = zone.agent_label_keys
+    had = old.labels if old is not None else {}
+    for key, value in stated.labels.items():
+        if key not in keys and had.get(key) != value:
+            return (
+                f"labels: {shown(key)} must be a key that zone {stated.zone!r} leaves to node agents"
+                f" ({', '.join(keys) or 'none'}); an operator allows it with 'dpuplane zones limit {stated.zone}"
+                f" --agent-label-key {key}'"
+            )
+    labels = {key: value for key, value in had.items() if key not in keys} | stated.labels
+    return check_label_count("labels", len(labels)) or shared(dict(sorted(labels.items())))
+
+
+class _Place(NamedTuple):
+    """The node that an agent speaks of, and its zone."""
+
+    name: str
+    zone_name: str
+    zone: Zone
+
+
+def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_agents: int) -> str | None:
+    """What is wrong with an address that an agent stated (0 or b"" for none) of a node that had this one."""
+    if not stated or stated == had:
+        return None
+    address = ip_address(stated)
+    if had and not is_agents:
+        return (
+            f"address: {str(address)!r} must be {str(ip_address(had))!r} or none, as an operator stated that address of"
+            f" {shown(place.name)}"
+        )
+    networks, zone_name = place.zone.agent_networks, place.zone_name
+    if any((found := network(text)) is not None and address in found for text in networks):
+        return None
+    return (
+        f"address: {str(address)!r} must be in a network that zone {zone_name!r} leaves to node agents"
+        f" ({', '.join(networks) or 'none'}); an operator allows it with 'dpuplane zones limit {zone_name}"
+        f" --agent-network {address}/{address.max_prefixlen}'"
+    )

@@ -1,0 +1,72 @@
+"""Node agents with certificates of their own: what of their statements takes effect, and what their callers hear."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.guarded import Guarded, allow_agents, guarded
+
+NET = "10.7.0.0/16"
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Guarded]:
+    async with guarded(tmp_path) as found:
+        yield found
+
+
+def join(name: str, address: str = "", zone: str = "z1", **labels: str) -> pb.JoinNodesRequest:
+    addresses = [address] if address else []
+    return pb.JoinNodesRequest(zone=zone, nodes=[pb.NodeSpec(name=name, addresses=addresses, labels=labels)])
+
+
+async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane: Guarded) -> None:
+    """The attack: another node's address and a label that policies trust."""
+    await allow_agents(plane, "z1", networks=[NET])
+    await allow_agents(plane, "z2", networks=[NET])
+    operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
+    assert (await operator.calls.JoinNodes(join("victim", "10.7.0.1"))).outcome == pb.Answer.done
+    labelled = await agent.calls.JoinNodes(join("n1", "10.7.0.2", trust="high"))
+    assert (labelled.outcome, "--agent-label-key trust" in labelled.reason) == (pb.Answer.refused, True)
+    taken = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
+    assert (taken.outcome, "node 'victim' holds it" in taken.reason) == (pb.Answer.refused, True)
+    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=taken.position))
+    assert (list(shown.conflicts), shown.withheld) == (["victim"], taken.reason)
+    gone = await operator.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["victim"]))
+    assert gone.outcome == pb.Answer.done
+    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=gone.position))
+    assert (list(shown.conflicts), shown.withheld) == ([], "")
+    assert (await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))).outcome == pb.Answer.done
+
+
+async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) -> None:
+    agent = plane.caller("node-agent/n1")
+    refused = await agent.calls.JoinNodes(join("n1", zone="mine"))
+    assert (refused.outcome, "dpuplane zones limit mine --create" in refused.reason) == (pb.Answer.refused, True)
+    for zone in ("z1", "z2"):
+        await allow_agents(plane, zone, networks=[NET])
+    assert (await plane.caller("operator/ann").calls.JoinNodes(join("n1", trust="low"))).outcome == pb.Answer.done
+    moved = await agent.calls.JoinNodes(join("n1", "10.7.0.9", zone="z2"))
+    assert (moved.outcome, "moves no node" in moved.reason) == (pb.Answer.refused, True)
+    left = await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
+    assert (left.outcome, "'trust' of 'n1' is an operator's" in left.reason) == (pb.Answer.refused, True)
+
+
+async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_operators_labels(plane: Guarded) -> None:
+    await allow_agents(plane, "z1", networks=[NET], label_keys=["role"])
+    operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
+    zone = await operator.queries.ShowZone(pb.ShowZoneRequest(zone="z1"))
+    assert (list(zone.agent_networks), list(zone.agent_label_keys)) == ([NET], ["role"])
+    assert (await operator.calls.JoinNodes(join("n1", trust="low"))).outcome == pb.Answer.done
+    answer = await agent.calls.JoinNodes(join("n1", "10.7.0.9", role="web"))
+    assert answer.outcome == pb.Answer.done
+    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
+    assert (dict(shown.labels), list(shown.addresses)) == ({"role": "web", "trust": "low"}, ["10.7.0.9"])
+    changed = await agent.calls.ChangeNodes(
+        pb.ChangeNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["192.0.2.1"])])
+    )
+    assert (changed.outcome, "--agent-network 192.0.2.1/32" in changed.reason) == (pb.Answer.refused, True)
