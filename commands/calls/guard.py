@@ -122,7 +122,7 @@ class Guard:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
                     found = await serve(self._permitted(method, request, proved, context), call)
-            except (PermanentError, TransientError, OverLimit) as error:
+            except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
             self.tally.answered(method, found, self._now_s() - began_s)
             return found
@@ -139,16 +139,18 @@ class Guard:
                 with self._admission.admit_answer(call.principal):
                     async for message in serve(self._permitted(method, request, proved, context), call):
                         yield message
-            except (PermanentError, TransientError, OverLimit) as error:
+            except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
             self.tally.streamed(method, self._now_s() - began_s)
 
         return answer
 
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
-        status = _status(error)
-        self.tally.failed(method, status.name.lower(), str(error), self._now_s() - began_s)
-        await context.abort(status, str(error), _ANSWERED)
+        status, reason = _status(error), str(error)
+        if isinstance(error, TimeoutError):  # it says nothing, and gRPC would log it with its traceback
+            reason = "deadline: the answer was not there in time"
+        self.tally.failed(method, status.name.lower(), reason, self._now_s() - began_s)
+        await context.abort(status, reason, _ANSWERED)
 
     def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
         """The request, or the stream of them, if it can be read and they may ask it."""
@@ -228,6 +230,8 @@ _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
 
 
 def _status(error: Exception) -> grpc.StatusCode:
+    if isinstance(error, TimeoutError):
+        return grpc.StatusCode.DEADLINE_EXCEEDED
     if isinstance(error, TransientError):
         return grpc.StatusCode.UNAVAILABLE
     return _STATUSES.get(type(error), grpc.StatusCode.INVALID_ARGUMENT)

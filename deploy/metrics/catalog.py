@@ -63,6 +63,9 @@ FOLD_VERSION_SUPPORTED = Gauge(
 )
 REPLICAS = Gauge("dpuplane_replicas", "Replicas whose beacons are heard, by role.", ("role",))
 DIVERGENCES = Counter("dpuplane_divergences_total", "Beacons that showed another replica's hash or digest to differ.")
+SUPPRESSED_LINES = Counter(
+    "dpuplane_suppressed_log_lines_total", "Log lines caused by peers that had caused too many already."
+)
 CERTIFICATE_EXPIRY = Gauge(
     "dpuplane_certificate_expiry_timestamp_seconds", "When this process's certificate expires, since the epoch."
 )

@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 from commands.server import CommandServer
 from deploy.metrics import api, catalog, fleet, log, relay
 from deploy.metrics.survey import Survey
+from deploy.peer_lines import suppressed_lines
 from deploy.roles import ROLES, Actors
 from deploy.tls.security import Security
 from drivers.relays.relay import Relay
@@ -77,6 +78,7 @@ def _process(parts: Parts) -> Iterator[Metric]:
         replicas.add_metric([role], sum(role in roles for roles in alive))
     yield replicas
     yield catalog.DIVERGENCES.family(parts.beacons.divergences if parts.beacons is not None else 0)
+    yield catalog.SUPPRESSED_LINES.family(suppressed_lines())
     if parts.security is not None:
         certificate = load_pem_x509_certificate(parts.security.certificates.material.cert)
         yield catalog.CERTIFICATE_EXPIRY.family(certificate.not_valid_after_utc.timestamp())

@@ -41,7 +41,7 @@ def door(
             reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
             denials.deny(str(principal), reason)
             return _no(403, reason)
-        request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "")
+        request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "", str(principal))
         with _until_expiry(request, identities.left_s(identity)):
             return await handler(request)
 

@@ -32,7 +32,7 @@ class Security:
 
     def __init__(self, certificates: Certificates, now_ms: Callable[[], int]) -> None:
         self.certificates = certificates
-        self.denials = Denials(asyncio.get_running_loop().time)
+        self.denials = Denials()
         self._identities = Identities(certificates.trust_domain, now_ms)
 
     @property

@@ -31,15 +31,18 @@ RETRY_UNKNOWN_MS = 2_000
 
 
 class Attendance:
-    """The DPUs of one link. `deserted` is called when another link has taken over the last of them."""
+    """The DPUs of one link to `peer`. `deserted` is called when another link has taken over the last of them."""
 
-    def __init__(self, zone: Zone[Any], source: RuleSource, rng: random.Random, deserted: Callable[[], None]) -> None:
+    def __init__(
+        self, zone: Zone[Any], source: RuleSource, rng: random.Random, deserted: Callable[[], None], peer: str
+    ) -> None:
         self.numbering = Numbering()
         self.standings = Standings()
         self._zone = zone
         self._source = source
         self._rng = rng
         self._deserted = deserted
+        self._peer = peer
 
     def come(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
         """Takes up the DPUs of a Hello; who is unwelcome. Raises ProtocolError if they would be too many."""
@@ -157,7 +160,13 @@ class Attendance:
             newer[name] = has
         logger.warning(
             "DPUs hold more than this log, which was restored, knows",
-            extra={"zone": self._zone.name, "dpus": dpus.bit_count(), "epoch": has[0], "version": has[1]},
+            extra={
+                "peer": self._peer,
+                "zone": self._zone.name,
+                "dpus": dpus.bit_count(),
+                "epoch": has[0],
+                "version": has[1],
+            },
         )
 
     def _retry_ms(self) -> int:

@@ -109,9 +109,9 @@ class Relay:
             tasks.create_task(self._tick())
             tasks.create_task(self._report())
 
-    def admit(self) -> float:
-        """Whether a new link may come in: 0, or the seconds after which to try again."""
-        return self.admission.admit()
+    def admit(self, who: str, *, is_one_dpu: bool) -> float:
+        """Whether a new link of an identity may come in: 0, or the seconds after which to try again."""
+        return self.admission.admit(who, is_one_dpu=is_one_dpu)
 
     async def serve(self, link: Link, only: str = "") -> None:
         """Speaks with one link until it ends. Whatever the peer says, only its own link suffers.
@@ -194,7 +194,7 @@ class Relay:
 
     def _turn_away(self, link: Link, reason: str, kind: str) -> None:
         self.closed_for[kind] += 1
-        logger.info("closing the link to %s: %s", link.peer, reason)
+        logger.info("closing the link: %s", reason, extra={"peer": link.peer})
         retry_ms = round(self._around.rng.uniform(5_000, 15_000))
         with suppress(LinkClosed):
             link.send(protocol_down.encode(Refused(reason, retry_ms)))

@@ -59,7 +59,7 @@ class Session:
         self.sent = 0
         self._around = around
         self._only = only
-        self._attendance = Attendance(zone, around.source, around.rng, link.abort)
+        self._attendance = Attendance(zone, around.source, around.rng, link.abort, link.peer)
         self._numbering = self._attendance.numbering
         self._standings = self._attendance.standings
         zone.sessions[self] = None

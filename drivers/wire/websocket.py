@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from ssl import SSLContext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from aiohttp import (
     ClientError,
@@ -28,7 +28,7 @@ from aiohttp import (
     web,
 )
 
-from drivers.wire.accepting import BoundedListener, ConnectionLimits
+from drivers.wire.accepting import BoundedListener, ConnectionLimits, peer_of
 from drivers.wire.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 
@@ -51,11 +51,19 @@ Serve = Callable[[Link, str], Awaitable[None]]
 """Serves a link that may speak for one DPU only, or for any if it is empty."""
 
 
+class Admit(Protocol):
+    """Whether a link of an identity, which may be one DPU only, may come in: 0, or the seconds to stay away."""
+
+    def __call__(self, who: str, *, is_one_dpu: bool) -> float: ...
+
+
 class Bearer(NamedTuple):
     """What the certificate of a connection says about its bearer."""
 
     dpu: str
     """The only DPU that this link may speak for; empty for any."""
+    principal: str = ""
+    """Whom the certificate names; empty without one."""
 
 
 BEARER = web.RequestKey("bearer", Bearer)
@@ -175,7 +183,7 @@ class AgentListener:
     def __init__(
         self,
         serve: Serve,
-        admit: Callable[[], float],
+        admit: Admit,
         *,
         host: str,
         port: int,
@@ -218,19 +226,21 @@ class AgentListener:
         transport = request.transport
         if transport is None or transport.is_closing():
             return web.Response(status=408)  # in a herd, many have given up by the time it is their turn
-        if wait_s := self._admit():
+        bearer, address = request.get(BEARER, _ANYBODY), str(request.remote)
+        who = bearer.principal or peer_of((address,))
+        if wait_s := self._admit(who, is_one_dpu=bool(bearer.dpu)):
             reason = "the relay takes no more new agents just now"
             return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
         socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
         try:
             await socket.prepare(request)
         except ConnectionError as error:
-            logger.info("%s left before it was let in: %s", request.remote, error)
+            logger.info("an agent left before it was let in: %s", error, extra={"peer": who})
             return web.Response(status=408)
-        link = _SocketLink(socket, transport, str(request.remote), self._frame, BACKLOG_BYTES_MAX)
+        link = _SocketLink(socket, transport, bearer.principal or address, self._frame, BACKLOG_BYTES_MAX)
         self._links.add(link)
         try:
-            await self._serve(link, request.get(BEARER, _ANYBODY).dpu)
+            await self._serve(link, bearer.dpu)
         finally:
             self._links.discard(link)
         return socket

@@ -28,6 +28,11 @@ class TestSimulatedLink(LinkContract):
         run_simulated(run())
 
 
+def anybody(who: str, *, is_one_dpu: bool) -> float:
+    """Lets every link in."""
+    return 0.0
+
+
 class TestWebSocketLink(LinkContract):
     def connected(self, scenario: Scenario) -> None:
         asyncio.run(in_time(self._over_a_socket(scenario)))
@@ -40,7 +45,7 @@ class TestWebSocketLink(LinkContract):
             accepted.set_result(link)
             await over.wait()
 
-        async with AgentListener(serve, lambda: 0.0, host="127.0.0.1", port=0) as listener, Dialer() as dialer:
+        async with AgentListener(serve, anybody, host="127.0.0.1", port=0) as listener, Dialer() as dialer:
             agent = await dialer.dial(f"127.0.0.1:{listener.port}")
             try:
                 await scenario(await accepted, agent)

@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from commands.calls.limits import Limits
 from commands.queries.lookup import Lookup
+from commands.queries.service import QueriesService
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
@@ -284,3 +285,30 @@ async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_pa
         while await unread[0].read():
             pass
         assert len((await asked().read()).devices) == 1_000
+
+
+async def test_a_call_that_ends_at_its_deadline_leaves_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def late(_service: QueriesService, _request: Any, _call: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(QueriesService, "list_budgets", late)
+    async with served(tmp_path / "plane") as plane:
+        with pytest.raises(grpc.aio.AioRpcError, match="the answer was not there in time") as caught:
+            await plane.queries.ListBudgets(pb.ListBudgetsRequest())
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        plane.log.stalled = True
+        for timeout_s in (0.001, 0.01, 0.1):
+            calls = (plane.calls.JoinNodes(join("n1"), timeout=timeout_s), _stream(plane, timeout_s))
+            await asyncio.gather(*calls, return_exceptions=True)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def _stream(plane: Served, timeout_s: float) -> None:
+    async def requests() -> AsyncIterator[pb.JoinNodesRequest]:
+        while True:
+            yield join("n1")
+            await asyncio.sleep(0.01)
+
+    await plane.calls.JoinNodesStream(requests(), timeout=timeout_s)

@@ -180,7 +180,7 @@ class Process:
         await asyncio.sleep(self.rng.uniform(0.0001, 0.003))
         if life is None or life is not self.life or not life.is_up or life.relay is None:
             raise LinkClosed(f"{self.name} takes no connections")
-        if wait_s := life.relay.admit():
+        if wait_s := life.relay.admit(agent, is_one_dpu=False):
             raise Busy(f"{self.name} takes no more links now", wait_s)
         relays, agents = link_pair(self.name, agent, self.rng)
         life.links = [link for link in life.links if not link.is_closed] + [relays]

@@ -72,7 +72,7 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
     office = Office(folder / "certs")
     certificates = office.issue("plane/local").certificates
     clock = Clock()
-    gate = Gate(Identities(TRUST_DOMAIN, clock), Denials(asyncio.get_running_loop().time))
+    gate = Gate(Identities(TRUST_DOMAIN, clock), Denials())
     credentials = certificates.grpc_server()
     async with served(folder / "plane", gate=gate, credentials=credentials, reflects=False, **options) as plane:
         found = Guarded(plane, office, certificates, gate, clock)

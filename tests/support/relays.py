@@ -72,7 +72,7 @@ class House:
     async def dial(self, address: str) -> Link:
         if address in self.down:
             raise LinkClosed("down")
-        if wait_s := self.relays[address].admit():
+        if wait_s := self.relays[address].admit("agent", is_one_dpu=False):
             raise Busy("busy", wait_s)
         relays_end, agents_end = pair(address, "agent")
         self.start(self.relays[address].serve(relays_end))

@@ -76,7 +76,7 @@ async def status(
             await handle()
         return web.Response(text="in")
 
-    identities, denials = Identities(TRUST_DOMAIN, clock), Denials(asyncio.get_running_loop().time)
+    identities, denials = Identities(TRUST_DOMAIN, clock), Denials()
     guard = cast("Callable[..., Awaitable[web.Response]]", door(identities, denials, PATHS, others))
     request = make_mocked_request("GET", path, transport=connection)
     return (await guard(request, handler)).status
@@ -126,7 +126,7 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
 def test_nobody_comes_in_without_a_certificate_or_with_two(office: Office) -> None:
     async def scenario() -> int:
         found = await status(Connection(None), "/link", Clock())
-        gate = Gate(Identities(TRUST_DOMAIN, Clock()), Denials(asyncio.get_running_loop().time))
+        gate = Gate(Identities(TRUST_DOMAIN, Clock()), Denials())
         one, other = der(office, "viewer/vic"), der(office, "operator/olga")
         assert str(gate.identify(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
         with pytest.raises(Unauthenticated, match="none was given"):

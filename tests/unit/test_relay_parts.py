@@ -13,6 +13,7 @@ from pyroaring import BitMap
 from drivers.backends.simulated import NO_FAULTS
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
+from drivers.relays import admission as admission_module
 from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.relays.frames import ENTRY_BYTES, Frames
 from drivers.relays.latency import Histogram
@@ -49,7 +50,7 @@ def test_an_empty_histogram_and_clocks_that_disagree_yield_nothing_strange() -> 
 def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
     now = 0.0
     admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(1))
-    answers = [admission.admit() for _ in range(1_000)]
+    answers = [admission.admit(f"dpu-agent/{i}", is_one_dpu=True) for i in range(1_000)]
     assert answers.count(0.0) == 100
     advice = [wait for wait in answers if wait]
     assert max(advice) > 15
@@ -57,7 +58,7 @@ def test_admission_is_steady_and_spreads_those_it_sends_away() -> None:
     per_second = np.bincount(np.array(advice, dtype=int))
     assert max(per_second[1:15]) < 100
     now = 10.0
-    assert [admission.admit() for _ in range(200)].count(0.0) == 100
+    assert [admission.admit(f"dpu-agent/new{i}", is_one_dpu=True) for i in range(200)].count(0.0) == 100
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -67,17 +68,63 @@ def test_whoever_was_sent_away_is_let_in_when_it_comes_back_as_told(seed: int) -
     admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(seed))
     for herd_at in (0.0, 1_000.0):
         now = herd_at
-        back = sorted(herd_at + wait for wait in [admission.admit() for _ in range(1_000)] if wait)
+        names = [f"dpu-agent/{i}" for i in range(1_000)]
+        waits = [(admission.admit(name, is_one_dpu=True), name) for name in names]
+        back = sorted((herd_at + wait, name) for wait, name in waits if wait)
         assert len(back) == 900
-        for coming_s in back:
+        for coming_s, name in back:
             now = coming_s
-            assert admission.admit() == 0.0
+            assert admission.admit(name, is_one_dpu=True) == 0.0
 
 
 def test_a_herd_however_large_is_told_to_come_back_within_the_bound() -> None:
     admission = LinkAdmission(50.0, 100, now=lambda: 0.0, rng=random.Random(1))
-    longest = max(admission.admit() for _ in range(5_000))
+    longest = max(admission.admit(f"dpu-agent/{i}", is_one_dpu=True) for i in range(5_000))
     assert ADVICE_S_MAX < longest <= 1.25 * ADVICE_S_MAX
+
+
+@pytest.mark.parametrize("is_one_dpu", [True, False], ids=["certificates", "addresses"])
+def test_whoever_asks_again_and_again_keeps_nobody_else_out(is_one_dpu: bool) -> None:
+    """Ten that took every free place, and moved the end of the line with each refusal, kept another out for 45 s."""
+    now = 0.0
+    admission = LinkAdmission(20.0, 40, now=lambda: now, rng=random.Random(1))
+    for _ in range(3_000):
+        now += 0.01
+        for number in range(10):
+            admission.admit(f"loud{number}", is_one_dpu=is_one_dpu)
+    assert admission.refused > 20_000
+    began, wait_s = now, admission.admit("quiet", is_one_dpu=True)
+    while wait_s:
+        due = now + wait_s
+        while now < due:
+            now += 0.01
+            for number in range(10):
+                admission.admit(f"loud{number}", is_one_dpu=is_one_dpu)
+        wait_s = admission.admit("quiet", is_one_dpu=True)
+    assert now - began < (1 if is_one_dpu else 40)
+
+
+def test_one_address_has_half_of_the_rate_and_its_agents_are_spread() -> None:
+    now = 0.0
+    admission = LinkAdmission(50.0, 100, now=lambda: now, rng=random.Random(1))
+    answers = [admission.admit("10.0.0.1", is_one_dpu=False) for _ in range(300)]
+    assert answers.count(0.0) == 50
+    assert 9 < max(answers) < 1.25 * 10.1
+    assert [admission.admit("10.0.0.2", is_one_dpu=False) for _ in range(50)].count(0.0) == 50
+    back = sorted(wait for wait in answers if wait)
+    let_in = 0
+    for coming_s in back:
+        now = coming_s
+        let_in += not admission.admit("10.0.0.1", is_one_dpu=False)
+    assert let_in > 200
+
+
+def test_identities_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_module, "IDENTITIES_MAX", 3)
+    admission = LinkAdmission(1_000.0, 1_000, now=lambda: 0.0, rng=random.Random(1))
+    for number in range(10):
+        admission.admit(f"dpu-agent/{number}", is_one_dpu=True)
+    assert list(admission._identities) == ["dpu-agent/7", "dpu-agent/8", "dpu-agent/9"]
 
 
 def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:

@@ -1,0 +1,92 @@
+"""Log lines that a peer can cause, sampled: one filter for all of them, on the handler of the process.
+
+A line says that a peer caused it by a field `peer` (its principal, or its address without one). Each peer gets a few
+lines at once and then a few a minute, and all peers together so many a second; the next line of a peer says by
+`suppressed` how many of its lines were left out before. One agent wrote 820 kB in 6 s, and a disk that is full of such
+lines stops the plane. Lines of libraries about connections and calls name no peer: they are sampled by their text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+AT_ONCE, EVERY_S = 5.0, 12.0
+"""Lines of one peer at once after a pause, and how often then."""
+ALL_AT_ONCE, ALL_EVERY_S = 200.0, 0.2
+"""The same of all peers together."""
+PEERS_MAX = 10_000
+"""Peers remembered; the one not seen for longest is forgotten first."""
+_LIBRARIES = ("aiohttp.", "asyncio", "grpc")
+
+
+class _Bucket:
+    """Lines that may be written yet, and how many were not."""
+
+    __slots__ = ("at_s", "suppressed", "tokens")
+
+    def __init__(self, at_once: float, now_s: float) -> None:
+        self.tokens = at_once
+        self.at_s = now_s
+        self.suppressed = 0
+
+    def fill(self, at_once: float, every_s: float, now_s: float) -> bool:
+        """Whether a line may be written now."""
+        self.tokens = min(at_once, self.tokens + max(0.0, now_s - self.at_s) / every_s)
+        self.at_s = now_s
+        return self.tokens >= 1.0
+
+
+class PeerLines(logging.Filter):
+    """Admits every line of ours, and a bounded number of those that peers cause. `suppressed` counts the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.suppressed = 0
+        self._all: _Bucket | None = None
+        self._peers: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        who = _who(record)
+        if who is None:
+            return True
+        now_s = record.created
+        mine = self._bucket(who, now_s)
+        everybody = self._all = self._all or _Bucket(ALL_AT_ONCE, now_s)
+        may = (mine.fill(AT_ONCE, EVERY_S, now_s), everybody.fill(ALL_AT_ONCE, ALL_EVERY_S, now_s))
+        if not all(may):
+            self.suppressed += 1
+            mine.suppressed += 1
+            return False
+        mine.tokens -= 1.0
+        everybody.tokens -= 1.0
+        if mine.suppressed:
+            record.suppressed = mine.suppressed
+            mine.suppressed = 0
+        return True
+
+    def _bucket(self, who: str, now_s: float) -> _Bucket:
+        found = self._peers.get(who)
+        if found is None:
+            found = self._peers[who] = _Bucket(AT_ONCE, now_s)
+            if len(self._peers) > PEERS_MAX:
+                self._peers.popitem(last=False)
+        else:
+            self._peers.move_to_end(who)
+        return found
+
+
+def suppressed_lines() -> int:
+    """Lines that the filters of this process left out."""
+    found = {each for handler in logging.getLogger().handlers for each in handler.filters}
+    return sum(each.suppressed for each in found if isinstance(each, PeerLines))
+
+
+def _who(record: logging.LogRecord) -> str | None:
+    """The peer that caused a line; None for a line of ours."""
+    peer = getattr(record, "peer", None)
+    if peer is not None:
+        return str(peer)
+    if record.name.startswith(_LIBRARIES):
+        return f"{record.name} {record.msg}"[:200]
+    return None
