@@ -1,17 +1,21 @@
 """The load of the demo: commands through the gRPC API, so many at once, each answer counted.
 
-Whatever is refused or stays unknown stops the demo with the plane's own sentence: its fleet is made to be accepted.
+A refusal stops the demo with the plane's own sentence: its fleet is made to be accepted. A command without an answer is
+sent again under the same id, as any client may: it takes effect at most once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import grpc
 
 from eventstore.errors import PermanentError
+from eventstore.ids import uuid7
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -20,6 +24,10 @@ IN_FLIGHT = 200
 """Commands under way at once."""
 
 CALL_TIMEOUT_S = 30.0
+TRIES = 4
+"""Of one command: 120 s, as long as an id may be repeated after it was issued."""
+
+_AGAIN = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 
 Request = TypeVar("Request")
 
@@ -31,8 +39,9 @@ class DemoFailed(PermanentError):
 class Api:
     """A client of the demo's own plane."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, rng: random.Random) -> None:
         options = (("grpc.max_receive_message_length", 64 << 20),)
+        self._rng = rng
         self._channel = grpc.aio.insecure_channel(server, options=options)
         self.commands: Any = CommandsStub(self._channel)
         self.queries: Any = QueriesStub(self._channel)
@@ -40,24 +49,44 @@ class Api:
     async def close(self) -> None:
         await self._channel.close(grace=None)
 
-    async def command(self, method: str, request: object) -> pb.Answer:
+    async def command(self, method: str, request: Any) -> pb.Answer:
         """Done, waiting or held; raises DemoFailed otherwise."""
+        request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
+        said = ""
+        for _ in range(TRIES):
+            try:
+                answer = await self._call(method, request)
+            except grpc.aio.AioRpcError as error:
+                said = f"{error.code().name.lower().replace('_', ' ')}, {error.details()}"
+                if error.code() not in _AGAIN:
+                    break
+                continue
+            first = answer.items[0] if answer.items else answer
+            if pb.Answer.unknown in (answer.outcome, first.outcome):
+                said = first.reason
+            elif answer.outcome == pb.Answer.refused or answer.items:
+                raise DemoFailed(f"{method}: refused, {first.reason}")
+            else:
+                return answer
+        raise DemoFailed(f"{method}: no answer in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last one: {said}")
+
+    async def _call(self, method: str, request: Any) -> pb.Answer:
         call = getattr(self.commands, method)
         answer: pb.Answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=((PRINCIPAL_KEY, "demo"),))
-        if answer.outcome in (pb.Answer.refused, pb.Answer.unknown) or answer.items:
-            first = answer.items[0].reason if answer.items else answer.reason
-            raise DemoFailed(f"{method}: {pb.Answer.Outcome.Name(answer.outcome)}, {first}")
         return answer
 
 
 async def run_all(work: Callable[[Request], Awaitable[object]], requests: Iterable[Request]) -> None:
-    """Do `work` for every request, IN_FLIGHT at once; the first failure ends it."""
+    """Do `work` for every request, IN_FLIGHT at once; the first failure ends it, and is the one that is raised."""
     waiting = iter(requests)
 
     async def worker() -> None:
         for request in waiting:
             await work(request)
 
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(IN_FLIGHT):
-            tasks.create_task(worker())
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(IN_FLIGHT):
+                tasks.create_task(worker())
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -1,8 +1,9 @@
-"""What the demo shows while it runs: bars on a terminal, a line per step elsewhere. Always on stderr."""
+"""What the demo shows while it runs: bars on a terminal, lines with counts elsewhere. Always on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,25 +17,30 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+LINE_S = 5.0
+"""Elsewhere than on a terminal, a line of a step under way at most this often."""
+
 
 class Step:
     """One thing under way. `advance` by what got done, or `set` to how much is."""
 
-    def __init__(self, bars: Progress, task: TaskID) -> None:
-        self._bars = bars
-        self._task = task
+    def __init__(self, say: Callable[[int], None]) -> None:
+        self._say = say
+        self._done = 0
 
     def advance(self, done: int = 1) -> None:
-        self._bars.advance(self._task, done)
+        self.set(self._done + done)
 
     def set(self, done: int) -> None:
-        self._bars.update(self._task, completed=done)
+        self._done = done
+        self._say(done)
 
 
 class Display:
     """Steps one after the other, each with its own bar, which stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._console = Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description:<46}"),
@@ -55,9 +61,33 @@ class Display:
 
     @contextmanager
     def step(self, what: str, total: int) -> Iterator[Step]:
-        """A step of `total` parts; elsewhere than on a terminal, a line when it starts."""
-        if not self._console.is_terminal:
-            self._console.print(f"{what} ({total:,})", highlight=False)
-        task = self._bars.add_task(what, total=total)
-        yield Step(self._bars, task)
-        self._bars.update(task, completed=total)
+        """A step of `total` parts. Elsewhere than on a terminal: lines when it starts, now and then, at its end."""
+        if self._console.is_terminal:
+            task = self._bars.add_task(what, total=total)
+            yield Step(lambda done: self._advance(task, done))
+            self._advance(task, total)
+            return
+        lines = _Lines(what, total, self._clock, lambda text: self._console.out(text, highlight=False))
+        yield Step(lines.show)
+        lines.end()
+
+    def _advance(self, task: TaskID, done: int) -> None:
+        self._bars.update(task, completed=done)
+
+
+class _Lines:
+    """One step in lines of text."""
+
+    def __init__(self, what: str, total: int, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+        self._what, self._total, self._clock, self._say = what, total, clock, say
+        self._began = self._said = clock()
+        self._say(f"{what} ({total:,})")
+
+    def show(self, done: int) -> None:
+        now = self._clock()
+        if now - self._said >= LINE_S:
+            self._said = now
+            self._say(f"{self._what}: {done:,} of {self._total:,} after {now - self._began:.0f} s")
+
+    def end(self) -> None:
+        self._say(f"{self._what}: {self._total:,} of {self._total:,} after {self._clock() - self._began:.1f} s")

@@ -31,7 +31,7 @@ def run_demo(fleet: InventoryPlan, sizes: Sizes, *, data: Path | None, kafka: st
 
     async def run() -> Summary:
         async with Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=fleet.zones) as plane:
-            api = Api(plane.addresses["api"])
+            api = Api(plane.addresses["api"], rng)
             try:
                 with Display() as display:
                     return await Story(plane, api, fleet, sizes, display).run()

@@ -1,0 +1,127 @@
+"""The demo waits as long as something moves, says how far it is, and fails with one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from deploy.demo import load
+from deploy.demo.load import Api, DemoFailed, run_all
+from deploy.demo.patience import LOOKS_LEAST, STALL_S, Patience
+from deploy.demo.progress import LINE_S, Display
+from schemas.api import dpuplane_pb2 as pb
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_plane_that_is_slow_is_waited_for_as_long_as_anything_moves() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    for look in range(10 * LOOKS_LEAST):
+        clock.now += STALL_S * 0.9
+        patience.check("DPUs up to date", 0, 200_000, look // 2)
+
+
+def test_a_plane_that_stands_still_is_given_up_with_the_count() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    patience.check("DPUs up to date", 5, 200_000, 1)
+    with pytest.raises(DemoFailed, match=r"^DPUs up to date: 5 of 200,000, and nothing has moved for 12\d s$"):
+        for _ in range(1000):
+            clock.now += 1
+            patience.check("DPUs up to date", 5, 200_000, 1)
+
+
+def test_a_loop_that_was_held_up_looked_too_seldom_to_judge() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    for _ in range(LOOKS_LEAST):
+        clock.now += STALL_S * 10
+        patience.check("DPUs up to date", 5, 200_000, 1)
+
+
+def test_counts_are_shown_off_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Display(clock) as display, display.step("nodes joining", 2_000) as step:
+        step.advance(10)
+        clock.now += LINE_S
+        step.advance(1_240)
+        step.advance()
+        clock.now += LINE_S
+        step.set(1_999)
+    assert capsys.readouterr().err.splitlines() == [
+        "nodes joining (2,000)",
+        "nodes joining: 1,250 of 2,000 after 5 s",
+        "nodes joining: 1,999 of 2,000 after 10 s",
+        "nodes joining: 2,000 of 2,000 after 10.0 s",
+    ]
+
+
+async def test_the_first_failure_of_many_at_once_is_raised_alone() -> None:
+    async def fail(number: int) -> None:
+        raise DemoFailed(f"JoinNodes: refused, number {number}")
+
+    with pytest.raises(DemoFailed, match=r"^JoinNodes: refused, number \d+$"):
+        await run_all(fail, range(1_000))
+
+
+class Late:
+    """Answers a command from its third time on, under the id that it had the first time."""
+
+    def __init__(self, *, tries: int) -> None:
+        self.ids: list[str] = []
+        self._tries = tries
+
+    async def join(self, request: Any, context: Any) -> pb.Answer:
+        self.ids.append(request.command_id)
+        if len(self.ids) == 1:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
+        outcome = pb.Answer.done if len(self.ids) >= self._tries else pb.Answer.unknown
+        return pb.Answer(command_id=request.command_id, outcome=outcome, reason="the log was busy")
+
+
+@asynccontextmanager
+async def asked(servicer: Late) -> AsyncIterator[Api]:
+    server = grpc.aio.server()
+    join = grpc.unary_unary_rpc_method_handler(
+        servicer.join, pb.JoinNodesRequest.FromString, pb.Answer.SerializeToString
+    )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("dpuplane.v1.Commands", {"JoinNodes": join}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    api = Api(f"127.0.0.1:{port}", random.Random(1))
+    try:
+        yield api
+    finally:
+        await api.close()
+        await server.stop(0)
+
+
+async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
+    late = Late(tries=3)
+    async with asked(late) as api:
+        answer = await api.command("JoinNodes", pb.JoinNodesRequest(zone="z"))
+    assert answer.outcome == pb.Answer.done
+    assert len(late.ids) == 3 and len(set(late.ids)) == 1 and late.ids[0]
+
+
+async def test_a_command_that_is_never_answered_ends_the_demo_with_one_sentence() -> None:
+    async with asked(Late(tries=100)) as api:
+        with pytest.raises(DemoFailed, match=rf"^JoinNodes: no answer in {load.TRIES} tries .*: the log was busy$"):
+            await asyncio.wait_for(api.command("JoinNodes", pb.JoinNodesRequest(zone="z")), 30)
