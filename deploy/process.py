@@ -78,6 +78,8 @@ async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
         settle_collector()
         late.cancel()
         gc.enable()
+        if settings.simulate:
+            logger.warning("devices are simulated: no hardware is written", extra={"dpus_per_zone": settings.simulate})
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         await plane.wait()
