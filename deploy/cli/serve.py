@@ -36,7 +36,7 @@ before the file.
 @click.option("--listen", metavar="HOST:PORT", help="gRPC, commands and queries; port 0: a free one.  [127.0.0.1:7080]")
 @click.option("--http", metavar="HOST:PORT", help="The page, /metrics, /healthz, /readyz.  [127.0.0.1:7081]")
 @click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
-@click.option("--simulate", metavar="N", help="Make up N simulated DPUs in every zone, in this process; no hardware is written.")
+@click.option("--simulate", metavar="N", help="Make up N simulated DPUs in every zone: no hardware is written.")
 @click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
 @click.option("--archive-states", metavar="N", help="Saved states kept for looking back.  [24]")
 @click.option("--archive-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")

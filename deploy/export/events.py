@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from deploy.export.spelling import spelled
 from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import await_origin
@@ -117,7 +118,7 @@ async def _cut(log: EventLog, moment: Moment, more_ms: int) -> dict[Partition, i
 
 
 def as_line(partition: Partition, record: Record) -> dict[str, object]:
-    """One event; bytes in it are base64. What no schema of ours reads is given as type `undecodable`, in hex."""
+    """One event, with addresses and hashes as text. What no schema of ours reads has type `undecodable`, in hex."""
     where: dict[str, object] = {
         "partition": str(partition),
         "offset": record.offset,
@@ -127,7 +128,7 @@ def as_line(partition: Partition, record: Record) -> dict[str, object]:
         event = decode(record.value)
     except Undecodable as error:
         return {**where, "type": "undecodable", "reason": str(error), "value": record.value.hex()}
-    return {**where, "type": type(event).__name__, **msgspec.to_builtins(event)}
+    return {**where, "type": type(event).__name__, **spelled(event)}
 
 
 def as_json(line: dict[str, object]) -> str:

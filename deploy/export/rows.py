@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deploy.export.events import Wanted
+from deploy.export.spelling import spelled
 from eventstore.avro.codec import decode
 from eventstore.errors import Undecodable
 from eventstore.log import Partition, Record
@@ -90,10 +91,10 @@ def _admits(wanted: Wanted, row: Row) -> bool:
 
 
 def _rest(event: Event) -> str:
-    """An event in JSON, without the envelope, which is its first field."""
-    whole = msgspec.json.encode(event)
-    begin = len(b'{"envelope":') + len(msgspec.json.encode(event.envelope)) + 1
-    return "{" + whole[begin:].decode() if begin < len(whole) else "{}"
+    """An event in JSON, as `events export` prints it, without the envelope."""
+    found = spelled(event)
+    del found["envelope"]
+    return msgspec.json.encode(found).decode()
 
 
 def _exploded(row: Row, event: Any) -> Iterator[Row]:

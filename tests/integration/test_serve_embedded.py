@@ -121,6 +121,15 @@ async def test_an_unreachable_server_is_one_sentence_and_status_3() -> None:
     assert "127.0.0.1:9" in ran.stderr
 
 
+@pytest.mark.parametrize("flags", [("--simulate", "3"), ()])
+async def test_a_process_with_simulated_devices_says_so(flags: tuple[str, ...], tmp_path: Path) -> None:
+    errors = tmp_path / "stderr"
+    async with serving("--data", str(tmp_path / "plane"), *flags, stderr=errors):
+        said = [line for line in errors.read_text().splitlines() if "devices are simulated" in line]
+    assert len(said) == bool(flags)
+    assert all("no hardware is written" in line and "dpus_per_zone=3" in line for line in said)
+
+
 async def test_wrong_usage_is_status_2(tmp_path: Path) -> None:
     for arguments in (
         ("serve",),
