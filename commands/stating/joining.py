@@ -68,7 +68,7 @@ class Joining:
         member = self._reader.fleet.members.rows.get(name)
         if member is not None and not member.held and member.zone != zone:
             return (
-                f"node: {shown(name)} is in zone {shown(member.zone)}, and a node agent moves no node; an operator moves"
-                f" it, or takes it out with 'dpuplane nodes leave {name}'",
+                f"node: {shown(name)} is in zone {shown(member.zone)}, and a node agent moves no node; an operator"
+                f" moves it, or takes it out with 'dpuplane nodes leave {name}'",
             )
         return withheld_addresses(self._reader.fleet, name)
