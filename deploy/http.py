@@ -36,10 +36,12 @@ class HttpServer:
         routes: Iterable[web.AbstractRouteDef] = (),
         security: tuple[SSLContext, Middleware] | None = None,
         limits: ConnectionLimits = LIMITS,
+        notes: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         middlewares = [] if security is None else [security[1]]
         self._exposition = exposition
         self._unready = unready
+        self._notes = notes
         application = web.Application(middlewares=middlewares)
         application.add_routes(
             [
@@ -74,4 +76,6 @@ class HttpServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         reason = self._unready()
-        return web.Response(status=503, text=f"{reason}\n") if reason else web.Response(text="ok\n")
+        if reason:
+            return web.Response(status=503, text=f"{reason}\n")
+        return web.Response(text="\n".join(["ok", *self._notes(), ""]))

@@ -47,6 +47,7 @@ from drivers.wire.links import Link, pair
 from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, Solo
+from eventstore.replicas.clocks import Clocks
 from eventstore.replicas.replica import Replica
 from projections.states import States
 
@@ -76,6 +77,7 @@ class Plane:
         self.log: EventLog
         self.parts: Parts
         self.replica: Replica
+        self.clocks: Clocks
         self.states: States
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
@@ -118,10 +120,12 @@ class Plane:
                 tracing=follower,
             )
             plane.states = States(plane.replica)
+            plane.clocks = Clocks(now_ms, lambda: plane.replica.append_ms)
             plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)
             running = await stack.enter_async_context(_Running())
             running.start(plane.replica.run())
+            running.start(plane.clocks.run())
             if plane.security is not None:
                 running.start(plane.security.certificates.run())
             await plane._serve(stack, running, expected_zones)
@@ -146,6 +150,7 @@ class Plane:
             now_ms=self._now_ms,
             unready=lambda: self._unready,
             security=self.security,
+            clocks=self.clocks,
         )
 
     def _connection_limits(self) -> Connections:
@@ -221,6 +226,7 @@ class Plane:
             routes=[*self._page.routes(), *schemas()],
             security=security,
             limits=self._limits(self._connections.http),
+            notes=self.clocks.faults,
         )
         stack.push_async_callback(http.stop)
         stack.callback(self._page.close)
@@ -259,6 +265,7 @@ class Plane:
             alive=self._alive,
             stalled=lambda: stalls.reasons,
             newer_dpus=self._newer_dpus,
+            clock_faults=self.clocks.faults,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
         self.parts.server = server = CommandServer(
@@ -299,6 +306,7 @@ class Plane:
             version=version("dpuplane"),
             rng=self._rng,
             newer_dpus=self._newer_dpus,
+            clocks=self.clocks,
         )
         running.start(self._beacons.run())
         return self._beacons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from eventstore.log import ZONES, Partition
@@ -28,7 +28,7 @@ class LogLocation(NamedTuple):
 class StatusBoard:
     """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
     `stalled` knows which partitions are not forwarded, and why; `newer_dpus` how many DPUs of our relay hold more than
-    the log, which was restored, knows."""
+    the log, which was restored, knows; `clock_faults` which clocks are off."""
 
     def __init__(
         self,
@@ -41,7 +41,9 @@ class StatusBoard:
         alive: Callable[[], Sequence[Beacon]],
         stalled: Callable[[], Mapping[Partition, str]],
         newer_dpus: Callable[[], int] = lambda: 0,
+        clock_faults: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._clock_faults = clock_faults
         self._newer_dpus = newer_dpus
         self._folds = folds
         self._location = location
@@ -77,6 +79,7 @@ class StatusBoard:
                 if part.halted
             ],
             replica=folds.name,
+            clocks=self._clock_faults(),
             stalled=[pb.Stalled(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())],
         )
 

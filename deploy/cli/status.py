@@ -46,6 +46,7 @@ def verdict(found: pb.Status) -> str:
     wrong = [
         *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
+        *(f"{len(found.clocks)} about clocks" for _ in found.clocks[:1]),
         *("DPUs hold more than this log knows" for r in found.replicas if r.newer_dpus),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
@@ -97,6 +98,7 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
             if r.newer_dpus
         ),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
+        *(("clock", fault) for fault in found.clocks),
     ]
 
 

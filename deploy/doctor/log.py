@@ -20,13 +20,13 @@ from eventstore.folding.origin import find_origin, read_first
 from eventstore.kafka.admin import Admin, Topic
 from eventstore.kafka.clients import Clients
 from eventstore.kafka.topics import COPIES, ENOUGH, settings_of
-from eventstore.log import FLEET_0, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
+from eventstore.log import DECIDING_TOPICS, REPLICAS, TOPICS, ZONES, EventLog, Partition, partitions_of
 from eventstore.replicas.beacons import Beacon
+from eventstore.replicas.clocks import OFF_MS
 
 REACH_S = 3.0
 HEAR_S = 2.5
 """Every process of a plane says something twice a second."""
-CLOCK_MS_MAX = 1_000
 CLOSE_S = 2.0
 MADE_BY = "start a process with role all or api, which makes what is missing"
 
@@ -126,19 +126,26 @@ async def _check_contents(log: EventLog, settings: Settings) -> AsyncIterator[Fi
         yield Finding("log", True, "empty: the first process that may makes its first record")
         return
     yield Finding("log", True, f"{origin.log_id}, generation {origin.generation}, {origin.partition_count} partitions")
-    end = await log.end(FLEET_0)
-    last = (await read_first(log, {FLEET_0: end - 1}))[FLEET_0]
-    yield check_clock("clock against the log", last.timestamp_ms - now_ms())
+    yield check_clock("clock against the log", await _newest_ms(log) - now_ms())
     if settings.data is None:
         async for finding in _check_replicas(log):
             yield finding
 
 
+async def _newest_ms(log: EventLog) -> int:
+    """The append time of the newest of the last records."""
+    partitions = [partition for topic in DECIDING_TOPICS for partition in log.partitions(topic)]
+    ends = {partition: await log.end(partition) for partition in partitions}
+    last = await read_first(log, {partition: end - 1 for partition, end in ends.items() if end})
+    return max(record.timestamp_ms for record in last.values())
+
+
 def check_clock(check: str, ahead_ms: int) -> Finding:
     """What was appended cannot be later than now."""
-    if ahead_ms > CLOCK_MS_MAX:
+    if ahead_ms > OFF_MS:
         advice = "set this machine's clock, or the brokers', by NTP: commands are refused 1 minute ahead or 2 late"
-        return Finding(check, False, f"{ahead_ms / 1_000:.1f} s behind the last record", advice)
+        found = f"{ahead_ms / 1_000:.1f} s behind the last record, unless the log's clock was ahead then"
+        return Finding(check, False, found, advice)
     return Finding(check, True, "not behind its last record")
 
 
@@ -149,7 +156,7 @@ async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
         yield Finding("clock against brokers", True, "not known: no process of the plane says anything now")
         return
     skew_ms = min(skews, key=abs)
-    fits = abs(skew_ms) <= CLOCK_MS_MAX
+    fits = abs(skew_ms) <= OFF_MS
     advice = "" if fits else "set this machine's clock, or the brokers', by NTP"
     yield Finding("clock against brokers", fits, f"{skew_ms / 1_000:+.2f} s at most", advice)
     ours: dict[str, set[int]] = {}

@@ -93,6 +93,15 @@ BATCHES = Counter("dpuplane_log_batches_total", "Batches of appends, by result: 
 UNSAVED = Gauge("dpuplane_unsaved_records", "Records folded since the last save: what a restart folds again.")
 SAVE_AGE = Gauge("dpuplane_save_age_seconds", "Since all that was folded was saved.")
 SAVE_FAILURES = Counter("dpuplane_save_failures_total", "Saves that failed.")
+CLOCK_OFFSET = Gauge(
+    "dpuplane_clock_offset_seconds",
+    "How far this host's clock is ahead: of the log's, and of the replica's that differs most.",
+    ("of",),
+)
+CLOCK_STEP = Gauge(
+    "dpuplane_clock_step_seconds", "The largest step by which this host's clock was set ahead in the last hour."
+)
+LOG_AHEAD = Gauge("dpuplane_log_ahead_seconds", "How far the record folded last lies ahead of this host's clock.")
 STALLED = Gauge("dpuplane_stalled_partitions", "Partitions of zones whose changes cannot be forwarded any more.")
 
 # --- the API ----------------------------------------------------------------------------------------------------------

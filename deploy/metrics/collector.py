@@ -23,6 +23,7 @@ from drivers.stalls import Stalls
 from drivers.statements import RANK_MAX, Statements
 from drivers.wire.accepting import REFUSING, BoundedListener
 from eventstore.replicas.beacons import Beacons
+from eventstore.replicas.clocks import Clocks
 from eventstore.replicas.replica import Replica
 
 
@@ -42,6 +43,7 @@ class Parts:
     beacons: Beacons | None = None
     server: CommandServer | None = None
     stalls: Stalls | None = None
+    clocks: Clocks | None = None
     actors: Actors = field(default_factory=Actors)
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
     """By the setting that names their address."""
@@ -57,6 +59,8 @@ class PlaneCollector:
         parts = self._parts
         yield from _process(parts)
         yield from log.collect(parts.replica, parts.stalls, parts.now_ms())
+        if parts.clocks is not None:
+            yield from log.collect_clocks(parts.clocks)
         if parts.server is not None:
             yield from api.collect(parts.server)
         yield from _connections(parts)

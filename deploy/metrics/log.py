@@ -13,6 +13,7 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.kafka.appender import Appender
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog
+from eventstore.replicas.clocks import LOG, Clocks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
 
@@ -35,6 +36,19 @@ def collect(replica: Replica, stalls: Stalls | None, now_ms: int) -> Iterator[Me
     yield made
     if stalls is not None:
         yield catalog.STALLED.family(len(stalls.reasons))
+
+
+def collect_clocks(clocks: Clocks) -> Iterator[Metric]:
+    """How this host's clock compares with others."""
+    offsets_ms = clocks.offsets_ms()
+    made = catalog.CLOCK_OFFSET.family()
+    if LOG in offsets_ms:
+        made.add_metric(["log"], offsets_ms.pop(LOG) / 1_000)
+    if offsets_ms:
+        made.add_metric(["replica"], max(offsets_ms.values(), key=abs) / 1_000)
+    yield made
+    yield catalog.CLOCK_STEP.family(max((step.ms for step in clocks.steps()), key=abs, default=0) / 1_000)
+    yield catalog.LOG_AHEAD.family(clocks.log_ahead_ms() / 1_000)
 
 
 def _appending(log: EventLog) -> EmbeddedLog | Appender | None:

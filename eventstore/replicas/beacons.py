@@ -23,6 +23,7 @@ from xxhash import xxh3_64_intdigest
 from eventstore.errors import AppendRefused, LogMismatch, LogUnavailable, TransientError
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, REPLICAS, EventLog, Partition, Record
+from eventstore.replicas.clocks import LOG, Clocks
 from eventstore.replicas.reading import Backoff
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
@@ -42,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `newer_dpus` is how
-    many DPUs of its relay hold more than the log knows."""
+    many DPUs of its relay hold more than the log knows; `now_ms` is the time by its clock."""
 
     replica: str
     roles: list[str]
@@ -51,6 +52,7 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     supports: dict[str, list[int]]
     partitions: list[PartitionStatus] = []
     newer_dpus: int = 0
+    now_ms: int = 0
 
 
 class Ranks(Protocol):
@@ -91,8 +93,10 @@ class Beacons:
         version: str,
         rng: Random,
         newer_dpus: Callable[[], int] = lambda: 0,
+        clocks: Clocks | None = None,
     ) -> None:
         self.divergences = 0
+        self._clocks = clocks
         self._newer_dpus = newer_dpus
         self._log = log
         self._replica = replica
@@ -151,6 +155,7 @@ class Beacons:
             version=self._version,
             supports=self._replica.supports(),
             newer_dpus=self._newer_dpus(),
+            now_ms=self._clocks.now_ms() if self._clocks else 0,
             partitions=[partition._replace(marks=partition.marks[-1:]) for partition in status],
         )
 
@@ -180,6 +185,8 @@ class Beacons:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
             logger.warning("not a beacon", extra={"offset": record.offset, "reason": str(error)})
             return
+        if self._clocks is not None:
+            self._compare_clocks(self._clocks, beacon, record)
         now_s = asyncio.get_running_loop().time()
         heard_s, before = self._heard.get(beacon.replica, (-FRESH_S, None))
         if beacon.replica == self._replica.name and now_s - heard_s >= FRESH_S:
@@ -191,6 +198,12 @@ class Beacons:
         if before is None:  # restarted replicas come back under new names, and every rank looks at all there are
             self._heard = {name: heard for name, heard in self._heard.items() if self._is_fresh(name)}
         self._heard[beacon.replica] = (now_s, beacon)
+
+    def _compare_clocks(self, clocks: Clocks, beacon: Beacon, record: Record) -> None:
+        if beacon.replica == self._replica.name:
+            clocks.hear(LOG, record.timestamp_ms)
+        elif beacon.now_ms:
+            clocks.hear(beacon.replica, beacon.now_ms)
 
     def _is_fresh(self, replica: str) -> bool:
         heard = self._heard.get(replica)

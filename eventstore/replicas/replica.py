@@ -49,7 +49,8 @@ class Replica(Folds):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
     `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
-    a partition, which hears what is decided there. `folded_records` counts those folded since the start.
+    a partition, which hears what is decided there. `folded_records` counts those folded since the start, and
+    `append_ms` is the append time of the last one.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Replica(Folds):
     ) -> None:
         super().__init__(name, log.partition_count)
         self.folded_records = 0
+        self.append_ms = 0
         self._log = log
         self._store = store
         self._now_ms = now_ms
@@ -237,6 +239,7 @@ class Replica(Folds):
         while start < len(records):
             before, start = start, self._fold_slice(folded, records, start, turn)
             self.folded_records += start - before
+            self.append_ms = records[start - 1].timestamp_ms
             if self._tracing is not None and self._ready.is_set():
                 self._tracing.folded(folded.partition, records[before:start])
             self._positions.advance(folded.partition, folded.position)

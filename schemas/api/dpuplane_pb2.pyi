@@ -1115,7 +1115,7 @@ class ShowStatusRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled")
+    __slots__ = ("log_id", "generation", "log", "replicas", "halted", "holds", "frozen", "position", "replica", "stalled", "clocks")
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -1126,6 +1126,7 @@ class Status(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     STALLED_FIELD_NUMBER: _ClassVar[int]
+    CLOCKS_FIELD_NUMBER: _ClassVar[int]
     log_id: str
     generation: int
     log: LogLocation
@@ -1136,7 +1137,8 @@ class Status(_message.Message):
     position: str
     replica: str
     stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
-    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ...) -> None: ...
+    clocks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., clocks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LogLocation(_message.Message):
     __slots__ = ("engine", "data", "bootstrap", "topic_prefix", "partition_count")

@@ -13,6 +13,7 @@ import pytest
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
 from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
+from eventstore.replicas.clocks import LOG, Clocks
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, Issuer
@@ -34,12 +35,15 @@ class Plane:
         return T0 + int(self.loop.time() * 1_000)
 
     @asynccontextmanager
-    async def joined(self, name: str, roles: Sequence[str] = ("api",)) -> AsyncIterator[Beacons]:
+    async def joined(
+        self, name: str, roles: Sequence[str] = ("api",), clocks: Clocks | None = None
+    ) -> AsyncIterator[Beacons]:
         log = self.logs[name] = MemoryLog(self.contents, self.now_ms)
         replica = toy_replica(log, name=name, now_ms=self.now_ms)
         async with running(replica):
             addresses = {"api": f"{name}:7080"}
-            beacons = Beacons(log, replica, roles=roles, addresses=addresses, version="1", rng=random.Random(name))
+            rng = random.Random(name)
+            beacons = Beacons(log, replica, roles=roles, addresses=addresses, version="1", rng=rng, clocks=clocks)
             run = self.sending[name] = asyncio.ensure_future(beacons.run())
             yield beacons
             run.cancel()
@@ -59,6 +63,21 @@ def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> No
             assert beacon.addresses == {"api": "other:7080"}
             assert beacon.supports == {"fleet": [1], "zones": [1]}
             assert {status.partition for status in beacon.partitions} >= {FLEET_0}
+
+    run_virtual(run())
+
+
+def test_replicas_find_whose_clock_differs_from_theirs_and_from_the_logs() -> None:
+    async def run() -> None:
+        plane = Plane()
+        right, fast = Clocks(plane.now_ms, lambda: 0), Clocks(lambda: plane.now_ms() + 3_600_000, lambda: 0)
+        async with plane.joined("one", clocks=right), plane.joined("other", clocks=fast), plane.joined("silent"):
+            await asyncio.sleep(3)
+            assert {name: round(ms, -2) for name, ms in right.offsets_ms().items()} == {LOG: 0, "other": -3_600_000}
+            assert {name: round(ms, -2) for name, ms in fast.offsets_ms().items()} == {
+                LOG: 3_600_000,
+                "one": 3_600_000,
+            }
 
     run_virtual(run())
 

@@ -16,7 +16,9 @@ async def _extra(_request: web.Request) -> web.Response:
 
 async def test_a_process_is_ready_when_it_has_no_reason_not_to_be() -> None:
     unready = "the log is not folded yet"
-    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: unready, routes=[web.get("/extra", _extra)])
+    notes: list[str] = []
+    routes = [web.get("/extra", _extra)]
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: unready, routes=routes, notes=lambda: notes)
     address = await server.start()
     try:
         async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -29,6 +31,8 @@ async def test_a_process_is_ready_when_it_has_no_reason_not_to_be() -> None:
             assert await get("/healthz") == (200, "ok\n"), "it lives, and need not be killed"
             unready = ""
             assert await get("/readyz") == (200, "ok\n")
+            notes.append("this host's clock was set")
+            assert await get("/readyz") == (200, "ok\nthis host's clock was set\n"), "it serves"
             unready = "a part of it failed"
             assert await get("/readyz") == (503, "a part of it failed\n")
             assert await get("/extra") == (200, "what it was given")

@@ -22,8 +22,8 @@ from drivers.relays.latency import Histogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {
-    "actor", "door", "engine", "kind", "level", "limit", "listener", "method", "outcome", "partition", "phase", "rank",
-    "reason", "replica", "result", "role", "roles", "topic", "version", "zone",
+    "actor", "door", "engine", "kind", "level", "limit", "listener", "method", "of", "outcome", "partition", "phase",
+    "rank", "reason", "replica", "result", "role", "roles", "topic", "version", "zone",
 }  # fmt: skip
 
 
