@@ -122,7 +122,11 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
 @_DOMAIN
 @_CLIQUE
 @_NODE
-@click.option("--address", default="", help="Address of its daemon, for the hosts mapping.")
+@click.option(
+    "--address",
+    default="",
+    help="Address of its daemon, for the hosts mapping. The one it has if neither this nor --uid is given.",
+)
 @_UID
 @click.option("--created-ms", type=INT64, default=0, help="When that incarnation was made; goes with --uid.")
 @commands

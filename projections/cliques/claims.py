@@ -209,9 +209,13 @@ def _leave_home(state: CliqueState, event: IndexClaimed, key: str, at: At) -> Ro
 
 
 def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows) -> str:
-    """The address that the claimant gets; in `rows`, whoever has it of an older pod loses it."""
+    """The address that the claimant gets; in `rows`, an older pod that has it loses it.
+
+    A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
+    has an address of its own, so a claim that names one never gets that of the pod before it.
+    """
     if not event.address:
-        return ""
+        return "" if event.uid else _known_address(state, event)
     address = str(parse_address("address", event.address))
     other_key = state.addresses.get(f"{event.domain}/{address}")
     if other_key is None or split_key(other_key)[1] == event.node:
@@ -221,6 +225,13 @@ def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows) -> s
         return ""
     rows[other_key] = replace(other, address="", ready=False)
     return address
+
+
+def _known_address(state: CliqueState, event: IndexClaimed) -> str:
+    """The address that the node's claim has, in whichever clique of the domain that is."""
+    home = state.home(event.domain, event.node)
+    known = state.member(home, event.node) if home is not None else None
+    return known.address if known is not None else ""
 
 
 def _new_row(mine: Member | None, pod: Pod, index: int, at: At) -> Member:

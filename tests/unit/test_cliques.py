@@ -314,3 +314,26 @@ def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock
     assert log.hear("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
     log.release("n0", statement=True)
     assert log.line() == ["later"]
+
+
+def test_a_claim_without_an_address_keeps_that_of_the_claim_before_it(log: CliqueLog) -> None:
+    log.claim("n", address="10.0.0.1")
+    for clique in ("c", "c", "c2"):
+        assert log.claim("n", clique=clique).code == "done"
+        assert log.view(clique).members[0].address == "10.0.0.1"
+    assert log.claim("n", "a-new-pod", clique="c2").code == "done"
+    assert log.view("c2").members[0].address == "", "a new pod has an address of its own"
+
+
+def test_an_address_that_a_newer_pod_took_does_not_come_back_by_a_claim_without_one(log: CliqueLog) -> None:
+    log.claim("old", address="10.0.0.1")
+    log.claim("new", address="10.0.0.1")
+    log.claim("old")
+    assert {member.node: member.address for member in log.view().members} == {"old": "", "new": "10.0.0.1"}
+
+
+def test_a_node_that_left_has_no_address_to_keep(log: CliqueLog) -> None:
+    log.claim("n", address="10.0.0.1")
+    log.release("n")
+    log.claim("n")
+    assert log.view().members[0].address == ""
