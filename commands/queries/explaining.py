@@ -9,7 +9,7 @@ from commands.requests.shapes import Unplaced
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held
-from projections.views.explanations import AddressView, Subject, explain
+from projections.views.explanations import AddressView, Subject, VerdictView, explain
 from projections.zones.dpu_views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
@@ -27,15 +27,15 @@ def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
     return found[0]
 
 
-def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | None) -> pb.Explanation:
-    """Why the DPU, which holds this as far as anybody knows, lets the node through, or not. Raises NotFound."""
+def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool) -> pb.Explanation:
+    """Why the DPU, which holds `held` as far as its relay knows, lets the node through, or not. Raises NotFound."""
     row = reader.zones(reader.number_of(zone)).dpus.rows.get(dpu)
     if row is None:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of zone {shown(zone)} any more")
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
     places = [(found.created_ms, number, found) for number, found in rows if found is not None]
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
-    about = Subject(node, known, number, dpu, row, held, reader.generation)
+    about = Subject(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
     numbers = sorted({number, reader.number_of(zone)})
     return pb.Explanation(
@@ -46,9 +46,17 @@ def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | Non
         steps=[pb.ExplainedStep(**step._asdict()) for step in view.steps],
         missing=view.missing,
         reason=view.reason,
+        verdicts=map(_verdict, view.verdicts),
+        verdict=view.verdict,
+        sentence=view.sentence,
+        notes=view.notes,
         position=reader.token(ZONES, FLEET, INSTALLS, numbers=numbers),
     )
 
 
 def _address(view: AddressView) -> pb.ExplainedAddress:
     return pb.ExplainedAddress(**{**view._asdict(), "ports": ports(view.ports)})
+
+
+def _verdict(view: VerdictView) -> pb.ExplainedVerdict:
+    return pb.ExplainedVerdict(**{**view._asdict(), "ports": ports(view.ports)})

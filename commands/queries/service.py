@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from itertools import islice
+from itertools import chain, islice
 
 from commands.calls.guard import Call, NotFound
 from commands.messages import message, policy, ports
@@ -18,19 +18,21 @@ from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
 from commands.queries.status import DeviceSource, StatusBoard
 from commands.requests.shapes import require, require_count, require_one_of
-from eventstore.errors import LogUnavailable
+from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
 from projections import names
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
 from projections.fleet import tables
 from projections.fleet import views as fleet_views
+from projections.fleet.membership import Member
 from projections.pages import page
 from projections.rules.rule import Holdings
 from projections.views import nodes as node_views
 from projections.views import zones as zone_views
 from projections.zones import dpu_views
 from projections.zones.phases import PHASES
+from projections.zones.rows import Node
 from schemas.api import dpuplane_pb2 as pb
 
 _RULES_PER_MESSAGE = 500
@@ -45,7 +47,10 @@ _CLIQUE_NODES_PER_PAGE = 4_096
 class QueriesService(ProgressQueries):
     """Methods of the service in snake case, called by `commands.calls.guard.Guard`."""
 
-    def __init__(self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource) -> None:
+    def __init__(
+        self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource | None
+    ) -> None:
+        """`devices` is None at a moment of the past, of which nobody knows what DPUs held."""
         super().__init__(reader)
         self._remembering = remembering
         self._status = status
@@ -57,15 +62,20 @@ class QueriesService(ProgressQueries):
         await self._reader.settle(request.min_position, (ZONES, FLEET), call)
         numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
+        kept = node_views.kept_of_the_left(fleet, request.zone, self._reader.number_of, rows)
 
         def keys(number: int) -> Iterable[str]:
-            return rows[number].in_zone(request.zone) if request.zone else rows[number]
+            there = rows[number].in_zone(request.zone) if request.zone else rows[number]
+            return chain(there, kept.get(number, ()))
+
+        def row_of(number: int, name: str) -> Node | Member:
+            return rows[number].get(name) or kept[number][name]
 
         def labels_of(number: int, name: str) -> int:
-            return len(rows[number][name].labels)
+            return len(row_of(number, name).labels)
 
         found = page(numbers, keys, request.page_size, request.page_token).within(_LABELS_PER_PAGE, labels_of)
-        views = (node_views.view(name, rows[number][name], fleet) for number, name in found.keys)
+        views = (node_views.view(name, row_of(number, name), fleet) for number, name in found.keys)
         return pb.NodeList(
             nodes=[message(pb.Node, view) for view in views],
             next_page_token=found.next_token,
@@ -250,8 +260,10 @@ class QueriesService(ProgressQueries):
         require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
         await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
         zone = explaining.zone_of_dpu(self._reader, request.dpu, request.zone)
+        if self._devices is None:
+            return explaining.explanation(self._reader, request.node, request.dpu, zone, None, is_past=True)
         held = (await self._held(frozenset({zone}), call)).get(zone, {}).get(request.dpu)
-        return explaining.explanation(self._reader, request.node, request.dpu, zone, held)
+        return explaining.explanation(self._reader, request.node, request.dpu, zone, held, is_past=False)
 
     # --- commands and status ------------------------------------------------------------------------------------------
 
@@ -269,7 +281,9 @@ class QueriesService(ProgressQueries):
         return status
 
     async def _held(self, zones: frozenset[str], call: Call) -> Holdings:
-        """What DPUs hold. Raises LogUnavailable if not every relay says so in time."""
+        """What DPUs hold. Raises LogUnavailable if not every relay says so in time, PermanentError of the past."""
+        if self._devices is None:
+            raise PermanentError("at: what devices hold is known of now only; leave at out")
         try:
             async with asyncio.timeout(call.timeout_s):
                 return await self._devices(zones)

@@ -19,10 +19,12 @@ from schemas.api import dpuplane_pb2 as pb
 @click.option("--zone", default="", type=ZONE, help="The zone of the DPU; looked up if not given.")
 @looks_back
 def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> None:
-    """Show which policy, prefix and table version carry NODE's addresses to DPU, and how far that has come.
+    """Show whether DPU lets NODE through, by which policy, and how far that has come.
 
-    The steps are: stated in its zone, accepted by the fleet, intended by the zone's table, sent, received, applied, in
-    hardware. The first that is missing says why.
+    The verdict is that of the rule table of the DPU's zone: per address of the node, on which protocols and ports it is
+    allowed or denied. The steps lead to the DPU: stated in its zone, accepted by the fleet, intended by the zone's
+    table, sent, received, applied, in hardware. The first that is missing says why. With --at a moment of the past, the
+    last steps are known from what relays had reported by then.
     """
     found: pb.Explanation = client.query("ExplainRule", pb.ExplainRuleRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":
@@ -51,5 +53,8 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
             for step in found.steps
         ),
     )
-    verdict = f"missing: {found.missing}: {found.reason}" if found.missing else "every step is reached"
-    click.echo(f"\n{node} to {dpu} of zone {found.zone}: {verdict}")
+    click.echo()
+    for note in found.notes:
+        click.echo(note)
+    click.echo(f"{node} to {dpu} of zone {found.zone}: {found.sentence}")
+    click.echo(f"not there yet: {found.missing}: {found.reason}" if found.missing else "every step is reached")

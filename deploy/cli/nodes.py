@@ -30,7 +30,10 @@ def nodes() -> None:
 @click.option("--zone", default="", type=ZONE, help="Of this zone only.")
 @looks_back
 def list_nodes(*, client: Client, output: str, zone: str) -> None:
-    """List nodes.
+    """List nodes, those included that left and that a hold keeps in the rule tables.
+
+    A node is held while a hold (`dpuplane holds`) keeps it in the tables, or keeps its newest state from them. It is in
+    conflict with other nodes that have one of its addresses.
 
     Example: dpuplane nodes list --zone rack7 --output json
     """
@@ -39,9 +42,16 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
         out.print_value(to_plain(found), output)
         return
     out.print_table(
-        ("name", "zone", "addresses", "held", "labels"),
+        ("name", "zone", "addresses", "held", "conflicts", "labels"),
         (
-            (node.name, node.zone, ",".join(node.addresses), "held" if node.held else "", out.pairs(node.labels))
+            (
+                node.name,
+                node.zone,
+                ",".join(node.addresses),
+                "held" if node.held else "",
+                ",".join(node.conflicts),
+                out.pairs(node.labels),
+            )
             for node in found.nodes
         ),
     )

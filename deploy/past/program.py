@@ -39,7 +39,6 @@ from eventstore.log import FOLDED_TOPICS
 from eventstore.recovery.moment import cut_of, parse_moment
 from eventstore.recovery.past import PastFolds, fold_past
 from eventstore.saved.rocks_store import checkpoints
-from projections.rules.rule import Holdings
 
 NICE = 10
 SAY_S = 0.25
@@ -78,7 +77,7 @@ def service(past: PastFolds, settings: Settings) -> QueriesService:
         alive=lambda: (),
         stalled=dict,
     )
-    return QueriesService(Reader(past, _Settled()), Remembering(past, lambda: past.ends_seen_ms), board, _no_devices)
+    return QueriesService(Reader(past, _Settled()), Remembering(past, lambda: past.ends_seen_ms), board, devices=None)
 
 
 class _Settled:
@@ -87,10 +86,6 @@ class _Settled:
     async def reached(self, token: str, topics: object, timeout_s: float) -> None:
         if token:
             raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
-
-
-async def _no_devices(_zones: frozenset[str]) -> Holdings:
-    raise PermanentError("at: what devices hold is known of now only; leave at out")
 
 
 async def _serve(order: Order, say: Callable[[Mapping[str, object]], None]) -> None:

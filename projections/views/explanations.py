@@ -1,12 +1,15 @@
-"""Why a DPU lets a node through, or not: each step from the node's join to the DPU's hardware, and the first missing.
+"""Why a DPU lets a node through, or not: the verdict of its zone's table, and each step from the node's join to the
+DPU's hardware, up to the first that is missing.
 
 Everything is read from the folds, and from what the DPU itself last said to its relay. A step that is there names its
-time and the record behind it as far as these are known; a step that is not there says what it waits for.
+time and the record behind it as far as these are known; a step that is not there says what it waits for. The verdict
+follows from the rules that are listed, which hold an address of the node: those that it makes reachable now, and those
+that its zone has of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NamedTuple
 
@@ -16,12 +19,17 @@ from eventstore.recovery.moment import shown as shown_time
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.tables import RuleTable, TableSet, held_since, table
-from projections.fleet.views import withheld_addresses
+from projections.fleet.tables import RuleTable, held_since, table
+from projections.fleet.views import hold_of, withheld_addresses
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
-from projections.rules.rule import Held
+from projections.rules.policies import matches
+from projections.rules.rule import Held, Rule
+from projections.views.verdicts import Matching, Summary, sentence, summary, verdicts
 from projections.zones.rows import Dpu, Node
+
+_FEW_NAMES = 5
+"""Other nodes with an address that are named."""
 
 
 class AddressView(NamedTuple):
@@ -46,11 +54,25 @@ class StepView(NamedTuple):
     note: str
 
 
+class VerdictView(NamedTuple):
+    """What happens to some traffic of an address; see verdicts.Verdict."""
+
+    address: str
+    allowed: bool
+    policy: str
+    protocols: tuple[str, ...]
+    ports: tuple[int, ...]
+
+
 class ExplanationView(NamedTuple):
     addresses: tuple[AddressView, ...]
     steps: tuple[StepView, ...]
     missing: str
     reason: str
+    verdicts: tuple[VerdictView, ...]
+    verdict: Summary
+    sentence: str
+    notes: tuple[str, ...]
 
 
 class Subject(NamedTuple):
@@ -63,24 +85,41 @@ class Subject(NamedTuple):
     dpu: Dpu
     held: Held | None
     epoch: int
+    is_past: bool = False
+    """Whether a moment of the past is asked about, of which nobody knows what the DPU held."""
 
 
 def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> ExplanationView:
     now = table(fleet, about.dpu.zone)
-    member = fleet.members.rows.get(about.node_name)
-    rules = [*_rules(fleet, about.dpu.zone, now, about.node_name, member)]
-    steps: list[StepView] = []
+    addresses = _addresses(about, fleet)
+    by_address = {_text(address): [*_rules(fleet, about.dpu.zone, now, address)] for address in addresses}
+    rules = [found for listed in by_address.values() for found in listed]
+    said = {
+        address: verdicts([Matching(view.policy, _rule_of(view)) for view, _ in listed])
+        for address, listed in by_address.items()
+    }
+    steps, missing, reason = list[StepView](), "", ""
     for step in _steps(about, fleet, installs, now, rules):
         steps.append(step)
         if not step.reached:
-            return ExplanationView(tuple(view for view, _ in rules), tuple(steps), step.name, step.note)
-    return ExplanationView(tuple(view for view, _ in rules), tuple(steps), "", "")
+            missing, reason = step.name, step.note
+            break
+    return ExplanationView(
+        addresses=tuple(view for view, _ in rules),
+        steps=tuple(steps),
+        missing=missing,
+        reason=reason,
+        verdicts=tuple(VerdictView(address, *found) for address, listed in said.items() for found in listed),
+        verdict=summary(found for listed in said.values() for found in listed),
+        sentence=sentence(said),
+        notes=tuple(_conflicts(about, fleet, addresses)),
+    )
 
 
 def _steps(
     about: Subject, fleet: FleetState, installs: InstallsState, now: RuleTable, rules: Sequence[tuple[AddressView, int]]
 ) -> Iterator[StepView]:
-    yield _stated(about)
+    yield _stated(about, fleet)
     yield _accepted(about, fleet)
     yield _intended(about, fleet, now, rules)
     version = _needed(now, rules)
@@ -92,23 +131,23 @@ def _steps(
         yield StepView(name, time_ms >= 0, known, "", version, note)
 
 
-def _stated(about: Subject) -> StepView:
-    if about.node is None:
+def _stated(about: Subject, fleet: FleetState) -> StepView:
+    if about.node is not None:
+        where = f"zones/{about.partition}/{about.node.changed}"
+        return StepView("stated", True, about.node.changed_ms, where, 0, f"its last change in zone {about.node.zone}")
+    member = fleet.members.rows.get(about.node_name)
+    if member is None:
         return _missing("stated", f"node: {shown(about.node_name)} is in no zone; it never joined, or has left")
-    return StepView(
-        "stated",
-        True,
-        about.node.changed_ms,
-        f"zones/{about.partition}/{about.node.changed}",
-        0,
-        f"its last change in zone {about.node.zone}",
-    )
+    return StepView("stated", True, 0, "", 0, f"it has left zone {member.zone}")
 
 
 def _accepted(about: Subject, fleet: FleetState) -> StepView:
     """Whether fleet has the node as its zone has it, and may act on it."""
     member, node = fleet.members.rows.get(about.node_name), about.node
-    assert node is not None, "asked only of a node that is there"
+    if node is None:
+        if (hold := hold_of(fleet, about.node_name)) >= 0:
+            return StepView("accepted", True, 0, "", 0, f"hold {hold} keeps its addresses in the tables")
+        return _missing("accepted", "its leave is not forwarded to fleet yet")
     mark = fleet.marks.get(about.partition, 0)
     if member is None or mark <= node.changed:
         return _missing(
@@ -151,6 +190,8 @@ def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
 def _sent(about: Subject, fleet: FleetState, version: int, received: bool) -> StepView:
     if received:
         return StepView("sent", True, 0, "", version, "")
+    if about.is_past:
+        return _missing("sent", _unreported(version))
     zone = about.dpu.zone
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is not None:
@@ -194,6 +235,8 @@ def _waits(about: Subject, installs: InstallsState, version: int) -> str:
                 else f"went back to {exception.version}"
             )
             return f"the DPU {what} (at {shown_time(exception.said_ms)})"
+    if about.is_past:
+        return _unreported(version)
     if about.held is None:
         return f"dpu {about.dpu_name!r} is not connected to any relay"
     if about.held.version >= version and about.held.epoch == about.epoch:
@@ -201,32 +244,57 @@ def _waits(about: Subject, installs: InstallsState, version: int) -> str:
     return f"the DPU has version {about.held.version} of epoch {about.held.epoch}, and needs {version} of {about.epoch}"
 
 
-def _rules(
-    fleet: FleetState, zone: str, now: RuleTable, name: str, member: Member | None
-) -> Iterator[tuple[AddressView, int]]:
-    """The rules that speak of what makes a node reachable, in order per address; and when each came to do so."""
-    if member is None:
-        return
-    reachable: list[Member | Part] = [*([member] if member.slot >= 0 else []), *fleet.parts(name)]
-    addresses = [address for held in reachable for address in (held.address4, held.address6)]
-    for address in dict.fromkeys(addresses):
-        if address:
-            yield from (found for rule in now.sets if (found := _rule(fleet, zone, rule, address)) is not None)
+def _unreported(version: int) -> str:
+    return f"no relay had reported version {version} of the DPU by then; what else it held then is not kept"
 
 
-def _rule(fleet: FleetState, zone: str, found: TableSet, address: Address) -> tuple[AddressView, int] | None:
-    key = found.prefixes.prefix_of(address)
-    if key is None:
-        return None
-    is_four = isinstance(address, int)
-    network = (IPv4Network if is_four else IPv6Network)((key >> 8, key & 255))
-    version, time_ms = held_since(fleet, zone, found.prefixes, address)
-    spelled = str(IPv4Address(address) if is_four else IPv6Address(address))
-    rule = found.rule
-    view = AddressView(
-        spelled, str(network), found.policy, rule.action, rule.priority, rule.protocol, rule.ports, version
-    )
-    return view, time_ms
+def _addresses(about: Subject, fleet: FleetState) -> list[Address]:
+    """What the node makes reachable, and what its zone has of it."""
+    member = fleet.members.rows.get(about.node_name)
+    effective = [member] if member is not None and member.slot >= 0 else []
+    stated = [about.node] if about.node is not None else []
+    rows: list[Member | Part | Node] = [*effective, *fleet.parts(about.node_name), *stated]
+    return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
+
+
+def _conflicts(about: Subject, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
+    """Other nodes that have an address of this one, and whose rules therefore count for it too."""
+    for address in addresses:
+        names = {fleet.roster.names[slot] for slot in fleet.roster.holders.of(address)} - {about.node_name}
+        if names:
+            few = ", ".join(sorted(names)[:_FEW_NAMES])
+            more = f" and {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else ""
+            yield f"conflict: {_text(address)} is an address of {few}{more} too, so their rules count for it as well"
+
+
+def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> Iterator[tuple[AddressView, int]]:
+    """The rules that hold an address, in order, and when each came to do so."""
+    labels = [fleet.labels.sets[fleet.roster.label[slot]] for slot in fleet.roster.holders.of(address)]
+    for found in now.sets:
+        key = found.prefixes.prefix_of(address)
+        if key is None:
+            continue
+        selecting = [
+            name
+            for name in found.policy.split(",")
+            if any(matches(fleet.policies.rows[name].sources, holder) for holder in labels)
+        ]
+        network = (IPv4Network if isinstance(address, int) else IPv6Network)((key >> 8, key & 255))
+        version, time_ms = held_since(fleet, zone, found.prefixes, address)
+        view = AddressView(_text(address), str(network), ",".join(selecting), *_spoken(found.rule), version)
+        yield view, time_ms
+
+
+def _spoken(rule: Rule) -> tuple[str, int, str, tuple[int, ...]]:
+    return rule.action, rule.priority, rule.protocol, rule.ports
+
+
+def _rule_of(view: AddressView) -> Rule:
+    return Rule(view.priority, view.action, view.protocol, view.ports)
+
+
+def _text(address: Address) -> str:
+    return str(IPv4Address(address) if isinstance(address, int) else IPv6Address(address))
 
 
 def _missing(name: str, reason: str) -> StepView:

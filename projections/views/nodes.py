@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from projections.fleet.holders import Address
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
 from projections.fleet.views import withheld_addresses
@@ -26,7 +27,7 @@ class NodeView(NamedTuple):
 
 
 def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
-    """One node in a list."""
+    """One node."""
     member = fleet.members.rows.get(name)
     return NodeView(
         name=name,
@@ -36,7 +37,26 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
         created_ms=node.created_ms,
         uid=node.uid,
         held=member is not None and (member.held or member.withheld >= 0),
+        conflicts=_conflicts(name, node, member, fleet),
+        withheld="; ".join(withheld_addresses(fleet, name)),
     )
+
+
+def kept_of_the_left(
+    fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
+) -> dict[int, dict[str, Member]]:
+    """The nodes that left and that holds keep, of one zone or of all, by the partition of their zone.
+
+    A node that is in `there`, the nodes of that partition, has joined again, and fleet has not heard of it yet.
+    """
+    kept: dict[int, dict[str, Member]] = {}
+    for names in fleet.held_names.values():
+        for name in names:
+            member = fleet.members.rows[name]
+            number = number_of(member.zone)
+            if member.held and zone in ("", member.zone) and name not in there.get(number, (name,)):
+                kept.setdefault(number, {})[name] = member
+    return kept
 
 
 def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeView | None:
@@ -47,10 +67,7 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
         found = [member]
     if not found:
         return None
-    newest = max(found, key=lambda node: (node.created_ms, node.uid))
-    return view(name, newest, fleet)._replace(
-        conflicts=_conflicts(name, newest, fleet), withheld="; ".join(withheld_addresses(fleet, name))
-    )
+    return view(name, max(found, key=lambda node: (node.created_ms, node.uid)), fleet)
 
 
 def zone_of_node(name: str, states: Iterable[ZoneState]) -> str | None:
@@ -66,11 +83,21 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
     return four + six
 
 
-def _conflicts(name: str, node: Node | Member, fleet: FleetState) -> tuple[str, ...]:
-    """Other nodes that have one of its addresses, or wait for it."""
+def _conflicts(name: str, node: Node | Member, member: Member | None, fleet: FleetState) -> tuple[str, ...]:
+    """Other nodes that have one of its addresses, or wait for it.
+
+    An address that this node holds too is a shared one, which a list of thousands looks up without a search.
+    """
+    holders = fleet.roster.holders
+    is_held = member is not None and (member.slot >= 0 or member.held) and _says(member) == _says(node)
     names: set[str] = set()
-    for address in (node.address4, node.address6):
-        if address:
-            names |= {fleet.roster.names[slot] for slot in fleet.roster.holders.of(address)}
-            names |= fleet.contested.get(address, set())
+    addresses: tuple[Address, ...] = _says(node)
+    for address in (each for each in addresses if each):
+        slots = holders.shared.get(address, ()) if is_held else holders.of(address)
+        names |= {fleet.roster.names[slot] for slot in slots}
+        names |= fleet.contested.get(address, set())
     return tuple(sorted(names - {name}))
+
+
+def _says(node: Node | Member) -> tuple[int, bytes]:
+    return node.address4, node.address6

@@ -1340,7 +1340,7 @@ class ExplainRuleRequest(_message.Message):
     def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing", "reason", "position")
+    __slots__ = ("node", "dpu", "zone", "addresses", "steps", "missing", "reason", "position", "verdicts", "verdict", "sentence", "notes")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -1349,6 +1349,10 @@ class Explanation(_message.Message):
     MISSING_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     node: str
     dpu: str
     zone: str
@@ -1357,7 +1361,25 @@ class Explanation(_message.Message):
     missing: str
     reason: str
     position: str
-    def __init__(self, node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[ExplainedAddress, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ExplainedStep, _Mapping]]] = ..., missing: _Optional[str] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+    verdicts: _containers.RepeatedCompositeFieldContainer[ExplainedVerdict]
+    verdict: str
+    sentence: str
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[ExplainedAddress, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ExplainedStep, _Mapping]]] = ..., missing: _Optional[str] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[ExplainedVerdict, _Mapping]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExplainedVerdict(_message.Message):
+    __slots__ = ("address", "allowed", "policy", "protocols", "ports")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    allowed: bool
+    policy: str
+    protocols: _containers.RepeatedScalarFieldContainer[str]
+    ports: _containers.RepeatedCompositeFieldContainer[PortRange]
+    def __init__(self, address: _Optional[str] = ..., allowed: _Optional[bool] = ..., policy: _Optional[str] = ..., protocols: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ...) -> None: ...
 
 class ExplainedAddress(_message.Message):
     __slots__ = ("address", "prefix", "policy", "action", "priority", "protocol", "ports", "version")

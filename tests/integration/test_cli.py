@@ -69,7 +69,7 @@ async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
     assert shown.json["labels"] == {"model": "A10"}
     assert shown.json["created_ms"] > 0
     table = await run("nodes", "list", "--output", "table")
-    assert table.stdout.splitlines()[0].split() == ["NAME", "ZONE", "ADDRESSES", "HELD", "LABELS"]
+    assert table.stdout.splitlines()[0].split() == ["NAME", "ZONE", "ADDRESSES", "HELD", "CONFLICTS", "LABELS"]
     left = await run("nodes", "leave", "n1", "n2")
     assert (left.status, left.json["outcome"], left.json["items"]) == (0, "done", [])
     assert (await run("nodes", "list", "--min-position", left.json["position"])).json["nodes"] == []

@@ -39,7 +39,9 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     dpus = (await ran(plane, "dpus", "list", "--output", "json")).json()["dpus"]
     found = await applied(plane, "n3", dpus[0]["dpu"])
     assert [step["name"] for step in found["steps"]][-1] == "in_hardware"
-    assert "every step is reached" in (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout
+    verdict = f"n3 to {dpus[0]['dpu']} of zone z1: allowed on all traffic by policy default"
+    said = (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout.splitlines()
+    assert said[-2:] == [verdict, "every step is reached"]
 
     web = tmp_path / "web.yaml"
     web.write_text("{name: web, action: drop, protocol: tcp, ports: [443]}\n")
@@ -53,6 +55,13 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     assert (effect["zones"], leave["outcome"]) == (["z1"], "done")
     assert effect["rules"][0]["appearing"] == ["10.0.0.2/31"]
     assert (effect["addresses_allowed"], effect["addresses_denied"]) == (0, 2)
+    before = found["position"]
+    assert (await ran(plane, "policies", "apply", str(web))).status == 0
+    dropped = (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout.splitlines()[-2]
+    assert "denied on tcp 443 by policy web" in dropped
+    then = (await ran(plane, "explain", "n3", dpus[0]["dpu"], "--at", before)).stdout.splitlines()
+    assert verdict in then and "denied" not in then[-2]
+    assert (await ran(plane, "policies", "delete", "web")).status == 0
     refused = await ran(plane, "policies", "delete", "web", "--dry-run")
     assert refused.status == 1
 

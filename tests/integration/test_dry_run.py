@@ -90,6 +90,32 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
         assert lost.outcome == pb.Answer.refused
 
 
+async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane:
+        await joined(plane, 4)
+        await plane.join("z2", pb.NodeSpec(name="twin", addresses=["10.0.0.3"]))
+        await until(lambda: len(plane.replica.state(FLEET_0).members.rows) == 5)
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=0))
+        left = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n0"]))
+        assert left.outcome == pb.Answer.held
+        for zone, names in (("", ["n0", "n1", "n2", "n3", "twin"]), ("z1", ["n0", "n1", "n2", "n3"]), ("z2", ["twin"])):
+            listed, token = [], ""
+            while True:
+                request = pb.ListNodesRequest(zone=zone, page_size=2, page_token=token)
+                found = await plane.queries.ListNodes(request)
+                listed += found.nodes
+                token = found.next_page_token
+                if not token:
+                    break
+            assert sorted(node.name for node in listed) == names
+            by_name = {node.name: node for node in listed}
+            assert [name for name, node in by_name.items() if node.held] == [name for name in names if name == "n0"]
+            conflicts = {"n3": ["twin"], "twin": ["n3"]}
+            assert all(list(node.conflicts) == conflicts.get(name, []) for name, node in by_name.items())
+        shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n0"))
+        assert (shown.held, shown.zone) == (True, "z1")
+
+
 async def explained(plane: Served, node: str = "n0") -> pb.Explanation:
     found: pb.Explanation = await plane.queries.ExplainRule(pb.ExplainRuleRequest(node=node, dpu="dpu1"))
     return found

@@ -55,9 +55,71 @@ def told(
 
 
 def test_a_node_that_nobody_knows(fleet: Fleet) -> None:
-    found = ask(fleet, node=None)
+    found = ask(Fleet(), node=None)
     assert (found.missing, found.reason) == ("stated", "node: 'n' is in no zone; it never joined, or has left")
     assert [(step.name, step.reached) for step in found.steps] == [("stated", False)]
+    assert (found.verdict, found.sentence, found.verdicts) == ("denied", "denied: the node has no address", ())
+
+
+def test_a_node_whose_leave_fleet_has_not_heard_of_is_allowed_until_then(fleet: Fleet) -> None:
+    found = ask(fleet, node=None)
+    assert (found.missing, found.reason) == ("accepted", "its leave is not forwarded to fleet yet")
+    assert (found.verdict, found.sentence) == ("allowed", "allowed on all traffic by policy default")
+
+
+def test_a_node_whose_leave_is_held_is_allowed_and_the_steps_go_on(fleet: Fleet) -> None:
+    fleet.budget("denied-by-leave", 0, 0)
+    hold = fleet.leave("n").hold
+    found = ask(fleet, node=None)
+    assert [step.note for step in found.steps[:2]] == [
+        "it has left zone z0",
+        f"hold {hold} keeps its addresses in the tables",
+    ]
+    assert (found.missing, found.reason) == ("sent", "dpu 'd' is not connected to any relay")
+    assert (found.verdict, found.sentence) == ("allowed", "allowed on all traffic by policy default")
+    for actor in ("bob", "cid"):
+        fleet.approve(hold, actor)
+    assert (ask(fleet, node=None).missing, ask(fleet, node=None).verdict) == ("stated", "denied")
+
+
+def test_a_node_that_a_policy_drops_is_denied_though_every_step_is_reached(fleet: Fleet) -> None:
+    fleet.unlimited()
+    fleet.policy("quarantine", priority=3, action="drop", sources={})
+    found = ask(fleet, told(version_of(fleet), {}, {}, {70: {4}}))
+    assert found.missing == ""
+    assert (found.verdict, found.sentence) == ("denied", "denied on all traffic by policy quarantine")
+
+
+def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
+    fleet.unlimited()
+    fleet.change(Item("other", address="10.0.0.1", labels={"side": "evil"}), partition=HERE)
+    fleet.policy("no", priority=3, action="drop", sources={"side": "evil"})
+    found = ask(fleet)
+    assert found.notes == ("conflict: 10.0.0.1 is an address of other too, so their rules count for it as well",)
+    assert found.verdict == "partly"
+    four, six = "denied on all traffic by policy no", "allowed on all traffic by policy default"
+    assert found.sentence == f"10.0.0.1 {four}; fd00::1 {six}"
+
+
+def test_a_policy_is_named_only_if_it_selects_the_node(fleet: Fleet) -> None:
+    """Policies of one rule are one set on a device, and the names of all of them go with it."""
+    fleet.unlimited()
+    fleet.policy("left", priority=3, sources={"side": "left"})
+    fleet.policy("right", priority=3, sources={"side": "right"})
+    fleet.change(Item("n", address="10.0.0.1", labels={"side": "right"}), partition=HERE)
+    assert [view.policy for view in ask(fleet).addresses] == ["right", "default"]
+    assert ask(fleet).sentence == "allowed on all traffic by policy right"
+
+
+def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
+    wanted = version_of(fleet)
+    about = Subject("n", NODE, HERE, "d", DPU, None, EPOCH, is_past=True)
+    before = explain(about, fleet.state, InstallsState())
+    unknown = f"no relay had reported version {wanted} of the DPU by then; what else it held then is not kept"
+    assert (before.missing, before.reason) == ("sent", unknown)
+    applied = explain(about, fleet.state, told(wanted, {}, {60: {4}}, {}))
+    assert (applied.missing, applied.reason) == ("in_hardware", unknown)
+    assert before.verdict == applied.verdict == "allowed"
 
 
 def test_a_change_that_fleet_has_not_heard_of(fleet: Fleet) -> None:
@@ -86,6 +148,7 @@ def test_a_node_whose_newest_state_is_held(fleet: Fleet) -> None:
     found = ask(fleet)
     assert found.missing == "accepted"
     assert found.reason == f"hold {outcome.hold} withholds its newest state until two principals approve it"
+    assert found.verdict == "allowed", "by what it was before"
 
 
 def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
@@ -93,6 +156,7 @@ def test_a_zone_where_no_policy_selects_the_node(fleet: Fleet) -> None:
     fleet.policy("default", priority=-1_000_000, sources={"side": "left"})
     found = ask(fleet)
     assert (found.addresses, found.missing) == ((), "intended")
+    assert found.sentence == "denied on all traffic as no rule speaks of it"
     reason = "no policy for zone z0 selects the node by its labels (policies there: default)"
     assert found.reason == reason
     assert fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"}).code == "done"

@@ -1,0 +1,107 @@
+"""What the rules that hold an address say of its traffic: allowed or denied, by which policy, on which protocols and
+ports. The first rule that speaks of a packet decides, as on a device; traffic that no rule speaks of is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from projections.rules.rule import Rule
+
+PROTOCOLS = ("tcp", "udp", "icmp", "other")
+"""All traffic. `other` is every protocol that is none of the first three."""
+
+_WITH_PORTS = ("tcp", "udp")
+_PORTS_END = 65_536
+
+Summary = Literal["allowed", "denied", "partly"]
+
+
+class Matching(NamedTuple):
+    """A rule that holds an address, and the policies that say it of a node with this address."""
+
+    policy: str
+    rule: Rule
+
+
+class Verdict(NamedTuple):
+    """What happens to some traffic. `ports` is first-last pairs, flat; empty for all. `policy` is empty if no rule
+    speaks of the traffic."""
+
+    allowed: bool
+    policy: str
+    protocols: tuple[str, ...]
+    ports: tuple[int, ...]
+
+
+def verdicts(rules: Sequence[Matching]) -> tuple[Verdict, ...]:
+    """The verdicts on the traffic of one address, which share no traffic and leave none out. `rules` are in order."""
+    of_ports: list[Verdict] = []
+    whole: dict[tuple[bool, str], list[str]] = {}
+    for protocol in PROTOCOLS:
+        ranges = _ranges(rules, protocol)
+        if len(ranges) == 1:
+            whole.setdefault(next(iter(ranges)), []).append(protocol)
+        else:
+            of_ports += (Verdict(*decided, (protocol,), tuple(ports)) for decided, ports in ranges.items())
+    return *of_ports, *(Verdict(*decided, tuple(protocols), ()) for decided, protocols in whole.items())
+
+
+def summary(found: Iterable[Verdict]) -> Summary:
+    """One word for all traffic; no address at all is denied."""
+    said = {verdict.allowed for verdict in found}
+    if len(said) > 1:
+        return "partly"
+    return "allowed" if said == {True} else "denied"
+
+
+def sentence(by_address: Mapping[str, Sequence[Verdict]]) -> str:
+    """The verdicts of a node's addresses for people."""
+    if not by_address:
+        return "denied: the node has no address"
+    spelled = {address: ", ".join(map(_spelled, found)) for address, found in by_address.items()}
+    if len(set(spelled.values())) == 1:
+        return next(iter(spelled.values()))
+    return "; ".join(f"{address} {said}" for address, said in spelled.items())
+
+
+def _spelled(verdict: Verdict) -> str:
+    word = "allowed" if verdict.allowed else "denied"
+    by = f"by policy {verdict.policy}" if verdict.policy else "as no rule speaks of it"
+    if verdict.protocols == PROTOCOLS:
+        return f"{word} on all traffic {by}"
+    protocols = " and ".join("other protocols" if name == "other" else name for name in verdict.protocols)
+    return f"{word} on {protocols}{f' {spelled_ports(verdict.ports)}' if verdict.ports else ''} {by}"
+
+
+def spelled_ports(ports: Sequence[int]) -> str:
+    """First-last pairs on one line."""
+    pairs = zip(ports[::2], ports[1::2], strict=True)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+def _ranges(rules: Sequence[Matching], protocol: str) -> dict[tuple[bool, str], list[int]]:
+    """Ports of a protocol by what is decided of them. A protocol without ports has one."""
+    speaking = [found for found in rules if found.rule.protocol in ("any", protocol)]
+    starts = {0}
+    for found in speaking:
+        if protocol in _WITH_PORTS:
+            starts.update(found.rule.ports[::2], (last + 1 for last in found.rule.ports[1::2]))
+    ordered = [*sorted(starts - {_PORTS_END}), _PORTS_END]
+    ranges: dict[tuple[bool, str], list[int]] = {}
+    for first, end in pairwise(ordered):
+        ports = ranges.setdefault(_decided(speaking, first), [])
+        if ports and ports[-1] == first - 1:
+            ports[-1] = end - 1
+        else:
+            ports += (first, end - 1)
+    return ranges
+
+
+def _decided(rules: Iterable[Matching], port: int) -> tuple[bool, str]:
+    for policy, rule in rules:
+        pairs = zip(rule.ports[::2], rule.ports[1::2], strict=True)
+        if not rule.ports or any(first <= port <= last for first, last in pairs):
+            return rule.action == "allow", policy
+    return False, ""
