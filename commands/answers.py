@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, one_token, to_token
@@ -12,6 +14,7 @@ _CODES = {
     "done": pb.Answer.done,
     "waiting": pb.Answer.waiting,
     "held": pb.Answer.held,
+    "unchanged": pb.Answer.unchanged,
     "refused": pb.Answer.refused,
 }
 
@@ -36,12 +39,36 @@ def told(command_id: str, answer: Answer, log_id: str) -> pb.Answer:
     return message
 
 
+_FIRST = ("held", "waiting", "done", "unchanged", "refused")
+"""The outcome of a command that several partitions decided is the first of these that one of them gave."""
+
+
+def told_by_all(command_id: str, given: Sequence[Answer], log_id: str) -> pb.Answer:
+    """The answer to a command that several partitions have decided, with the outcome of each if they are several."""
+    first = min(given, key=lambda answer: _FIRST.index(answer.outcome.code))
+    message = told(command_id, first, log_id)
+    if len(given) > 1:
+        message.position = token(log_id, {answer.partition: answer.offset + 1 for answer in given})
+        message.partitions.extend(_by_partition(answer, log_id) for answer in given)
+    return message
+
+
+def _by_partition(answer: Answer, log_id: str) -> pb.PartitionAnswer:
+    return pb.PartitionAnswer(
+        partition=str(answer.partition),
+        outcome=_CODES[answer.outcome.code],
+        reason=answer.outcome.reason,
+        position=one_token(log_id, answer.partition, answer.offset + 1),
+    )
+
+
 def _item(item: ItemOutcome) -> pb.ItemAnswer:
     return pb.ItemAnswer(name=item.name, outcome=_CODES[item.code], reason=item.reason)
 
 
-def refused(command_id: str, reason: str) -> pb.Answer:
-    """A refusal that needed no record: nothing was appended."""
+def never(command_id: str) -> pb.Answer:
+    """A command of which the log, read to its end, has no record that could still take effect."""
+    reason = "it did not come into the log in time, and takes no effect any more"
     return pb.Answer(command_id=command_id, outcome=pb.Answer.refused, reason=reason)
 
 

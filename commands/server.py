@@ -22,7 +22,6 @@ from commands.calls import auth
 from commands.calls.gate import Gate
 from commands.calls.guard import Guard, Tracing
 from commands.calls.limits import DEFAULTS, Admission, Limits
-from commands.queries.lookup import Lookup
 from commands.queries.past import NoPast, Past, travelling
 from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
@@ -36,7 +35,6 @@ from commands.stating.joining import Joining
 from commands.stating.leaving import Leaving
 from commands.stating.raising import Raising, Supports
 from commands.stating.service import CommandsService
-from commands.stating.sessions import Sessions
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -87,9 +85,8 @@ class CommandServer:
         self.tally = self._guard.tally
         self.waiting = Waiting(replica)
         reader = Reader(replica, self.waiting)
-        lookup = Lookup(replica, reader)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
-        leaving = Leaving(self.desk, reader, self.waiting, lookup)
+        leaving = Leaving(self.desk, reader, self.waiting)
         now = QueriesService(reader, Remembering(replica, now_ms), status, devices)
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
@@ -98,10 +95,9 @@ class CommandServer:
                 bulk,
                 Joining(self.desk, reader, self.waiting),
                 leaving,
-                DryRuns(replica, lookup, now_ms),
+                DryRuns(replica, now_ms),
                 raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),
-                lookup=lookup,
-                sessions=Sessions(self.desk, replica),
+                replica_name=replica.name,
             ),
             "Queries": self.queries,
         }

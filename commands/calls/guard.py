@@ -18,6 +18,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from commands.calls.errors import IdInUse, NotNow
 from commands.calls.gate import Gate
 from commands.calls.identities import Unauthenticated
 from commands.calls.limits import Admission, Limits, OverLimit
@@ -146,7 +147,7 @@ class Guard:
         return answer
 
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
-        status, reason = _status(error), str(error)
+        status, reason = status_of(error), str(error)
         if isinstance(error, TimeoutError):  # it says nothing, and gRPC would log it with its traceback
             reason = "deadline: the answer was not there in time"
         self.tally.failed(method, status.name.lower(), reason, self._now_s() - began_s)
@@ -226,10 +227,13 @@ _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
     Forbidden: grpc.StatusCode.PERMISSION_DENIED,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     OverLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    IdInUse: grpc.StatusCode.ALREADY_EXISTS,
+    NotNow: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 
-def _status(error: Exception) -> grpc.StatusCode:
+def status_of(error: Exception) -> grpc.StatusCode:
+    """The gRPC status of a call that ends in this error."""
     if isinstance(error, TimeoutError):
         return grpc.StatusCode.DEADLINE_EXCEEDED
     if isinstance(error, TransientError):

@@ -150,9 +150,18 @@ class Admission:
         if self.under_way:
             await self._drained.wait()
 
-    def take(self, principal: str) -> None:
-        """Take a token for one more message of a call under way. Raises OverLimit."""
-        self._take(self._share(principal), principal)
+    async def turn(self, principal: str) -> None:
+        """Take a token for one more message of a call under way; wait until there is one.
+
+        A sender of a stream is slowed down by that. To refuse the message would leave its command without an outcome.
+        """
+        while True:
+            share = self._share(principal)
+            self._fill(share)
+            if share.tokens >= 1.0:
+                share.tokens -= 1.0
+                return
+            await asyncio.sleep((1.0 - share.tokens) / self._limits.rate_per_s)
 
     def _share(self, principal: str) -> _Share:
         share = self._shares.get(principal)
@@ -169,11 +178,14 @@ class Admission:
             if idle is not None:
                 del self._shares[idle]
 
-    def _take(self, share: _Share, principal: str) -> None:
+    def _fill(self, share: _Share) -> None:
         now_s = self._now_s()
         filled = share.tokens + (now_s - share.filled_at_s) * self._limits.rate_per_s
         share.tokens = min(filled, self._limits.burst)
         share.filled_at_s = now_s
+
+    def _take(self, share: _Share, principal: str) -> None:
+        self._fill(share)
         if share.tokens < 1.0:
             self.refused += 1
             raise OverLimit(

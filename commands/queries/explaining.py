@@ -5,7 +5,7 @@ from __future__ import annotations
 from commands.calls.guard import NotFound
 from commands.messages import ports
 from commands.queries.reader import Reader
-from commands.requests.shapes import Unplaced
+from commands.requests.shapes import BadRequest
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held
@@ -17,13 +17,13 @@ from schemas.api import dpuplane_pb2 as pb
 def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
     """The zone of a DPU, which has to be `zone` if that is given.
 
-    Raises NotFound if there is none, which may still come, and Unplaced if there are several: for that nobody waits.
+    Raises NotFound if there is none, which may still come, and BadRequest if there are several: for that nobody waits.
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of {f'zone {shown(zone)}' if zone else 'any zone'}")
     if len(found) > 1:
-        raise Unplaced(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one")
+        raise BadRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one")
     return found[0]
 
 

@@ -26,11 +26,11 @@ class Remembering:
         self._now_ms = now_ms
 
     def answer(self, command_id: str) -> pb.Answer:
-        """Raises PermanentError if it is no command id."""
+        """What every partition remembers of it. Raises PermanentError if it is no command id."""
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
-        known = self._folds.outcome(command_id)
-        if known is not None:
-            return answers.told(command_id, known, self._folds.log_id)
+        known = self._folds.outcomes(command_id)
+        if known:
+            return answers.told_by_all(command_id, known, self._folds.log_id)
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
             reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"
@@ -45,7 +45,7 @@ class Remembering:
         if self._is_forgotten(command_id):
             shows = f"`dpuplane events export --command {command_id}` shows what the log has of it"
             return answers.unknown(command_id, f"it is older than what is remembered; {shows}")
-        return answers.refused(command_id, "it did not come into the log in time, and takes no effect any more")
+        return answers.never(command_id)
 
     def _is_forgotten(self, command_id: str) -> bool:
         """Whether a fold may have decided it, and no longer remembers the outcome."""

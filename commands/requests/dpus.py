@@ -11,7 +11,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from commands.requests.shapes import BadRequest, Enveloping, Statement, require
+from commands.requests.shapes import BadRequest, Enveloping, Statement, require, require_zone
 from eventstore.log import ZONES
 from projections import names
 from schemas.api import dpuplane_pb2 as pb
@@ -41,20 +41,16 @@ def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
     return Statement(ZONES, request.zone, event)
 
 
-def requesting(request: pb.RequestLifecycleRequest, envelope: Enveloping, zone: str) -> LifecycleRequested:
-    """What is wanted of a DPU in a zone, which is the request's or where it was found. Raises BadRequest."""
+def request(request: pb.RequestLifecycleRequest, envelope: Enveloping) -> Statement:
+    """What is wanted of a DPU. The caller names the zone: it is the key, and under one id it must never differ."""
     verb = _verb(request)
+    require_zone(request.zone, "ShowDpu")
     require(names.check_name("dpu", request.dpu))
     require(names.check_text("image", request.image) or _check_image(request.image))
     if request.image and verb != "provision":
         raise BadRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
-    return LifecycleRequested(envelope(request.dpu), zone, request.dpu, verb, request.image)
-
-
-def stated(event: LifecycleRequested) -> Statement:
-    """The record, now that its zone is known. Raises BadRequest."""
-    require(names.check_zone("zone", event.zone))
-    return Statement(ZONES, event.zone, event)
+    event = LifecycleRequested(envelope(request.dpu), request.zone, request.dpu, verb, request.image)
+    return Statement(ZONES, request.zone, event)
 
 
 def _verb(request: pb.RequestLifecycleRequest) -> str:

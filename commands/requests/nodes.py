@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from commands.requests.shapes import MAX_MS, BadRequest, Enveloping, Statement, ordered, require, require_count
+from commands.requests.shapes import (
+    MAX_MS,
+    BadRequest,
+    Enveloping,
+    Statement,
+    ordered,
+    require,
+    require_count,
+    require_zone,
+)
 from eventstore.log import ZONES
 from projections import names
 from projections.columns import fault_of_nodes, label_columns
@@ -34,17 +43,12 @@ def change(request: pb.ChangeNodesRequest, envelope: Enveloping) -> Statement:
     return stated(NodesChanged(envelope(request.zone), request.zone, **_gathered(request.nodes)))
 
 
-def leaving(request: pb.LeaveNodesRequest, envelope: Enveloping, zone: str) -> NodesLeft:
-    """The leave of these nodes from a zone, which is the request's or where they were found. Not checked."""
-    gone = list(request.names)
-    return NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b"")
-
-
-def check_leaving(request: pb.LeaveNodesRequest) -> None:
-    """What must be right of a leave before its nodes are looked up, one by one. Raises BadRequest."""
+def leave(request: pb.LeaveNodesRequest, envelope: Enveloping) -> Statement:
+    """The caller names the zone: it is the key, and under one id it must never differ."""
     require_count("names", len(request.names))
-    if request.zone:
-        require(names.check_zone("zone", request.zone))
+    require_zone(request.zone, "LocateNodes")
+    zone, gone = request.zone, list(request.names)
+    return stated(NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b""))
 
 
 def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:

@@ -19,10 +19,6 @@ class BadRequest(PermanentError):
     """A request with a bad shape; the message names the field, the value and the rule."""
 
 
-class Unplaced(PermanentError):
-    """What a command names is in no zone, or in several. Not a bad shape: a refusal, though one without a record."""
-
-
 class Statement(NamedTuple):
     """One record to append to the topic's partition for this key."""
 
@@ -69,6 +65,13 @@ def require_count(field: str, count: int) -> None:
     """Raise BadRequest unless there is an item, and no more than one record may hold."""
     if not 1 <= count <= MAX_ITEMS:
         raise BadRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
+
+
+def require_zone(zone: str, query: str) -> None:
+    """Raise BadRequest unless the zone is named. A server that looked it up would answer from what it has folded."""
+    if not zone:
+        raise BadRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
+    require(names.check_zone("zone", zone))
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:

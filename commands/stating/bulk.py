@@ -1,7 +1,8 @@
 """Joins by stream: many requests under way at once, one summary.
 
 Reading the stream pauses while as many requests are under way as allowed, which is all the flow control there is:
-gRPC's own window then stops the sender. A request with a bad shape is a refusal in the summary and ends nothing.
+gRPC's own window then stops the sender; over the rate limit, requests wait for their turn. A request in error (a bad
+shape, an id that is in use) is listed as such in the summary and ends nothing: it was not stated, so it has no outcome.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from commands import answers
-from commands.calls.guard import Call, Malformed
+from commands.calls.guard import Call, Malformed, status_of
 from commands.calls.identities import Unauthenticated
-from commands.calls.limits import Admission, OverLimit
+from commands.calls.limits import Admission
 from commands.requests import nodes
 from commands.stating.desk import Desk
 from eventstore.errors import PermanentError
@@ -21,6 +22,7 @@ from eventstore.position import from_token
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_REFUSALS = 100
+_MAX_ERRORS = 100
 _MAX_ITEMS_KEPT = 1_000
 """Of all refusals together: each may have as many, and a gRPC client takes a summary of 4 MiB unless told otherwise."""
 
@@ -57,6 +59,16 @@ class _Tally:
             for partition, offset in from_token(answer.position, log_id).offsets.items():
                 self._offsets[partition] = max(self._offsets.get(partition, 0), offset)
 
+    def fail(self, count: int, number: int, command_id: str, error: Exception) -> None:
+        """A request was not stated."""
+        summary = self.summary
+        summary.requests += 1
+        summary.nodes += count
+        summary.not_stated += count
+        if len(summary.errors) < _MAX_ERRORS:
+            status, shown_id = status_of(error).name, command_id[:_ID_CHARACTERS]
+            summary.errors.add(request=number, command_id=shown_id, status=status, reason=str(error))
+
     def _keep(self, answer: pb.Answer) -> None:
         """The answer in the summary, with as many of its items as there is room for."""
         kept = self.summary.refusals.add()
@@ -84,9 +96,11 @@ class Bulk:
         ended: Unauthenticated | None = None
         async with asyncio.TaskGroup() as tasks:
             try:
+                number = 0
                 async for request in requests:
                     await places.acquire()
-                    tasks.create_task(self._one(request, call, tally, places))
+                    tasks.create_task(self._one(number, request, call, tally, places))
+                    number += 1
             except Unauthenticated as error:
                 ended = error
         if ended is not None:
@@ -94,19 +108,24 @@ class Bulk:
         return tally.finished(self._desk.log_id)
 
     async def _one(
-        self, request: pb.JoinNodesRequest | Malformed, call: Call, tally: _Tally, places: asyncio.Semaphore
+        self,
+        number: int,
+        request: pb.JoinNodesRequest | Malformed,
+        call: Call,
+        tally: _Tally,
+        places: asyncio.Semaphore,
     ) -> None:
         try:
-            count = 0 if isinstance(request, Malformed) else max(len(request.nodes), len(request.columns.names))
-            tally.add(count, await self._answer(request, call), self._desk.log_id)
+            if isinstance(request, Malformed):
+                tally.fail(0, number, "", PermanentError(request.fault))
+                return
+            count = max(len(request.nodes), len(request.columns.names))
+            await self._admission.turn(call.principal)
+            try:
+                answer = await self._desk.state(nodes.join, request, call)
+            except PermanentError as error:
+                tally.fail(count, number, request.command_id, error)
+            else:
+                tally.add(count, answer, self._desk.log_id)
         finally:
             places.release()
-
-    async def _answer(self, request: pb.JoinNodesRequest | Malformed, call: Call) -> pb.Answer:
-        if isinstance(request, Malformed):
-            return answers.refused("", request.fault)
-        try:
-            self._admission.take(call.principal)
-            return await self._desk.state(nodes.join, request, call)
-        except (PermanentError, OverLimit) as error:
-            return answers.refused(request.command_id, str(error))

@@ -16,9 +16,8 @@ from msgspec import structs
 from commands import answers
 from commands.calls.guard import Call
 from commands.messages import ports
-from commands.queries.lookup import Lookup
 from commands.requests import fleet, nodes
-from commands.requests.shapes import Enveloping, Statement, Unplaced
+from commands.requests.shapes import Enveloping, Statement
 from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Answer, Replica
@@ -26,7 +25,7 @@ from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.states import States
 from projections.views.foresight import Effect, RuleChange, Verdict, leave_of, of_change
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import Envelope, NodesLeft
+from schemas.events import Envelope
 
 ZONES_SHOWN = 1_000
 PREFIXES_SHOWN = 1_000
@@ -35,10 +34,9 @@ PREFIXES_SHOWN = 1_000
 class DryRuns:
     """Answers commands that are not to be stated."""
 
-    def __init__(self, replica: Replica, lookup: Lookup, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
         self._replica = replica
         self._states = States(replica)
-        self._lookup = lookup
         self._now_ms = now_ms
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
@@ -49,18 +47,7 @@ class DryRuns:
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
-        enveloping = self._enveloping(call)
-
-        def event_of(zone: str) -> NodesLeft:
-            return nodes.leaving(request, enveloping, zone)
-
-        nodes.check_leaving(request)
-        try:
-            if request.zone:
-                self._lookup.check_zone_of_leave(event_of(request.zone))
-            statement = nodes.stated(event_of(request.zone or self._lookup.zone_of_leave(event_of)))
-        except Unplaced as error:
-            return answers.refused("", str(error))
+        statement = nodes.leave(request, self._enveloping(call))
         partition = self._replica.partition_for(statement.topic, statement.key)
         change, outcome = self._replica.dry_run(partition, statement.event)
         gone = change.gone if change is not None else {}

@@ -49,7 +49,7 @@ class Joining:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
         answer = await self._desk.state(shape, request, call)
-        if answer.outcome != pb.Answer.done:
+        if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
             return answer
         ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
         try:

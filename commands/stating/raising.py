@@ -1,8 +1,10 @@
 """Raises of the fold version: every partition of a topic, and only while every living replica has the later rules.
 
-A replica that lacks them halts at the record that raises, so who lives is asked again before each partition. What was
-raised stays raised: repeated, the command goes on where it ended, and partitions that are there already stay as they
-are. Different versions side by side are safe, for nothing that a partition says to another depends on them.
+A replica that lacks them halts at the record that raises, so the living replicas are asked before the first partition,
+and again before each. A halted partition and a replica without the rules are faults of the present, which no log
+decides: they end the call in an error, and are no outcome of the command. Each partition decides its own record, also
+that it has the version already. Repeated under its id, the command goes on where it ended. Different versions side by
+side are safe, for nothing that a partition says to another depends on them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from commands import answers
+from commands.calls.errors import NotNow
 from commands.calls.guard import Call
 from commands.requests.shapes import BadRequest
 from commands.stating.desk import Desk
@@ -37,23 +40,22 @@ class Raising:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
         command_id = self._desk.command_id(request.command_id)
-        raised: dict[Partition, int] = {}
         partitions = self._partitions(request)
         for partition in partitions:
-            if self._replica.folded(partition).version >= request.version:
-                continue
-            if fault := self._fault(partition, request.version):
-                done = f"; {len(raised)} of {len(partitions)} partitions are raised already" if raised else ""
-                return answers.refused(command_id, f"{fault}{done}")
+            self._check(partition, request.version, stated=0)
+        self._desk.bindings.bind(command_id, partitions)
+        told: list[Answer] = []
+        for partition in partitions:
+            self._check(partition, request.version, stated=len(told))
             event = FoldVersionRaised(envelope(str(partition), call.principal, command_id), request.version)
             answer = await self._desk.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
                 return answer
-            if answer.outcome.code == "refused" and self._replica.folded(partition).version < request.version:
+            if answer.outcome.code == "refused":
                 return answers.told(command_id, answer, self._desk.log_id)
-            raised[partition] = answer.offset + 1
-        position = answers.token(self._desk.log_id, raised) if raised else ""
-        return pb.Answer(command_id=command_id, outcome=pb.Answer.done, position=position)
+            told.append(answer)
+        self._desk.bindings.settle(command_id)
+        return answers.told_by_all(command_id, told, self._desk.log_id)
 
     def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
@@ -62,6 +64,12 @@ class Raising:
         if request.version < 1:
             raise BadRequest(f"version: {request.version} must be at least 1")
         return self._replica.partitions(request.topic)
+
+    def _check(self, partition: Partition, version: int, stated: int) -> None:
+        """Raises NotNow if this partition cannot be raised now, after `stated` other ones were."""
+        if fault := self._fault(partition, version):
+            before = f"; {stated} partitions before it have the record, repeat it under its id" if stated else ""
+            raise NotNow(f"{fault}{before}")
 
     def _fault(self, partition: Partition, version: int) -> str:
         """Why this partition cannot be raised now; empty if it can."""

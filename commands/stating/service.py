@@ -6,16 +6,13 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from commands.calls.guard import Call, Malformed
-from commands.queries.lookup import Lookup
 from commands.requests import cliques, dpus, fleet
-from commands.requests.shapes import Enveloping, Statement
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk
 from commands.stating.dry_runs import DryRuns
 from commands.stating.joining import Joining
 from commands.stating.leaving import Leaving
 from commands.stating.raising import Raising
-from commands.stating.sessions import Sessions
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -31,8 +28,7 @@ class CommandsService:
         dry_runs: DryRuns,
         *,
         raising: Raising,
-        lookup: Lookup,
-        sessions: Sessions,
+        replica_name: str,
     ) -> None:
         self._desk = desk
         self._bulk = bulk
@@ -40,8 +36,7 @@ class CommandsService:
         self._leaving = leaving
         self._dry_runs = dry_runs
         self._raising = raising
-        self._lookup = lookup
-        self._sessions = sessions
+        self._replica_name = replica_name
 
     async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
         return await self._joining.join(request, call)
@@ -64,11 +59,7 @@ class CommandsService:
         return await self._desk.state(dpus.register, request, call)
 
     async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(self._lifecycle, request, call)
-
-    def _lifecycle(self, request: pb.RequestLifecycleRequest, envelope: Enveloping) -> Statement:
-        event_of = partial(dpus.requesting, request, envelope)
-        return dpus.stated(event_of(request.zone or self._lookup.zone_of_lifecycle(request.dpu, event_of)))
+        return await self._desk.state(dpus.request, request, call)
 
     async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.Answer:
         return await self._desk.state(cliques.claim, request, call)
@@ -83,7 +74,7 @@ class CommandsService:
         return await self._desk.state(cliques.ready, request, call)
 
     async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.Answer:
-        return await self._sessions.open(request, call)
+        return await self._desk.state(partial(cliques.session, edge=self._replica_name), request, call)
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
         if request.dry_run:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import click
@@ -12,8 +13,15 @@ from deploy.cli.output import coloured, print_value
 from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
-_DECISIVE = (pb.Answer.unknown, pb.Answer.refused, pb.Answer.held, pb.Answer.waiting, pb.Answer.done)
-"""The outcome of several commands is the first of these that one of them has."""
+_DECISIVE = (
+    pb.Answer.unknown,
+    pb.Answer.held,
+    pb.Answer.waiting,
+    pb.Answer.done,
+    pb.Answer.unchanged,
+    pb.Answer.refused,
+)
+"""The outcome of several commands is the first of these that one of them has: `refused` only if all of them are."""
 
 
 def finish(answer: pb.Answer, output: str) -> None:
@@ -55,8 +63,42 @@ def _print(answer: pb.Answer) -> None:
     err = exit_status(answer) != 0
     click.echo(coloured(sentence(answer), err=err), err=err)
     for item in answer.items:
-        outcome = coloured(pb.Answer.Outcome.Name(item.outcome), err=err)
-        click.echo(f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}", err=err)
+        click.echo(_item_line(item, err=err), err=err)
+    for part in answer.partitions:
+        said = f": {part.reason}" if part.reason else ""
+        click.echo(f"  {part.partition}: {pb.Answer.Outcome.Name(part.outcome)}{said}", err=err)
+
+
+def _item_line(item: pb.ItemAnswer, *, err: bool) -> str:
+    outcome = coloured(pb.Answer.Outcome.Name(item.outcome), err=err)
+    return f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}"
+
+
+def finish_items(answers: Sequence[Part], output: str) -> None:
+    """As `finish` of commands about many names: a line for each name first, and then how many came out in which way."""
+    whole = merged(answers)
+    named = [item for names, answer in answers for item in _items(names, answer)]
+    if len(named) == 1:
+        finish(whole, output)
+    if output == "table":
+        err = exit_status(whole) != 0
+        for item in named:
+            click.echo(_item_line(item, err=err), err=err)
+        counts = Counter(pb.Answer.Outcome.Name(item.outcome) for item in named)
+        counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        hold = f", hold {whole.hold}" if whole.HasField("hold") else ""
+        click.echo(f"{coloured(pb.Answer.Outcome.Name(whole.outcome), err=err)}{hold}: {counted}", err=err)
+        click.get_current_context().exit(exit_status(whole))
+    del whole.items[:]
+    whole.items.extend(named)
+    finish(whole, output)
+
+
+def _items(names: Sequence[str], answer: pb.Answer) -> Iterator[pb.ItemAnswer]:
+    """What became of each name of a command."""
+    told = {item.name: item for item in answer.items}
+    for name in names:
+        yield told.get(name) or pb.ItemAnswer(name=name, outcome=answer.outcome, reason=answer.reason)
 
 
 Part: TypeAlias = tuple[Sequence[str], pb.Answer]

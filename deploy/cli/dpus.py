@@ -11,7 +11,7 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
-from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.options import check_zone_of_id, commands, looks_back, paged
 from deploy.plain import to_plain
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
@@ -119,6 +119,10 @@ def provision(*, client: Client, output: str, dpu: str, zone: str, image: str) -
 
 
 def _finish(client: Client, output: str, wanted: pb.RequestLifecycleRequest) -> None:
+    """An id is bound to one zone, so the zone is looked up here, and a command under a given id has to name it."""
+    check_zone_of_id(client, wanted.zone)
+    if not wanted.zone:
+        wanted.zone = client.query("ShowDpu", pb.ShowDpuRequest(dpu=wanted.dpu)).zone
     finish(client.command("RequestLifecycle", wanted), output)
 
 

@@ -117,9 +117,15 @@ def _join(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> Non
                 progress.show(f"{sent:,} of {plan.node_count:,} nodes sent", sent / plan.node_count)
 
     joined: pb.JoinSummary = client.stream("JoinNodesStream", requests(), _STREAM_TIMEOUT_S)
-    summary.joined, summary.refused, summary.unknown = joined.done, joined.refused, joined.unknown
+    summary.joined, summary.unknown = joined.done, joined.unknown
+    summary.refused = joined.refused + joined.not_stated
     summary.refusals.extend(joined.refusals)
+    summary.refusals.extend(_refusal(error) for error in joined.errors)
     summary.position = joined.position
+
+
+def _refusal(error: pb.RequestError) -> pb.Answer:
+    return pb.Answer(command_id=error.command_id, outcome=pb.Answer.refused, reason=error.reason)
 
 
 def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:

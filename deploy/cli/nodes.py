@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import Part, finish, merged
+from deploy.cli.answers import Part, finish, finish_items
 from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.known import NODE, ZONE
-from deploy.cli.options import commands, key_values, looks_back, paged
+from deploy.cli.options import check_zone_of_id, commands, key_values, looks_back, paged
 from deploy.plain import to_plain
+from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 _MAX_NAMES = 1_000
@@ -104,44 +103,38 @@ def join(
 
 @nodes.command()
 @click.argument("names", type=NODE, nargs=-1, required=True)
-@click.option("--zone", default="", type=ZONE, help="The zone they are in; looked up if not given.")
+@click.option("--zone", default="", type=ZONE, help="The zone they are in; each one's is looked up if not given.")
 @dry_run_option
 @commands
 def leave(*, client: Client, output: str, names: tuple[str, ...], zone: str, dry_run: bool) -> None:
     """Let nodes leave.
 
     The answer comes when the whole fleet has taken it: `held` means that the leave is over its budget, and the rule
-    tables keep the nodes until two principals approve (`dpuplane holds`).
+    tables keep the nodes until two principals approve (`dpuplane holds`). `unchanged` means that the node is not in
+    that zone, so that nothing was left to do. --command-id needs --zone: an id is bound to one zone.
 
     Example: dpuplane nodes leave rack7-n3 rack7-n4
     """
+    if not dry_run:
+        check_zone_of_id(client, zone)
     unique = list(dict.fromkeys(names))
+    groups = [(zone, unique)] if zone else _by_zone(client, unique)
+    parts = [_leave(client, found, part, dry_run=dry_run) for found, group in groups for part in _parts(group)]
     if dry_run:
-        groups = [(zone, unique)] if zone or len(unique) == 1 else _by_zone(client, unique)
-        parts = [_leave(client, found, part, dry_run=True) for found, group in groups for part in _parts(group)]
         finish_dry_run(parts, output)
-    if zone or len(unique) == 1:
-        answers = [_leave(client, zone, part) for part in _parts(unique)]
-    elif client.command_id:
-        answers = list(_leave_alone(client, unique))
-    else:
-        located = _by_zone(client, unique)
-        answers = [_leave(client, found, part) for found, group in located for part in _parts(group)]
-    finish(merged(answers), output)
+    finish_items(parts, output)
 
 
 def _parts(names: list[str]) -> list[list[str]]:
     return [names[start : start + _MAX_NAMES] for start in range(0, len(names), _MAX_NAMES)]
 
 
-def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool = False) -> Part:
+def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool) -> Part:
+    if not zone:
+        about = shown(names[0]) if len(names) == 1 else "it"
+        nowhere = f"node: no zone that {client.server} knows of has {about}; nothing was stated"
+        return names, pb.Answer(outcome=pb.Answer.refused, reason=nowhere)
     return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names, dry_run=dry_run))
-
-
-def _leave_alone(client: Client, names: list[str]) -> Iterator[Part]:
-    """Each by itself. Where nodes are changes, and so would what is sent under one id for several of them."""
-    answers = client.pipelined("LeaveNodes", (pb.LeaveNodesRequest(names=[name]) for name in names))
-    return (([name], answer) for name, answer in zip(names, answers, strict=True))
 
 
 def _by_zone(client: Client, unique: list[str]) -> list[tuple[str, list[str]]]:
@@ -153,4 +146,7 @@ def _by_zone(client: Client, unique: list[str]) -> list[tuple[str, list[str]]]:
     groups: dict[str, list[str]] = {}
     for name in unique:
         groups.setdefault(located.get(name, ""), []).append(name)
+    located_in = sorted(zone for zone in groups if zone)
+    if located_in:
+        click.echo(f"looked up: zone {', '.join(located_in)}", err=True)
     return sorted(groups.items())

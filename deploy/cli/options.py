@@ -83,6 +83,12 @@ _COMMAND_ID = click.option(
 )
 
 
+def check_zone_of_id(client: Client, zone: str) -> None:
+    """Raises UsageError for an id without the zone: looked up again, the zone may be another, and the id be for two."""
+    if client.command_id and not zone:
+        raise click.UsageError("--command-id needs --zone here: an id is bound to one zone, and a lookup may change")
+
+
 def _output(*choices: str) -> Callable[[F], F]:
     return click.option(
         "--output",

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+from msgspec import structs
 
 from eventstore.folding.table import Table
 from eventstore.log import Partition
 from schemas.events import Event
 
-Code = Literal["done", "waiting", "held", "refused"]
+Code = Literal["done", "waiting", "held", "unchanged", "refused"]
 
 
 class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -33,6 +34,7 @@ class ItemOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """What a fold decided of one command.
 
+    `done` means that something changed. `unchanged` means that what was asked is so already, or no longer applies.
     `reason` is one sentence, for `refused` always. `index` is the clique index assigned (or -1), `place` the place in
     line, from 1, of a waiting claim (or 0), `hold` the id of the hold (or -1).
     """
@@ -46,6 +48,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 DONE = Outcome("done")
+UNCHANGED = Outcome("unchanged")
 
 
 def refused(reason: str) -> Outcome:
@@ -84,9 +87,25 @@ class Decision(NamedTuple):
     outcome: Outcome
 
 
+def unchanged(reason: str) -> Decision:
+    """Nothing is left to do: nothing changes, and nothing was wrong with the command."""
+    return Decision(None, Outcome("unchanged", reason))
+
+
 def refusal(reason: str) -> Decision:
     """A whole command is refused: nothing changes."""
     return Decision(None, refused(reason))
+
+
+def honest(decision: Decision) -> Decision:
+    """The same decision; one that changes nothing says so.
+
+    An outcome with an index keeps its code: a repeated claim asks for the index, and is given it.
+    """
+    change, outcome = decision
+    if change is not None or outcome.code != "done" or outcome.index >= 0:
+        return decision
+    return Decision(None, UNCHANGED if outcome == DONE else structs.replace(outcome, code="unchanged"))
 
 
 class State(Protocol):

@@ -59,7 +59,7 @@ _CHUNK_BIT = 1 << 63
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What became of a command. `content` is the digest of its whole record value, principal and body alike."""
+    """What became of a command. `content` is the digest of its body and its principal (`folding/bodies.py`)."""
 
     content: bytes
     outcome: Outcome

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from eventstore.avro.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
+from eventstore.folding.bodies import body_of
 from eventstore.folding.fold import (
     DONE,
     AdoptingFold,
@@ -27,7 +28,7 @@ from eventstore.folding.fold import (
     RunFold,
     TimedFold,
     fold_time,
-    refused,
+    honest,
 )
 from eventstore.folding.hashes import chained, content_of, record_hash
 from eventstore.folding.ledger import Entry, Ledger
@@ -216,7 +217,7 @@ class FoldedPartition:
     def dry_run(self, event: Event, append_ms: int) -> Decision:
         """What would be decided of this event if it were the next record. Changes nothing."""
         at = At(self.partition, self.position, append_ms, fold_time(self.time_ms, append_ms))
-        return self._fold.decide(self.state, event, at)
+        return honest(self._fold.decide(self.state, event, at))
 
     def changed_rows(self) -> int:
         """Rows changed since they were last saved."""
@@ -244,9 +245,10 @@ class FoldedPartition:
         if not envelope.command_id:
             self._decide(event, at, value)
             return None
-        entry = self.ledger.admit(envelope, content, at)
+        body = body_of(event, content)
+        entry = self.ledger.admit(envelope, body, at)
         if entry is None:
-            entry = Entry(content, self._decide(event, at, value), at.offset)
+            entry = Entry(body, self._decide(event, at, value), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
         elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
             self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, value))
@@ -257,7 +259,7 @@ class FoldedPartition:
         if type(event) is FoldVersionRaised:
             change, outcome = None, self._raise_version(event.version, at)
         else:
-            change, outcome = self._fold.decide(self.state, event, at)
+            change, outcome = honest(self._fold.decide(self.state, event, at))
             if change is not None:
                 self._fold.evolve(self.state, change, at)
         if self.listener is not None:
@@ -266,7 +268,7 @@ class FoldedPartition:
 
     def _raise_version(self, version: int, at: At) -> Outcome:
         if version <= self.version:
-            return refused(f"version: {version} is not above the fold version of {self.partition}, {self.version}")
+            return Outcome("unchanged", f"version: {self.partition} has fold version {self.version} already")
         steps = range(self.version + 1, version + 1)
         if version not in self.rules or not self.rules.keys() >= set(steps):
             raise _Halt(f"it is raised to fold version {version}, and this binary supports {sorted(self.rules)}")

@@ -73,9 +73,10 @@ class Folds:
         """The fold versions that this binary has rules for, by topic."""
         return {partition.topic: sorted(folded.rules) for partition, folded in self._folded.items()}
 
-    def outcome(self, command_id: str) -> Answer | None:
-        """What is remembered of a command, or None."""
-        for partition, folded in self._folded.items():
-            if entry := folded.ledger.entries.get(command_id):
-                return Answer(entry.outcome, partition, entry.offset)
-        return None
+    def outcomes(self, command_id: str) -> list[Answer]:
+        """What each partition remembers of a command: one at most, unless an id was used for several partitions."""
+        return [
+            Answer(entry.outcome, partition, entry.offset)
+            for partition, folded in self._folded.items()
+            if (entry := folded.ledger.entries.get(command_id))
+        ]

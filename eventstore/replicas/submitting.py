@@ -12,6 +12,7 @@ from functools import partial
 
 from eventstore.avro.codec import encode
 from eventstore.errors import AppendUnknown, LogUnavailable
+from eventstore.folding.bodies import body_of
 from eventstore.folding.hashes import content_of
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
@@ -32,7 +33,7 @@ async def submit(
 ) -> Answer:
     """See Replica.submit."""
     value = encode(event)
-    content = content_of(value)
+    content = body_of(event, content_of(value))
     command_id = event.envelope.command_id
     assert command_id, "a statement has no answer"
     if known := folded.ledger.known(command_id, content):

@@ -26,14 +26,14 @@ class Answer(NamedTuple):
 
 
 class Answers:
-    """Waiters by the content of the record they appended: an id misused for another command answers nobody else."""
+    """Waiters by the body of the command they appended: an id misused for another command answers nobody else."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, list[asyncio.Future[Answer]]] = {}
         self._deadlines = Deadlines()
 
     def expect(self, content: bytes, timeout_s: float, late: Late) -> asyncio.Future[Answer]:
-        """A future of the answer to the record with this content, which fails after that time. Give it to `forget`
+        """A future of the answer to the command with this body, which fails after that time. Give it to `forget`
         when done."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._deadlines.put(future, timeout_s, late)

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal, unchanged
 from eventstore.log import CLIQUES, Partition
 from projections.cliques.claims import claim, depart, is_late_copy, said_ms, serve
 from projections.cliques.state import (
@@ -83,9 +83,9 @@ def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
     """Afterwards the named incarnation holds nothing, which is so already if another one holds it."""
     key, member, absence = _find(state, event, event.uid)
     if member is None:
-        return Decision(None, Outcome("done", absence))
+        return unchanged(absence)
     if is_late_copy(event.envelope, member.said_ms):
-        return Decision(None, Outcome("done", f"uid: {shown(member.uid)} claimed after this was said, and stays"))
+        return unchanged(f"uid: {shown(member.uid)} claimed after this was said, and stays")
     rows = depart(state, key, member, said_ms(event.envelope, at), at)
     return Decision(Change(tuple(rows.items())), DONE)
 
@@ -105,7 +105,7 @@ def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
         )
         return refusal(reason)
     if clique.capacity == event.capacity:
-        return Decision(None, DONE)
+        return Decision(None, UNCHANGED)
     if clique.is_empty and key not in state.unused and len(state.unused) >= MAX_UNUSED:
         return refusal(
             f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
@@ -125,7 +125,7 @@ def _ready(state: CliqueState, event: DaemonReady, at: At) -> Decision:
     if event.ready and member.session and not member.heard:
         return refusal(f"session: {shown(member.session)} is not heard, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
-    return Decision(Change(((key, row),)) if row != member else None, DONE)
+    return Decision(Change(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
 
 def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
@@ -136,7 +136,7 @@ def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
     if fault or not event.session:
         return refusal(fault or "session: '' must not be empty")
     if event.session == member.session or event.envelope.issued_at_ms < member.session_ms:
-        return Decision(None, Outcome("done", f"session: {shown(member.session)} is newer, or this one"))
+        return unchanged(f"session: {shown(member.session)} is newer, or this one")
     said = said_ms(event.envelope, at)
     row = replace(member, session=event.session, session_ms=said, edge=event.edge, heard=True)
     return Decision(Change(((key, row),)), DONE)
@@ -147,7 +147,7 @@ def _not_heard(state: CliqueState, event: NotHeard) -> Decision:
     if member is None:
         return refusal(fault)
     if member.session != event.session or not member.heard:
-        return Decision(None, Outcome("done", f"session: {shown(event.session)} is not the one that is heard"))
+        return unchanged(f"session: {shown(event.session)} is not the one that is heard")
     return Decision(Change(((key, replace(member, heard=False, ready=False)),)), DONE)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
 from projections.fleet.effects import charge, hold_key, make_moves
@@ -165,7 +165,7 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
         return refusal(f"name: {names.shown(policy.name)} would be more than the {MAX_POLICIES} policies allowed")
     standing = policies.get(policy.name)
     if standing is not None and standing.says() == policy.says():
-        return Decision(Withdrawn(waiting_for(state, policy=policy.name)), DONE)
+        return _as_it_stands(waiting_for(state, policy=policy.name))
     return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope.actor, at))
 
 
@@ -181,8 +181,13 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
     if standing is None and not waiting:
         return refusal(f"name: {names.shown(name)} must be the name of a policy")
     if standing is None or (name == DEFAULT and standing.says() == BUILT_IN.says()):
-        return Decision(Withdrawn(waiting), DONE)
+        return _as_it_stands(waiting)
     return Decision(*decide_edit(state, Edit(policy=name), event.envelope.actor, at))
+
+
+def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
+    """What stands is stated again. That gives up the edits that wait, and else changes nothing."""
+    return Decision(Withdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 
 def _decide_budget(event: BudgetSet) -> Decision:
@@ -204,10 +209,11 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
         tuple(sorted({*event.agent_label_keys})) if event.set_agent_label_keys else info.agent_label_keys,
     )
     labels = dict(sorted(event.labels.items()))
-    if not event.set_labels:
-        return Decision(Described(event.zone, limits, Withdrawn(())), DONE)
-    if labels == info.labels:
-        return Decision(Described(event.zone, limits, Withdrawn(waiting_for(state, zone=event.zone))), DONE)
+    if not event.set_labels or labels == info.labels:
+        waiting = waiting_for(state, zone=event.zone) if event.set_labels else ()
+        if not waiting and limits == info.limits:
+            return Decision(None, UNCHANGED)
+        return Decision(Described(event.zone, limits, Withdrawn(waiting)), DONE)
     edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope.actor, at)
     return Decision(Described(event.zone, limits, edited), outcome)
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal, unchanged
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
 from projections.zones.lifecycle import REQUESTS, RETRIES, Trigger, follow
@@ -96,7 +96,7 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
     if event.kind != STEP_DEADLINE or row is None:
         return refusal(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}")
     if row.standing != "running" or row.deadline_ms != event.deadline_ms:
-        return Decision(None, Outcome("done", f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over"))
+        return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over")
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"
         return refusal(reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, At, Decision, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from projections.names import check_label_keys, check_networks, check_zone
 from projections.zones import dpus, nodes, single_joins
@@ -151,5 +151,5 @@ def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:
     if event.to_offset > at.offset:
         return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:
-        return Decision(None, Outcome("done", f"to_offset: {state.forwarded} was forwarded already"))
+        return unchanged(f"to_offset: {state.forwarded} was forwarded already")
     return Decision(Change(marks=Marks(state.fleet_mark, event.to_offset)), DONE)

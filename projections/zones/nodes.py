@@ -18,7 +18,7 @@ from sys import intern
 
 from msgspec import structs
 
-from eventstore.folding.fold import DONE, At, Decision, ItemOutcome, Outcome, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, ItemOutcome, Outcome, refusal, unchanged
 from projections.actors import is_node_agent
 from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
@@ -95,8 +95,10 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
 
 
 def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
-    """Afterwards what was meant is not here, which may be so already; an inferred one may be refused."""
-    fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event)
+    """Afterwards what was meant is not here. A node that is not here already is `unchanged`, with the reason; an
+    inferred leave may be refused.
+    """
+    fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event) or _fault_of_zone(state, event.zone)
     if fault is not None:
         return refusal(fault)
     gone: dict[str, Gone] = {}
@@ -105,9 +107,10 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
     for name, old, meant in zip(event.names, before, incarnations(event), strict=False):
         if old is None or old.zone != event.zone:
-            items.append(ItemOutcome(name, "done", _not_here(name, event.zone)))
+            items.append(ItemOutcome(name, "unchanged", _not_here(name, event.zone)))
         elif not _is_about(old, meant):
-            items.append(ItemOutcome(name, "done", f"node: {name!r} has another incarnation here, of {old.created_ms}"))
+            other = f"node: {name!r} has another incarnation here, of {old.created_ms}"
+            items.append(ItemOutcome(name, "unchanged", other))
         elif event.inferred and (doubt := _doubt(state, name, old, event)) is not None:
             items.append(_refused(name, doubt))
         elif by_agent and (kept := agents.fault_of_leave(name, old, zone)):
@@ -128,7 +131,7 @@ def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
     key = f"{event.zone}/{event.source}"
     last = state.lists.rows.get(key)
     if last is not None and event.envelope.issued_at_ms < last.said_ms:
-        return Decision(None, Outcome("done", f"list_hash: a list of {last.said_ms} is newer"))
+        return unchanged(f"list_hash: a list of {last.said_ms} is newer")
     said_ms = min(event.envelope.issued_at_ms, at.time_ms)
     row = CompleteList(event.count, event.list_hash, said_ms, at.offset)
     return Decision(Change(lists={key: row}), DONE)
@@ -200,6 +203,12 @@ def _doubt(state: ZoneState, name: str, old: Node, event: NodesLeft) -> str | No
     return None
 
 
+def _fault_of_zone(state: ZoneState, zone: str) -> str | None:
+    if zone in state.zone_rows.rows:
+        return None
+    return f"zone: {shown(zone)} is not known; a zone exists from its first node or DPU on"
+
+
 def _fault_of_hash(event: NodesLeft) -> str | None:
     if not event.inferred or 1 <= len(event.list_hash) <= _MAX_HASH:
         return None
@@ -207,11 +216,15 @@ def _fault_of_hash(event: NodesLeft) -> str | None:
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Change) -> Decision:
-    """The whole is refused if every item is; else it is done, but for those items."""
-    changes = change if change.nodes or change.gone else None
+    """The whole is done if a node changed, refused if every item is, and else unchanged; items say what differs."""
+    if change.nodes or change.gone:
+        return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):
-        return Decision(changes, Outcome("refused", items[0].reason, items=tuple(items)))
-    return Decision(changes, Outcome("done", items=tuple(items)) if items else DONE)
+        return Decision(None, Outcome("refused", items[0].reason, items=tuple(items)))
+    if not items:
+        return Decision(None, UNCHANGED)
+    said = next((item.reason for item in items if item.code == "unchanged"), "")
+    return Decision(None, Outcome("unchanged", said, items=tuple(items)))
 
 
 def _refused(name: str, reason: str) -> ItemOutcome:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Answer(_message.Message):
-    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position", "dry_run")
+    __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position", "dry_run", "partitions")
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         unknown: _ClassVar[Answer.Outcome]
@@ -16,11 +16,13 @@ class Answer(_message.Message):
         waiting: _ClassVar[Answer.Outcome]
         held: _ClassVar[Answer.Outcome]
         refused: _ClassVar[Answer.Outcome]
+        unchanged: _ClassVar[Answer.Outcome]
     unknown: Answer.Outcome
     done: Answer.Outcome
     waiting: Answer.Outcome
     held: Answer.Outcome
     refused: Answer.Outcome
+    unchanged: Answer.Outcome
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +32,7 @@ class Answer(_message.Message):
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     outcome: Answer.Outcome
     reason: str
@@ -39,7 +42,20 @@ class Answer(_message.Message):
     items: _containers.RepeatedCompositeFieldContainer[ItemAnswer]
     position: str
     dry_run: DryRun
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionAnswer]
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionAnswer, _Mapping]]] = ...) -> None: ...
+
+class PartitionAnswer(_message.Message):
+    __slots__ = ("partition", "outcome", "reason", "position")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    partition: str
+    outcome: Answer.Outcome
+    reason: str
+    position: str
+    def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class DryRun(_message.Message):
     __slots__ = ("budget", "addresses", "effects")
@@ -98,7 +114,7 @@ class ItemAnswer(_message.Message):
     def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
-    __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position")
+    __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_stated", "errors")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +122,8 @@ class JoinSummary(_message.Message):
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NOT_STATED_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
     requests: int
     nodes: int
     done: int
@@ -113,7 +131,21 @@ class JoinSummary(_message.Message):
     unknown: int
     refusals: _containers.RepeatedCompositeFieldContainer[Answer]
     position: str
-    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    not_stated: int
+    errors: _containers.RepeatedCompositeFieldContainer[RequestError]
+    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., not_stated: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
+
+class RequestError(_message.Message):
+    __slots__ = ("request", "command_id", "status", "reason")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    command_id: str
+    status: str
+    reason: str
+    def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
     __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position")

@@ -18,7 +18,7 @@ CALLS: dict[str, tuple[str, str, Message | bytes]] = {
     "a join": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="z", nodes=[NODE])),
     "a claim": ("Commands", "ClaimIndex", pb.ClaimIndexRequest(domain="d", clique="c", node="n", wish=3)),
     "a refusal by the log": ("Commands", "ChangeNodes", pb.ChangeNodesRequest(zone="z", nodes=[NODE])),
-    "a refusal without a record": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(names=["nobody"])),
+    "a leave of nobody": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(zone="z", names=["nobody"])),
     "a bad shape": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="Z!", nodes=[NODE])),
     "no protobuf": ("Commands", "SetPolicy", b"\xff\xff\xff"),
     "a query": ("Queries", "ListZones", pb.ListZonesRequest()),

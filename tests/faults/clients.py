@@ -21,7 +21,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
-from tests.support.answers import answer_of, positions_of
+from tests.support.answers import answer_of, outcome_of, positions_of
 from tests.support.certs import Papers
 
 TIMEOUT_S = 3.0
@@ -29,7 +29,12 @@ PATIENCE_S = 180.0
 """Longer than anything holds and anybody needs to come up again: who is away refuses a hundred tries meanwhile."""
 GAVE_UP = "gave up"
 REPEATED = 0.05
-_CERTAIN = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_CERTAIN = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.ALREADY_EXISTS,
+)
 """What a server says that has appended nothing."""
 READ = 0.1
 RECONNECTING = (
@@ -104,17 +109,21 @@ class Client:
             if error.code() not in _CERTAIN:
                 return False
             self._history.add(NotTaken(time.monotonic(), command_id))
-            return error.code() is grpc.StatusCode.INVALID_ARGUMENT and not _is_about_clocks(error)
+            return error.code() is grpc.StatusCode.INVALID_ARGUMENT
         self.counts[pb.Answer.Outcome.Name(answer.outcome)] += 1
         if answer.outcome == pb.Answer.unknown:
             return False
-        if answer.position:
-            told = answer_of(answer)
-            self._history.add(Told(time.monotonic(), self.name, server, command_id, told))
-            if self._rng.random() < READ:
-                await self._read_back(told, answer.position)
-        else:
-            self._history.add(NotTaken(time.monotonic(), command_id))
+        if not answer.position:
+            undecided = Answer(outcome_of(answer), asked.partition, -1)
+            self._history.add(Told(time.monotonic(), self.name, server, command_id, undecided))
+            return True
+        if asked.method == "LeaveNodes" and answer.outcome == pb.Answer.held:  # fleet holds it, and the zone decided it
+            shown = QueriesStub(self._channels[server]).ShowCommand
+            answer = await shown(pb.ShowCommandRequest(command_id=command_id), timeout=TIMEOUT_S)
+        told = answer_of(answer)
+        self._history.add(Told(time.monotonic(), self.name, server, command_id, told))
+        if self._rng.random() < READ:
+            await self._read_back(told, answer.position)
         return True
 
     async def _read_back(self, told: Answer, token: str) -> None:
@@ -137,8 +146,3 @@ class Client:
             return str((await queries.ListCliques(cliques, timeout=TIMEOUT_S)).position)
         nodes = pb.ListNodesRequest(min_position=token, page_size=1)
         return str((await queries.ListNodes(nodes, timeout=TIMEOUT_S)).position)
-
-
-def _is_about_clocks(error: grpc.aio.AioRpcError) -> bool:
-    """Whether another server, with another clock, would take it."""
-    return (error.details() or "").startswith("command_id:")

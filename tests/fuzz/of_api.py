@@ -30,21 +30,13 @@ from tests.support.toy_log import T0, created
 ORIGIN = Record(0, T0, b"", encode(created()))
 
 
-def _leave(request: pb.LeaveNodesRequest, enveloping: Enveloping) -> Statement:
-    return nodes.stated(nodes.leaving(request, enveloping, request.zone))
-
-
-def _lifecycle(request: pb.RequestLifecycleRequest, enveloping: Enveloping) -> Statement:
-    return dpus.stated(dpus.requesting(request, enveloping, request.zone))
-
-
 SHAPES: dict[type[Message], Callable[[Any, Enveloping], Statement]] = {
     pb.JoinNodesRequest: nodes.join,
     pb.ChangeNodesRequest: nodes.change,
-    pb.LeaveNodesRequest: _leave,
+    pb.LeaveNodesRequest: nodes.leave,
     pb.DescribeZoneRequest: fleet.describe_zone,
     pb.RegisterDpuRequest: dpus.register,
-    pb.RequestLifecycleRequest: _lifecycle,
+    pb.RequestLifecycleRequest: dpus.request,
     pb.ClaimIndexRequest: cliques.claim,
     pb.ReleaseIndexRequest: cliques.release,
     pb.SetCapacityRequest: cliques.capacity,

@@ -23,7 +23,8 @@ def envelope(subject: str) -> Envelope:
 
 
 def provision(image: str) -> Any:
-    return dpus.requesting(pb.RequestLifecycleRequest(dpu="d", request=PROVISION, image=image), envelope, "z")
+    request = pb.RequestLifecycleRequest(zone="z", dpu="d", request=PROVISION, image=image)
+    return dpus.request(request, envelope).event
 
 
 def register(address: str) -> Any:

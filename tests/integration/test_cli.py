@@ -71,7 +71,8 @@ async def test_nodes_join_are_listed_shown_and_leave(run: Run) -> None:
     table = await run("nodes", "list", "--output", "table")
     assert table.stdout.splitlines()[0].split() == ["NAME", "ZONE", "ADDRESSES", "HELD", "CONFLICTS", "LABELS"]
     left = await run("nodes", "leave", "n1", "n2")
-    assert (left.status, left.json["outcome"], left.json["items"]) == (0, "done", [])
+    assert (left.status, left.json["outcome"]) == (0, "done")
+    assert [(item["name"], item["outcome"]) for item in left.json["items"]] == [("n1", "done"), ("n2", "done")]
     assert (await run("nodes", "list", "--min-position", left.json["position"])).json["nodes"] == []
 
 
@@ -175,16 +176,45 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
 
 
-async def test_nodes_of_several_zones_leave_once_however_often_that_is_said(run: Run, plane: Served) -> None:
-    for number, zone in enumerate(("z1", "z1", "z2"), 1):
-        await run("nodes", "join", f"n{number}", "--zone", zone, "--address", f"10.0.0.{number}")
+async def test_a_command_under_a_given_id_names_its_zone(run: Run, plane: Served) -> None:
+    """Looked up a second time, the zone may be another one, and the id would be for two commands."""
+    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
     command_id = plane.command_id()
-    first = await run("nodes", "leave", "n1", "n2", "n3", "--command-id", command_id)
+    for command in (("nodes", "leave", "n1"), ("dpus", "pause", "d1")):
+        bare = await run(*command, "--command-id", command_id)
+        assert (bare.status, "--command-id needs --zone" in bare.stderr) == (2, True)
+    first = await run("nodes", "leave", "n1", "--zone", "z1", "--command-id", command_id)
     assert (first.status, first.json["outcome"]) == (0, "done"), first
     await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.9")
-    again = await run("nodes", "leave", "n1", "n2", "n3", "--command-id", command_id)
+    again = await run("nodes", "leave", "n1", "--zone", "z1", "--command-id", command_id)
     assert (again.status, again.json) == (0, first.json)
     assert (await run("nodes", "show", "n1")).json["addresses"] == ["10.0.0.9"]
+    other = await run("nodes", "leave", "n1", "--zone", "z2", "--command-id", command_id)
+    assert (other.status, "is in use for another command" in other.stderr) == (1, True)
+
+
+async def test_a_leave_of_many_says_of_each_name_first_what_became_of_it(run: Run) -> None:
+    for name, zone in (("n1", "z1"), ("n2", "z2")):
+        await run("nodes", "join", name, "--zone", zone)
+    left = await run("nodes", "leave", "n1", "nobody", "n2", "--output", "table")
+    lines = (left.stdout + left.stderr).splitlines()
+    assert left.status == 1, "one of them was refused"
+    assert lines[0] == "looked up: zone z1, z2"
+    assert [line.split(":")[:2] for line in lines[1:4]] == [
+        ["  nobody", " refused"],
+        ["  n1", " done"],
+        ["  n2", " done"],
+    ]
+    assert lines[4] == "done: 1 refused, 2 done"
+    again = await run("nodes", "leave", "n1", "n2", "--zone", "z1", "--output", "table")
+    assert (again.status, again.stdout.splitlines()) == (
+        0,
+        [
+            "  n1: unchanged: node: 'n1' is not in zone 'z1'",
+            "  n2: unchanged: node: 'n2' is not in zone 'z1'",
+            "unchanged: 2 unchanged",
+        ],
+    )
 
 
 async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
@@ -194,8 +224,8 @@ async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> Non
     left = (await run("nodes", "leave", "n1", "n2")).json
     holds = [hold["hold"] for hold in (await run("holds", "list")).json["holds"]]
     assert left["hold"] == holds[0]
-    assert [(item["name"], item["outcome"]) for item in left["items"]] == [("n2", "held")]
-    assert f"hold {holds[1]}" in left["items"][0]["reason"]
+    assert [(item["name"], item["outcome"]) for item in left["items"]] == [("n1", "held"), ("n2", "held")]
+    assert f"hold {holds[1]}" in left["items"][1]["reason"]
 
 
 async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, plane: Served) -> None:
@@ -249,7 +279,7 @@ async def test_dpus_are_registered_and_driven(run: Run) -> None:
     assert (shown["zone"], shown["ordinal"], shown["image"], shown["paused"]) == ("z1", 0, "bundle", True)
     assert [dpu["dpu"] for dpu in (await run("dpus", "list", "--zone", "z1")).json["dpus"]] == ["d1"]
     nowhere = await run("dpus", "retry", "d9")
-    assert (nowhere.status, "'d9'" in nowhere.json["reason"]) == (1, True)
+    assert (nowhere.status, "'d9'" in nowhere.stderr) == (1, True)
 
 
 async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_path: Path, plane: Served) -> None:
@@ -292,18 +322,19 @@ async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, 
     assert (await run("import", str(other), *options, *apart)).json["claims"] == 6
 
 
-async def test_a_leave_from_the_wrong_zone_is_refused(run: Run, plane: Served) -> None:
+async def test_a_leave_from_the_wrong_zone_changes_nothing_and_says_so(run: Run, plane: Served) -> None:
     await run("nodes", "join", "n1", "--zone", "z1")
     await run("nodes", "join", "n2", "--zone", "z2")
     wrong = await run("nodes", "leave", "n1", "--zone", "z2")
-    assert (wrong.status, wrong.json["reason"]) == (1, "names: 'n1' is in zone 'z1', and not in 'z2'")
+    assert (wrong.status, wrong.json["outcome"]) == (0, "unchanged")
+    assert wrong.json["reason"] == "node: 'n1' is not in zone 'z2'"
     unknown = await run("nodes", "leave", "n1", "--zone", "z9")
     assert (unknown.status, "zone: 'z9' is not known" in unknown.json["reason"]) == (1, True)
     first = ("nodes", "leave", "n1", "--zone", "z1", "--command-id", plane.command_id())
-    assert (await run(*first)).status == 0
-    assert (await run("nodes", "leave", "n1", "--zone", "z1")).status == 0, "it has left already"
+    assert (await run(*first)).json["outcome"] == "done"
+    assert (await run("nodes", "leave", "n1", "--zone", "z1")).json["outcome"] == "unchanged"
     assert (await run("nodes", "join", "n1", "--zone", "z2")).status == 0
-    assert (await run(*first)).status == 0, "a repeat is answered as before"
+    assert (await run(*first)).json["outcome"] == "done", "a repeat is answered as before"
 
 
 async def test_a_list_of_what_is_not_known_is_not_just_empty(run: Run) -> None:

@@ -67,10 +67,10 @@ async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> No
         (rule,) = effect.rules
         assert rule.vanishing == ["10.0.0.0/29"] and rule.appearing == ["10.0.0.2/31", "10.0.0.4/30"]
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 2), "not the six that keep their verdict"
-        assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.Answer.done)]
+        assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.Answer.unchanged)]
         real = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names))
         assert real.outcome == pb.Answer.held
-        one = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n5"], dry_run=True))
+        one = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n5"], dry_run=True))
         assert one.outcome == pb.Answer.done and not one.dry_run.budget
 
 
@@ -86,8 +86,8 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default goes on to allow them"
         with pytest.raises(grpc.aio.AioRpcError, match="action"):
             await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(action="maybe"), dry_run=True))
-        lost = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(names=["nobody"], dry_run=True))
-        assert lost.outcome == pb.Answer.refused
+        lost = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["nobody"], dry_run=True))
+        assert (lost.outcome, "'nobody' is not in zone 'z1'" in lost.reason) == (pb.Answer.unchanged, True)
 
 
 async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path: Path) -> None:

@@ -39,11 +39,13 @@ async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
             await ann.calls.JoinNodes(
                 pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n", addresses=["10.0.0.1"])])
             )
-            await ann.calls.LeaveNodes(pb.LeaveNodesRequest(names=["nobody"]))
+            await ann.calls.LeaveNodes(pb.LeaveNodesRequest(zone="nowhere", names=["nobody"]))
             await ann.calls.Freeze(pb.FreezeRequest(zone="z2"))
             dpu = (await ann.queries.ListDpus(pb.ListDpusRequest(zone="z1"))).dpus[0].dpu
             await ann.calls.RequestLifecycle(
-                pb.RequestLifecycleRequest(dpu=dpu, request=pb.RequestLifecycleRequest.provision, image="image-1")
+                pb.RequestLifecycleRequest(
+                    zone="z1", dpu=dpu, request=pb.RequestLifecycleRequest.provision, image="image-1"
+                )
             )
             yield plane
         finally:

@@ -72,7 +72,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
     assert (await agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))).index == 0
     for call in (
         agent.calls.JoinNodes(join("n1", "n2")),
-        agent.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n2"])),
+        agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n2"])),
         agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n2")),
         agent.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n2", ready=True)),
         agent.queries.ShowNode(pb.ShowNodeRequest(name="n2")),
@@ -81,7 +81,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
         agent.calls.JoinNodesStream(iter([join("n2")])),
     ):
         assert (await refused(call))[0] == Code.PERMISSION_DENIED
-    assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(names=["n1"]))).outcome == pb.Answer.done
+    assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))).outcome == pb.Answer.done
 
 
 async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
@@ -110,7 +110,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
     )
     # What fleet has not heard of is in no table, so no leave of it is held.
     await operator.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
-    leave = pb.LeaveNodesRequest(names=[f"n{i}" for i in range(1, 5)])
+    leave = pb.LeaveNodesRequest(zone="z1", names=[f"n{i}" for i in range(1, 5)])
     assert (await refused(approver.calls.LeaveNodes(leave)))[0] == Code.PERMISSION_DENIED
     assert (await operator.calls.LeaveNodes(leave)).outcome == pb.Answer.held
     (hold,) = (await operator.queries.ListHolds(pb.ListHoldsRequest())).holds

@@ -138,14 +138,14 @@ async def _go_on(plane: Plane) -> None:
         (None, "hears too little of the others"),
     ],
 )
-async def test_a_raise_is_refused_and_nothing_appended(
+async def test_a_raise_that_cannot_be_now_is_an_error_of_the_call_and_nothing_is_appended(
     tmp_path: Path, living: Mapping[str, Mapping[str, Sequence[int]]] | None, says: str
 ) -> None:
     async with served(tmp_path, supports=lambda: living) as plane:
         before = await plane.stated()
-        answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=2))
-        assert answer.outcome == pb.Answer.refused
-        assert says in answer.reason
+        with pytest.raises(grpc.aio.AioRpcError, match=says) as caught:
+            await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=2))
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert await plane.stated() == before
 
 
@@ -160,12 +160,15 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
         )
 
 
-async def test_a_version_that_is_there_already_is_done_without_a_record(tmp_path: Path) -> None:
+async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_says(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
-        before = await plane.stated()
-        answer = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
-        assert (answer.outcome, answer.position) == (pb.Answer.done, "")
-        assert await plane.stated() == before
+        one = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
+        assert (one.outcome, one.reason) == (pb.Answer.unchanged, "version: fleet/0 has fold version 1 already")
+        all_of = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=1))
+        assert all_of.outcome == pb.Answer.unchanged
+        assert [part.outcome for part in all_of.partitions] == [pb.Answer.unchanged] * 3
+        shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=all_of.command_id))
+        assert shown == all_of
 
 
 @pytest.mark.parametrize(

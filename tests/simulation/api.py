@@ -21,7 +21,7 @@ from eventstore.replicas.replica import Answer
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
-from tests.support.answers import answer_of, positions_of
+from tests.support.answers import answer_of, outcome_of, positions_of
 
 
 class Aborted(Exception):
@@ -78,9 +78,9 @@ class Api:
         return encoded
 
     async def state(self, method: str, request: Message, principal: str, timeout_s: float) -> Answer:
-        """A command, and what the log decided of it.
+        """A command, and what the log decided of it; at offset -1 if the plane names no record that decided it.
 
-        Raises AppendUnknown, LogUnavailable, and AppendRefused for what was refused without a record.
+        Raises AppendUnknown, LogUnavailable, and AppendRefused for an error of the call.
         """
         try:
             found = await self.call("Commands", method, request.SerializeToString(), principal, timeout_s)
@@ -91,7 +91,12 @@ class Api:
         if answer.outcome == pb.Answer.unknown:
             raise AppendUnknown(answer.reason)
         if not answer.position:
-            raise AppendRefused(answer.reason)
+            return Answer(outcome_of(answer), FLEET_0, -1)
+        if method == "LeaveNodes" and answer.outcome == pb.Answer.held:  # fleet holds it, and the zone decided it
+            asked = pb.ShowCommandRequest(command_id=answer.command_id)
+            answer = pb.Answer.FromString(
+                await self.call("Queries", "ShowCommand", asked.SerializeToString(), principal, timeout_s)
+            )
         return answer_of(answer)
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
@@ -141,6 +146,8 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
     match event:
         case e.NodesJoined():
             return "JoinNodes", pb.JoinNodesRequest(command_id=command_id, zone=event.zone, columns=_columns(event))
+        case e.NodesLeft(inferred=False, uids=[]):
+            return "LeaveNodes", pb.LeaveNodesRequest(command_id=command_id, zone=event.zone, names=event.names)
         case e.PolicySet():
             return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event))
         case e.HoldApproved():

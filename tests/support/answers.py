@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventstore.folding.fold import Code, ItemOutcome, Outcome
-from eventstore.log import ZONES, Partition
+from eventstore.log import Partition
 from eventstore.position import from_token
 from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
@@ -17,13 +17,11 @@ def positions_of(token: str) -> dict[Partition, int]:
 def answer_of(answer: pb.Answer) -> Answer:
     """An answer that has a position."""
     ((partition, position),) = positions_of(answer.position).items()
-    outcome = _outcome_of(answer)
-    if partition.topic == ZONES and outcome.code == "held":  # a zone says done; that it is held, fleet adds
-        outcome = Outcome("done", items=tuple(item for item in outcome.items if item.code != "done"))
-    return Answer(outcome, partition, position - 1)
+    return Answer(outcome_of(answer), partition, position - 1)
 
 
-def _outcome_of(answer: pb.Answer) -> Outcome:
+def outcome_of(answer: pb.Answer) -> Outcome:
+    """What an answer says was decided."""
     return Outcome(
         _code(answer.outcome),
         answer.reason,

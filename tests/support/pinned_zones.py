@@ -122,6 +122,7 @@ def _nodes(log: DeliveredZones) -> None:
     log.change("b", address=NET + 20_102)
     log.leave("x", "d", "b", created_ms=4, uid="t")
     log.leave("x")
+    log.leave("x", zone="never-seen")
     log.leave("k/c", "b")
     log.join("b", address=NET + 20_103)
     log.forwarded(log.end - 3)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
 
 from commands.calls.limits import Admission, Limits, OverLimit
+from tests.support.virtual_loop import run_virtual
 
 
 class Clock:
@@ -59,13 +61,21 @@ def test_a_failing_call_gives_its_place_back() -> None:
             raise ValueError("inside")
 
 
-def test_messages_of_a_stream_count() -> None:
-    admission = Admission(Limits(rate_per_s=1.0, burst=3.0), Clock())
-    with admission.admit("one"):
-        admission.take("one")
-        admission.take("one")
-        with pytest.raises(OverLimit, match="calls a second"):
-            admission.take("one")
+def test_messages_of_a_stream_wait_for_their_turn() -> None:
+    async def run() -> None:
+        now_s = asyncio.get_running_loop().time
+        admission, began_s = Admission(Limits(rate_per_s=1.0, burst=3.0), now_s), now_s()
+        waited_s = []
+        with admission.admit("one"):
+            for _ in range(5):
+                await admission.turn("one")
+                waited_s.append(now_s() - began_s)
+            with pytest.raises(OverLimit, match="calls a second"):
+                admission.admit("one")
+        assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
+        assert admission.refused == 1, "the call, and no message"
+
+    run_virtual(run())
 
 
 def test_the_principal_longest_unseen_is_forgotten() -> None:

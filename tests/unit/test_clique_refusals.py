@@ -35,8 +35,8 @@ def test_each_names_the_field_of_a_malformed_key(about: str) -> None:
 
 
 def test_a_release_of_a_malformed_key_says_so(log: CliqueLog) -> None:
-    """Nobody holds anything there, so it is done; the caller is told why it did nothing."""
-    assert log.release("n", clique="a b") == Outcome("done", f"clique: 'a b' {_ALPHABET}")
+    """No node holds anything there, so nothing changes; the caller is told why."""
+    assert log.release("n", clique="a b") == Outcome("unchanged", f"clique: 'a b' {_ALPHABET}")
 
 
 def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
@@ -53,11 +53,11 @@ def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 50)
     late = log.release("n", "u", said_ms=START_MS + 40, statement=True)
-    assert late == Outcome("done", "uid: 'u' claimed after this was said, and stays")
-    assert log.release("n", "v") == Outcome("done", "uid: 'v' is not 'u', which node 'n' runs now")
+    assert late == Outcome("unchanged", "uid: 'u' claimed after this was said, and stays")
+    assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' is not 'u', which node 'n' runs now")
     log.hear("n", "s")
-    assert log.hear("n", "s") == Outcome("done", "session: 's' is newer, or this one")
-    assert log.lose("n", "t") == Outcome("done", "session: 't' is not the one that is heard")
+    assert log.hear("n", "s") == Outcome("unchanged", "session: 's' is newer, or this one")
+    assert log.lose("n", "t") == Outcome("unchanged", "session: 't' is not the one that is heard")
     assert log.indices() == {"n": 0}
 
 
@@ -113,7 +113,7 @@ def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
     log.ready("n", said_ms=START_MS + 1)
     for event in (log.events[0][0], log.events[2][0]):
         decision = log.fold.decide(log.state, event, log.events[2][1])
-        assert (decision.change, decision.outcome.code) == (None, "done")
+        assert (decision.change, decision.outcome.code) == (None, "unchanged")
 
 
 def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> None:

@@ -63,7 +63,7 @@ def test_an_older_incarnation_changes_nothing(log: CliqueLog) -> None:
     outcome = log.claim("a", "old", created_ms=START_MS + 4, address="10.0.0.4")
     assert outcome.code == "refused"
     assert outcome.reason == "uid: 'old' is older than 'new', the newest known of node 'a'"
-    assert log.release("a", "old").code == "done"
+    assert log.release("a", "old").code == "unchanged"
     assert log.ready("a", uid="old").code == "refused"
     assert log.hear("a", "s", uid="old").code == "refused"
     assert rows_of(log.state) == before
@@ -160,7 +160,7 @@ def test_who_waits_cannot_be_ready_but_may_have_a_session(log: CliqueLog) -> Non
 
 
 def test_what_is_about_nobody_is_answered(log: CliqueLog) -> None:
-    assert log.release("ghost").code == "done"
+    assert log.release("ghost").code == "unchanged"
     for outcome in (log.ready("ghost"), log.hear("ghost", "s"), log.lose("ghost", "s")):
         assert outcome.reason == "node: 'ghost' has no index and no place in line of clique 'c'"
     assert rows_of(log.state) == rows_of(CliqueLog().state)
@@ -238,7 +238,7 @@ def test_the_default_capacity_is_not_kept(log: CliqueLog) -> None:
     assert log.resize(18).code == "done"
     assert (log.view().capacity, log.state.capacities.rows) == (18, {})
     log.resize(4, "unused")
-    assert log.resize(18, "unused").code == log.resize(18, "unknown").code == "done"
+    assert (log.resize(18, "unused").code, log.resize(18, "unknown").code) == ("done", "unchanged")
     assert log.state.cliques.keys() == reloaded(log.state).cliques.keys() == {"d/c"}
 
 
@@ -246,7 +246,7 @@ def test_no_more_cliques_than_are_allowed_have_a_capacity_and_no_node(
     log: CliqueLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("projections.cliques.fold.MAX_UNUSED", 2)
-    assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "done"]
+    assert [log.resize(4, clique).code for clique in ("a", "b", "c", "a")] == ["done", "done", "refused", "unchanged"]
     assert log.resize(5, "c").reason == "clique: 'c' would be more than the 2 allowed with a capacity and no node"
     log.state = reloaded(log.state)
     assert log.resize(5, "c").code == "refused"

@@ -290,7 +290,7 @@ def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
     assert log.expire("d", deadline_ms).code == "done"
     row = log.row("d")
     assert (row.standing, row.failures, row.message) == ("open", 1, "'p1' had no result by the deadline")
-    assert log.expire("d", deadline_ms).code == "done"
+    assert log.expire("d", deadline_ms).code == "unchanged"
     assert log.row("d").failures == 1
     assert log.expire("nobody", deadline_ms).code == "refused"
 

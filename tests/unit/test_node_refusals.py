@@ -49,11 +49,13 @@ def test_a_change_says_which_incarnation_is_here(log: ZoneLog) -> None:
     assert (row.address4, row.created_ms, row.uid) == (9, 5, "u")
 
 
-def test_a_leave_that_has_nothing_to_do_says_why_and_is_done(log: ZoneLog) -> None:
-    assert log.leave("x") == Outcome("done", items=(ItemOutcome("x", "done", "node: 'x' is not in zone 'z1'"),))
-    other = ItemOutcome("a", "done", "node: 'a' has another incarnation here, of 5")
-    assert log.leave("a", created_ms=4, uid="u") == Outcome("done", items=(other,))
-    assert log.leave("a", created_ms=5, uid="t") == Outcome("done", items=(other,))
+def test_a_leave_that_has_nothing_to_do_says_why_and_is_unchanged(log: ZoneLog) -> None:
+    nowhere = "node: 'x' is not in zone 'z1'"
+    assert log.leave("x") == Outcome("unchanged", nowhere, items=(ItemOutcome("x", "unchanged", nowhere),))
+    other = "node: 'a' has another incarnation here, of 5"
+    unchanged = Outcome("unchanged", other, items=(ItemOutcome("a", "unchanged", other),))
+    assert log.leave("a", created_ms=4, uid="u") == unchanged
+    assert log.leave("a", created_ms=5, uid="t") == unchanged
     assert "a" in log.state.nodes.rows
     assert log.leave("a", created_ms=6, uid="t").code == "done"
     assert "a" not in log.state.nodes.rows
@@ -92,7 +94,7 @@ def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> Non
     assert said(log, event, START_MS + 50).code == "done"
     assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
     late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
-    assert late == Outcome("done", f"list_hash: a list of {START_MS + 50} is newer")
+    assert late == Outcome("unchanged", f"list_hash: a list of {START_MS + 50} is newer")
     assert log.state.lists.rows["z1/"].list_hash == b"two"
 
 

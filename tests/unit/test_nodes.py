@@ -20,7 +20,7 @@ def test_the_same_incarnation_as_it_is_changes_nothing() -> None:
     log = ZoneLog()
     log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})
     before = rows_of(log.state)
-    assert codes(log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})) == ("done", {})
+    assert codes(log.join("a", created_ms=5, uid="u", address=7, labels={"k": "v"})) == ("unchanged", {})
     assert rows_of(log.state) == before
 
 
@@ -48,7 +48,7 @@ def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
     log.join("a", created_ms=5, uid="u", zone="z2")
     assert log.state.nodes.rows["a"].zone == "z2"
     assert (log.state.zones(), log.state.node_counts) == (["z1", "z2"], {"z1": 1, "z2": 1})
-    assert codes(log.leave("a", zone="z1")) == ("done", {"a": "done"})
+    assert codes(log.leave("a", zone="z1")) == ("unchanged", {"a": "unchanged"})
     assert "a" in log.state.nodes.rows
 
 
@@ -69,15 +69,25 @@ def test_a_change_needs_the_node_and_its_incarnation() -> None:
 def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
     log = ZoneLog()
     log.join("a", "b", "c", "d", created_ms=5, uid="u")
-    assert codes(log.leave("a", created_ms=4, uid="u")) == ("done", {"a": "done"})
-    assert codes(log.leave("a", created_ms=5, uid="other")) == ("done", {"a": "done"})
+    assert codes(log.leave("a", created_ms=4, uid="u")) == ("unchanged", {"a": "unchanged"})
+    assert codes(log.leave("a", created_ms=5, uid="other")) == ("unchanged", {"a": "unchanged"})
     assert "a" in log.state.nodes.rows
     log.leave("a")
     log.leave("b", created_ms=5, uid="u")
     log.leave("c", created_ms=6, uid="v")
     assert list(log.state.nodes.rows) == ["d"]
     assert {name: gone.state for name, gone in log.state.gone.rows.items()} == {"a": LEFT, "b": LEFT, "c": LEFT}
-    assert codes(log.leave("a", "nobody")) == ("done", {"a": "done", "nobody": "done"})
+    assert codes(log.leave("a", "nobody")) == ("unchanged", {"a": "unchanged", "nobody": "unchanged"})
+    assert codes(log.leave("a", "d")) == ("done", {"a": "unchanged"})
+
+
+def test_a_zone_that_never_had_a_node_is_not_known() -> None:
+    log = ZoneLog()
+    log.join("a", zone="z1")
+    outcome = log.leave("a", zone="z3")
+    assert (outcome.code, "zone: 'z3' is not known" in outcome.reason) == ("refused", True)
+    log.leave("a", zone="z1")
+    assert codes(log.leave("a", zone="z1")) == ("unchanged", {"a": "unchanged"}), "an empty zone is known"
 
 
 def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
@@ -122,7 +132,7 @@ def test_a_list_that_was_said_before_the_last_one_does_not_replace_it() -> None:
     log.complete(b"new", source="k")
     late = replace(log.events[-1][0], list_hash=b"old")
     late = replace(late, envelope=replace(late.envelope, issued_at_ms=late.envelope.issued_at_ms - 1))
-    assert log.append(late).code == "done"
+    assert log.append(late).code == "unchanged"
     assert log.leave("k/a", list_hash=b"new").code == "done"
 
 

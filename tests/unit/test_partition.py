@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.errors import LogMismatch
-from eventstore.folding.fold import DONE, SET_BACK_MS, fold_time
+from eventstore.folding.fold import DONE, SET_BACK_MS, Outcome, fold_time
 from eventstore.folding.ledger import Entry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS
@@ -157,12 +157,13 @@ def test_a_version_that_is_not_supported_halts_before_its_record() -> None:
     assert not partition.ledger.entries
 
 
-def test_a_raise_that_is_expired_or_goes_down_is_refused_and_halts_nobody() -> None:
+def test_a_raise_that_is_expired_or_goes_down_changes_nothing_and_halts_nothing() -> None:
     issue = Issuer()
     stale, down = issue.raise_version(9, now_ms=T0 - 200_000), issue.raise_version(1)
     partition = folded([stale, down, fact("a")], versions=(1, 2))
     assert (partition.halted, partition.version, partition.position) == ("", 1, 4)
-    assert "not above" in partition.ledger.entries[down.envelope.command_id].outcome.reason
+    outcome = partition.ledger.entries[down.envelope.command_id].outcome
+    assert outcome == Outcome("unchanged", "version: fleet/0 has fold version 1 already")
 
 
 def test_a_binary_without_the_first_rules_says_so() -> None:

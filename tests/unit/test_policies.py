@@ -98,7 +98,7 @@ def test_the_built_in_default_can_be_replaced_and_comes_back() -> None:
     assert fleet.delete_policy("default").code == "done"
     back = fleet.state.policies.rows["default"]
     assert (back.says(), back.version) == (BUILT_IN.says(), fleet.offset)
-    assert fleet.delete_policy("default").code == "done"
+    assert fleet.delete_policy("default").code == "unchanged"
     assert fleet.delete_policy("p").reason == "name: 'p' must be the name of a policy"
 
 

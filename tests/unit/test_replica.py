@@ -139,8 +139,8 @@ def test_callers_are_answered_from_the_log() -> None:
             assert (refused.outcome.code, refused.offset) == ("refused", 2)
             again = await submit(replica, done)
             assert (again.outcome.code, again.offset, replica.position(FLEET_0)) == ("done", 1, 3)
-            assert replica.outcome(done.envelope.command_id) == again
-            assert replica.outcome(issue.id()) is None
+            assert replica.outcomes(done.envelope.command_id) == [again]
+            assert replica.outcomes(issue.id()) == []
 
     run_virtual(run())
 

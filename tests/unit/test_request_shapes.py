@@ -43,14 +43,6 @@ def policy(**fields: Any) -> pb.SetPolicyRequest:
 Shape = Callable[[Any, Callable[[str], Envelope]], Statement]
 
 
-def leave(request: pb.LeaveNodesRequest, envelope: Callable[[str], Envelope]) -> Statement:
-    return nodes.stated(nodes.leaving(request, envelope, "z1"))
-
-
-def lifecycle(request: pb.RequestLifecycleRequest, envelope: Callable[[str], Envelope]) -> Statement:
-    return dpus.stated(dpus.requesting(request, envelope, "z1"))
-
-
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("no zone", nodes.join, join(node(), zone=""), ("zone", "''", "1 to 63")),
     ("bad zone", nodes.join, join(node(), zone="a/b"), ("zone", "'a/b'", "1 to 63")),
@@ -86,13 +78,15 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("column of multicast", nodes.join, columns(names=["a"], addresses4=b"\xe0\0\0\1"), ("224.0.0.1", "host's")),
     ("column of mapped", nodes.join, columns(names=["a"], addresses6=bytes(10) + b"\xff\xff\x0a\0\0\1"), ("IPv4",)),
     ("uids alone", nodes.join, columns(names=["a"], uids=["u"]), ("uids", "1", "created_ms")),
-    ("leave of nobody", leave, pb.LeaveNodesRequest(), ("names", "0", "1 to 1000")),
-    ("leave twice", leave, pb.LeaveNodesRequest(names=["a", "a"]), ("names", "'a'", "once")),
-    ("no such verb", lifecycle, pb.RequestLifecycleRequest(dpu="d"), ("request", "0", "provision, pause")),
+    ("leave of no zone", nodes.leave, pb.LeaveNodesRequest(names=["a"]), ("zone", "''", "LocateNodes")),
+    ("lifecycle of no zone", dpus.request, pb.RequestLifecycleRequest(dpu="d", request="pause"), ("zone", "ShowDpu")),
+    ("leave of nobody", nodes.leave, pb.LeaveNodesRequest(zone="z1"), ("names", "0", "1 to 1000")),
+    ("leave twice", nodes.leave, pb.LeaveNodesRequest(zone="z1", names=["a", "a"]), ("names", "'a'", "once")),
+    ("no such verb", dpus.request, pb.RequestLifecycleRequest(dpu="d"), ("request", "0", "provision, pause")),
     (
         "image of a pause",
-        lifecycle,
-        pb.RequestLifecycleRequest(dpu="d", request="pause", image="i"),
+        dpus.request,
+        pb.RequestLifecycleRequest(zone="z1", dpu="d", request="pause", image="i"),
         ("image", "'i'", "provision only"),
     ),
     ("DPU without a name", dpus.register, pb.RegisterDpuRequest(zone="z1"), ("dpu", "''", "must be")),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import pytest
+from functools import partial
 
 from commands.calls.guard import Call
 from commands.requests import cliques
 from commands.stating.desk import Desk
-from commands.stating.sessions import Sessions
 from eventstore.ids import uuid7
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
@@ -33,7 +32,9 @@ class Edge:
         log, rng = MemoryLog(contents, lambda: T0), random.Random(name)
         self.replica = Replica(log, [CliqueFold()], store=MemoryStore(), name=name, now_ms=lambda: T0, rng=rng)
         self.desk = Desk(self.replica, lambda: T0, rng)
-        self.sessions = Sessions(self.desk, self.replica)
+
+    async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.Answer:
+        return await self.desk.state(partial(cliques.session, edge=self.replica.name), request, call)
 
 
 @asynccontextmanager
@@ -55,11 +56,23 @@ def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
     async def scenario() -> None:
         async with two_edges() as (one, two):
             request = opening()
-            first = await one.sessions.open(request, CALL)
+            first = await one.open(request)
             assert first.outcome == pb.Answer.done
-            assert await two.sessions.open(request, CALL) == first
+            assert await two.open(request) == first
             member = one.replica.state(one.replica.partition_for("cliques", "d")).members.rows["d/c/n"]
             assert (member.session, member.edge) == ("s", "one")
+
+    run_virtual(scenario())
+
+
+def test_both_replicas_at_once_give_one_answer() -> None:
+    """Neither has folded the other's record when it appends its own."""
+
+    async def scenario() -> None:
+        async with two_edges() as (one, two):
+            request = opening()
+            first, second = await asyncio.gather(one.open(request), two.open(request))
+            assert (first.outcome, second) == (pb.Answer.done, first)
 
     run_virtual(scenario())
 
@@ -68,26 +81,12 @@ def test_another_session_under_the_same_id_is_refused() -> None:
     async def scenario() -> None:
         async with two_edges() as (one, two):
             request = opening()
-            await one.sessions.open(request, CALL)
+            await one.open(request)
             other = pb.OpenSessionRequest()
             other.CopyFrom(request)
             other.session = "t"
-            assert "was used for another command" in (await two.sessions.open(other, CALL)).reason
-            stranger = Call("?stranger", 5.0)
-            assert (await two.sessions.open(request, stranger)).outcome == pb.Answer.refused
-
-    run_virtual(scenario())
-
-
-def test_a_session_that_is_refused_itself_costs_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon that nobody knows repeats itself every few seconds; a reader is a connection to every broker."""
-
-    async def scenario() -> None:
-        async with two_edges() as (one, _):
-            request = opening()
-            request.node = "stranger"
-            monkeypatch.setattr(one.replica.log, "read", None)
-            assert "'stranger' has no index" in (await one.sessions.open(request, CALL)).reason
+            assert "was used for another command" in (await two.open(other)).reason
+            assert (await two.open(request, Call("?stranger", 5.0))).outcome == pb.Answer.refused
 
     run_virtual(scenario())
 
@@ -99,6 +98,6 @@ def test_an_id_of_another_kind_of_command_is_refused() -> None:
             command_id = request.command_id
             release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
             await one.desk.state(cliques.release, release, CALL)
-            assert (await two.sessions.open(request, CALL)).outcome == pb.Answer.refused
+            assert (await two.open(request)).outcome == pb.Answer.refused
 
     run_virtual(scenario())

@@ -139,6 +139,11 @@ INVARIANTS = (
         "I21", "at every step to a new table, a packet is judged by the old one or by it", (devices.check_safe_order,)
     ),
     Invariant("I22", "all readers see the same records", (folds.check_agreement,)),
+    Invariant(
+        "I23",
+        "an id has one outcome, whichever replica is asked; done means changed",
+        (commands.check_one_outcome, commands.check_done),
+    ),
 )
 """I15 and I19 have no part here: there is one tenant, and the audit trail is the log itself."""
 

@@ -9,6 +9,8 @@ from math import inf
 
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import Partition
+from eventstore.replicas.replica import Answer
+from schemas.events import FoldVersionRaised
 from tests.simulation import model
 from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Invoked, NotTaken, Read, Told
@@ -89,6 +91,46 @@ def check_answers(run: Evidence) -> Found:
         step = run.by_offset.get((told.answer.partition, told.answer.offset))
         if step is not None and step.answer is not None and step.answer != told.answer:
             yield f"{told.command_id} was told {told.answer} by {told.process}, and the log says {step.answer}"
+
+
+def check_one_outcome(run: Evidence) -> Found:
+    """I23: whichever process is asked, a command has one outcome, of one record in one partition."""
+    told: dict[str, Told] = {}
+    for one in run.history.of(Told):
+        if is_expired(one.answer):
+            continue
+        first = told.setdefault(one.command_id, one)
+        if first.answer != one.answer:
+            yield f"{one.command_id} is {_said(first)}, and {_said(one)}"
+    places: dict[str, set[str]] = defaultdict(set)
+    for (partition, _), step in run.by_offset.items():
+        if step.answer is not None and step.event is not None and not isinstance(step.event, FoldVersionRaised):
+            places[step.event.envelope.command_id].add(str(partition))
+    for command_id, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{command_id} is in the log of {', '.join(sorted(found))}"
+
+
+def check_done(run: Evidence) -> Found:
+    """I23: `done` means that a row changed, and `unchanged` that none did."""
+    for (partition, offset), step in run.by_offset.items():
+        if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionRaised):
+            continue
+        outcome, where = step.answer.outcome, f"{type(step.event).__name__} at {partition}@{offset}"
+        if outcome.code == "done" and outcome.index < 0 and not step.rows:
+            yield f"{where} was done, and changed nothing"
+        if outcome.code == "unchanged" and step.rows:
+            yield f"{where} was unchanged, and changed {sorted(step.rows)}"
+
+
+def is_expired(answer: Answer) -> bool:
+    """Whether a copy came so late that its id is forgotten: the outcome of the first is not known any more."""
+    return answer.outcome.code == "refused" and " is expired, " in answer.outcome.reason
+
+
+def _said(told: Told) -> str:
+    outcome, partition, offset = told.answer
+    return f"{outcome.code} by {partition}@{offset} at {told.process}"
 
 
 def check_order(run: Evidence) -> Found:

@@ -1,0 +1,57 @@
+"""The partitions to which the ids of callers are bound, so that one id states one command.
+
+A fold sees one partition, so no fold can see an id that is used for two of them. This server refuses the second use,
+before anything is appended: it knows the ids that it is stating now, and those that its folds remember. Other servers
+do not hear of ids before their records are folded; what holds across servers is in the operations guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from commands.calls.errors import IdInUse
+from eventstore.folding.ledger import AHEAD_MS, LATE_MS
+from eventstore.ids import issued_at_ms
+from eventstore.log import Partition
+from eventstore.replicas.replica import Replica
+
+IDS_MAX = 100_000
+"""Ids without a known outcome that are kept, about 300 bytes each. The oldest go first."""
+
+
+class Bindings:
+    """Ids whose outcome is not known here yet, by the partitions that their commands belong in."""
+
+    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
+        self._replica = replica
+        self._now_ms = now_ms
+        self._bound: dict[str, tuple[Partition, ...]] = {}
+
+    def bind(self, command_id: str, partitions: tuple[Partition, ...]) -> None:
+        """The id is for a command of these partitions from now on. Raises IdInUse if it is for another one's."""
+        bound = self._bound.get(command_id, partitions)
+        if bound != partitions:
+            raise _in_use(command_id, bound)
+        folded = tuple(answer.partition for answer in self._replica.outcomes(command_id))
+        if folded and not set(folded) & set(partitions):
+            raise _in_use(command_id, folded)
+        self._forget_old()
+        self._bound[command_id] = partitions
+
+    def settle(self, command_id: str) -> None:
+        """The outcome is known: from here on the fold remembers the id."""
+        self._bound.pop(command_id, None)
+
+    def _forget_old(self) -> None:
+        """Drop the oldest while they are too many, or too old for a copy of their command to take effect."""
+        while self._bound:
+            oldest = next(iter(self._bound))
+            is_over = issued_at_ms(oldest) + LATE_MS + AHEAD_MS < self._now_ms()
+            if not is_over and len(self._bound) < IDS_MAX:
+                return
+            del self._bound[oldest]
+
+
+def _in_use(command_id: str, partitions: Collection[Partition]) -> IdInUse:
+    where = ", ".join(map(str, partitions))
+    return IdInUse(f"command_id: {command_id} is in use for another command, in {where}; nothing was stated now")
