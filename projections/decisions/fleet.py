@@ -9,11 +9,11 @@ from eventstore.folding.fold import At
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
-from projections.fleet.holds import Edited, EditHeld, HoldChanged, HoldDropped, Released
+from projections.fleet.holds import Budgeted, Edited, EditHeld, HoldChanged, HoldDropped, Released
 from projections.fleet.moves import Move
 from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
-from projections.fleet.withdrawals import APPROVALS, Budget, Hold
+from projections.fleet.withdrawals import APPROVALS, Hold
 from schemas.events import Event, HoldApproved, HoldRejected
 
 
@@ -39,8 +39,9 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             yield from _edit(event, edit)
         case Froze(zone, freeze):
             yield one("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})
-        case Budget():
-            yield one("budget_set", change.kind, {"permille": str(change.permille), "at_least": str(change.at_least)})
+        case Budgeted(budget, ends):
+            yield from _approved(event, ends)
+            yield one("budget_set", budget.kind, {"permille": str(budget.permille), "at_least": str(budget.at_least)})
 
 
 def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
@@ -68,18 +69,23 @@ def _move(move: Move, waits: bool, at: At) -> Items:
 def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Items]:
     match change:
         case Edited(proposal, _, ends):
-            if isinstance(event, HoldApproved):
-                by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
-                yield one("hold_approved", str(event.hold), by)
-            else:
-                yield from _ended(ends)
+            yield from _approved(event, ends)
             yield _edited(proposal.edit)
         case EditHeld(hold, ends):
             yield from _ended(ends)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
-            yield one(f"{hold.subject}_edit_held", hold.policy or hold.zone, detail)
+            yield one(f"{hold.subject}_edit_held", hold.policy or hold.zone or hold.kind, detail)
         case Withdrawn(ends):
             yield from _ended(ends)
+
+
+def _approved(event: Event, ends: Iterable[int]) -> Iterator[Items]:
+    """That the last approval ended a hold, or that what was stated anew ended some."""
+    if isinstance(event, HoldApproved):
+        by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
+        yield one("hold_approved", str(event.hold), by)
+    else:
+        yield from _ended(ends)
 
 
 def _ended(holds: Iterable[int]) -> Iterator[Items]:

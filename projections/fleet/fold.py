@@ -16,12 +16,14 @@ from projections import names
 from projections.fleet.effects import charge, hold_key, make_moves
 from projections.fleet.handed_down import caused, hand_limits, hand_superseded
 from projections.fleet.holds import (
+    Budgeted,
     Edited,
     EditHeld,
     HoldChanged,
     HoldDropped,
     Released,
     decide_approval,
+    decide_budget,
     decide_edit,
     decide_rejection,
     waiting_for,
@@ -29,7 +31,7 @@ from projections.fleet.holds import (
 from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
 from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, FleetState, Freeze
-from projections.fleet.withdrawals import Budget, Hold, fault_of_budget
+from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from schemas.events import (
@@ -107,7 +109,7 @@ class FleetFold:
             case PolicyDeleted():
                 return _decide_policy_deleted(state, event, at)
             case BudgetSet():
-                return _decide_budget(event)
+                return decide_budget(state, event, at)
             case HoldApproved():
                 return decide_approval(state, event, at)
             case HoldRejected():
@@ -122,13 +124,15 @@ class FleetFold:
                 return refusal(f"event: {type(event).__name__} is not of the fleet topic")
 
     def set_back(self, state: FleetState, time_ms: int) -> None:
-        """Windows of budgets do not wait until the clock has caught up."""
+        """Windows and levels of budgets do not wait until the clock has caught up."""
+        state.set_levels_back(time_ms)
         for key, window in sorted(state.windows.rows.items()):
             corrected = window.set_back(time_ms)
             if corrected != window:
                 state.windows.put(key, corrected)
 
     def evolve(self, state: FleetState, change: Any, at: At) -> None:
+        state.sample(at.time_ms)
         match change:
             case Joined():
                 join(state, change, at)
@@ -138,8 +142,9 @@ class FleetFold:
                 _move(state, change, at)
             case Edited() | EditHeld() | Withdrawn():
                 _edit(state, change, at)
-            case Budget():
-                state.budgets.put(change.kind, change)
+            case Budgeted(budget, ends):
+                _end_holds(state, ends)
+                state.budgets.put(budget.kind, budget)
             case HoldChanged(hold):
                 state.holds.put(hold_key(hold.id), hold)
             case HoldDropped(hold):
@@ -188,13 +193,6 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
 def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
     """What stands is stated again. That gives up the edits that wait, and else changes nothing."""
     return Decision(Withdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
-
-
-def _decide_budget(event: BudgetSet) -> Decision:
-    fault = fault_of_budget(event)
-    if fault is not None:
-        return refusal(fault)
-    return Decision(Budget(event.kind, event.permille, event.at_least), DONE)
 
 
 def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Decision:

@@ -1,10 +1,12 @@
 """Holds: what was over its budget and waits, and what becomes of it.
 
-A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a policy or of
-a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is then;
-where that takes away more than they saw, or in other zones, by more than the budget, they are asked anew), when one
-rejects it, or when another edit of the same thing takes its place. An approval quotes the hash of what was seen.
-Whoever asked for an edit may not approve it: it takes two others. Who has certificates of several roles counts once.
+A hold of members ends when two principals approve it, or when all that it keeps has come back. A hold of a budget that
+would be looser ends when two principals approve it, one rejects it, or the budget is stated anew. A hold of a policy or
+of a zone's labels ends when two principals approve it (then the edit is made as it stands, to whatever the fleet is
+then; where that turns more verdicts than they saw, or in other zones, by more than a budget, they are asked anew), when
+one rejects it, or when another edit of the same thing takes its place. An approval quotes the hash of what was seen. A
+person who asked for an edit may not approve it: it takes two others. A person with certificates of several roles counts
+once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
@@ -25,18 +27,24 @@ from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
     APPROVALS,
+    BUDGET,
     DENIALS,
     DENIED_BY_CHANGE,
     DENIED_BY_LEAVE,
     MAX_SHOWN_ZONES,
+    MEMBERS,
+    POLICY,
+    ZONE,
+    Budget,
     Hold,
     Kind,
+    fault_of_budget,
     hash_of,
     key_of,
 )
 from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
-from schemas.events import HoldApproved, HoldRejected
+from schemas.events import BudgetSet, HoldApproved, HoldRejected
 
 
 class Edited(NamedTuple):
@@ -51,6 +59,13 @@ class EditHeld(NamedTuple):
     """An edit waits, instead of older ones of the same thing."""
 
     hold: Hold
+    ends: tuple[int, ...]
+
+
+class Budgeted(NamedTuple):
+    """A budget is set, and edits of it that waited end."""
+
+    budget: Budget
     ends: tuple[int, ...]
 
 
@@ -96,7 +111,7 @@ def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold
     return Hold(
         id=at.offset,
         kind=kind,
-        subject="members",
+        subject=MEMBERS,
         reason=reason,
         addresses=count,
         nodes=0,
@@ -135,7 +150,7 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
     what = f"{asked['addresses']} addresses would be {_turned(asked['kind'])} at once"
     hold = Hold(
         id=at.offset,
-        subject="policy" if edit.policy else "zone",
+        subject=POLICY if edit.policy else ZONE,
         reason=f"{_said(edit)}: {what}, over the {asked['kind']} budget; it waits",
         nodes=0,
         requested_by=actor,
@@ -147,6 +162,45 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
         **asked,
     )
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
+
+
+def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
+    """Make a budget tighter at once; hold one that is looser in any way.
+
+    A budget decides what passes without a second person, so to loosen it takes as many people as to release a hold.
+    While it waits, the present budget counts.
+    """
+    fault = fault_of_budget(event)
+    if fault is not None:
+        return refusal(fault)
+    now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.at_least)
+    waiting = [hold for hold in _ordered(state) if hold.subject == BUDGET and hold.kind == event.kind]
+    ends = tuple(hold.id for hold in waiting)
+    if budget == now and not waiting:
+        return Decision(None, UNCHANGED)
+    if not budget.is_looser(now):
+        return Decision(Budgeted(budget, ends), DONE)
+    for hold in waiting:
+        if hold.budget_after == budget:
+            return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, hold=hold.id))
+    reason = (
+        f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.at_least} than"
+        f" with {now.permille} and {now.at_least}; it waits"
+    )
+    hold = Hold(
+        id=at.offset,
+        kind=budget.kind,
+        subject=BUDGET,
+        reason=reason,
+        addresses=0,
+        nodes=0,
+        zones=(),
+        hash=hash_of("budget", at.offset, budget),
+        requested_by=event.envelope.actor,
+        since_ms=at.append_ms,
+        budget_after=budget,
+    )
+    return Decision(EditHeld(hold, ends), Outcome("held", reason, hold=hold.id))
 
 
 def _over_budget(state: FleetState, found: Turns, at: At) -> Turns:
@@ -209,9 +263,14 @@ def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[Pair, list[str
 
 def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
     """Holds of earlier edits of the same thing."""
-    for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id):
-        if hold.subject != "members" and (hold.policy, hold.zone) == (edit.policy, edit.zone):
+    for hold in _ordered(state):
+        if hold.subject in (POLICY, ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
             yield hold.id
+
+
+def _ordered(state: FleetState) -> list[Hold]:
+    """All holds, oldest first."""
+    return sorted(state.holds.rows.values(), key=lambda hold: hold.id)
 
 
 def waiting_for(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) -> tuple[int, ...]:
@@ -227,15 +286,17 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     if event.hold_hash != hold.hash:
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
         return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
-    if hold.subject != "members" and person(actor) == person(hold.requested_by):
+    if hold.subject != MEMBERS and person(actor) == person(hold.requested_by):
         return refusal(f"principal: {shown(actor)} asked for this change, so others must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
         return Decision(HoldChanged(replace(hold, approvals=approvals, rejected_by="")), Outcome("done", reason))
-    if hold.subject == "members":
+    if hold.subject == MEMBERS:
         moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
         return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True)), DONE)
+    if hold.budget_after is not None:
+        return Decision(Budgeted(hold.budget_after, (hold.id,)), DONE)
     return _decide_approved_edit(state, hold, at)
 
 
@@ -296,6 +357,6 @@ def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
     hold = state.holds.rows.get(hold_key(event.hold))
     if hold is None:
         return refusal(f"hold: {event.hold} is not a hold that is open")
-    if hold.subject == "members":
+    if hold.subject == MEMBERS:
         return Decision(HoldChanged(replace(hold, approvals=(), rejected_by=event.envelope.actor)), DONE)
     return Decision(HoldDropped(hold.id), DONE)

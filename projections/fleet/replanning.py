@@ -17,8 +17,10 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import At
 from projections.fleet.effects import charge
+from projections.fleet.levels import UNSEEN, Levels
+from projections.fleet.levels import merged as merged_levels
 from projections.fleet.rulesets import RuleSet
-from projections.fleet.state import ANY_ZONE, FleetState, SetRow, window_key
+from projections.fleet.state import ALL_MEMBERS, ANY_ZONE, FleetState, SetRow, window_key
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, EMPTY, KINDS, Kind, Window, merged
 from projections.fleet.zone_rows import NEVER, Former, ListMove, ZoneRows, key_of_labels, labels_of_key
 from projections.rules.lists import Plan, turned
@@ -135,6 +137,7 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> Non
 
 def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> None:
     old, new = state.plan, proposal.plan
+    _carry_levels(state, proposal)
     carried: dict[str, list[Window]] = {}
     charges: dict[tuple[Kind, str], int] = {}
     for was, becomes in sorted(proposal.pairs()):
@@ -151,6 +154,20 @@ def _carry_windows(state: FleetState, proposal: Proposal, charged: Turns, at: At
         if window != state.windows.rows.get(row, EMPTY):
             state.windows.put(row, window)
     charge(state, ((*key, count) for key, count in sorted(charges.items()) if count), at.time_ms)
+
+
+def _carry_levels(state: FleetState, proposal: Proposal) -> None:
+    """A list that zones move to has been as large as the lists that they come from: a move does not refill a budget."""
+    old, new = state.plan, proposal.plan
+    carried: dict[str, list[Levels]] = {}
+    for was, becomes in sorted(proposal.pairs()):
+        carried.setdefault(new.ids[becomes], []).append(state.levels.rows.get(old.ids[was], UNSEEN))
+    for key in sorted(state.levels.rows.keys() - carried.keys() - {ALL_MEMBERS}):
+        state.levels.remove(key)
+    for key, histories in carried.items():
+        levels = merged_levels(histories)
+        if levels != state.levels.rows.get(key, UNSEEN):
+            state.levels.put(key, levels)
 
 
 def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from eventstore.folding.table import Table
 from projections.fleet.holders import Address
 from projections.fleet.labels import Labels
+from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
 from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.retired import Retired
@@ -75,6 +76,12 @@ class Handed(msgspec.Struct, frozen=True):
 ANY_ZONE = ""
 """Stands for every zone that fleet has heard nothing of: it has no labels, but may have devices."""
 
+ALL_MEMBERS = ""
+"""The key of the levels of the whole fleet: the addresses of all members."""
+
+SAMPLED = "sampled"
+"""The key of the clock that says up to which step levels are sampled."""
+
 MAX_HANDED = 10_000
 MAX_HANDED_NODES = 100_000
 """What is handed down to a partition and kept at most: records, and nodes in them, which take 15 MB."""
@@ -93,6 +100,8 @@ class FleetState:
         self.holds: Table[Hold] = Table("holds", Hold)
         self.budgets: Table[Budget] = Table("budgets", Budget)
         self.windows: Table[Window] = Table("windows", Window)
+        self.levels: Table[Levels] = Table("levels", Levels)
+        self.clocks: Table[int] = Table("clocks", int)
         self.set_rows: Table[SetRow] = Table("sets", SetRow)
         self.freezes: Table[Freeze] = Table("freezes", Freeze)
         self.mark_rows: Table[int] = Table("marks", int)
@@ -113,6 +122,8 @@ class FleetState:
             self.holds,
             self.budgets,
             self.windows,
+            self.levels,
+            self.clocks,
             self.set_rows,
             self.freezes,
             self.mark_rows,
@@ -247,12 +258,38 @@ class FleetState:
         limit = budget.limit(self.base(kind, number, now_ms))
         return None if limit is None else limit - spent
 
-    def base(self, kind: Kind, number: int, now_ms: int) -> int:
-        """What a budget is a share of: the addresses that a list allows, or all that it could allow."""
-        if kind not in DENIALS:
-            return self.roster.addresses
-        allowed = sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
-        return allowed + self.window(kind, number).spent(now_ms)
+    def base(self, kind: Kind, number: int, now_ms: int) -> Base:
+        """What a budget is a share of: the addresses that a list has allowed for a while, or those of all members."""
+        key, level = ALL_MEMBERS, self.roster.addresses
+        spent: Sequence[tuple[int, int]] = ()
+        if kind in DENIALS:
+            key, level = self.plan.ids[number], self.allowed_by(number)
+            spent = self.window(kind, number).counted(now_ms)
+        rows, sampled_ms = self.levels.rows, self.clocks.rows.get(SAMPLED, 0)
+        return base_of(rows.get(key, UNSEEN), sampled_ms=sampled_ms, level=level, now_ms=now_ms, spent=spent)
+
+    def allowed_by(self, number: int) -> int:
+        """How many addresses a list allows anything."""
+        return sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
+
+    def sample(self, now_ms: int) -> None:
+        """Note the levels at the end of the last step, if this is a later one. Called before a record changes them."""
+        step_ms, sampled_ms = now_ms - now_ms % STEP_MS, self.clocks.rows.get(SAMPLED, 0)
+        if step_ms <= sampled_ms:
+            return
+        now = {list_id: self.allowed_by(number) for number, list_id in enumerate(self.plan.ids)}
+        self.levels.put_all(changed(self.levels.rows, {**now, ALL_MEMBERS: self.roster.addresses}, sampled_ms))
+        self.clocks.put(SAMPLED, step_ms)
+
+    def set_levels_back(self, time_ms: int) -> None:
+        """Samples that a fast clock dated ahead are of the time of its correction."""
+        step_ms = time_ms - time_ms % STEP_MS
+        for key, levels in sorted(self.levels.rows.items()):
+            corrected = levels.set_back(step_ms)
+            if corrected != levels:
+                self.levels.put(key, corrected)
+        if self.clocks.rows.get(SAMPLED, 0) > step_ms:
+            self.clocks.put(SAMPLED, step_ms)
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""

@@ -18,12 +18,13 @@ through would make an arbitrary choice of nodes.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from projections.fleet.levels import Base
 from projections.names import shown
 from projections.rules.policies import Policy
 from schemas.events import BudgetSet
@@ -51,6 +52,10 @@ UNLIMITED_PERMILLE = 1_000
 """A share of everything is no limit: nothing is counted then."""
 
 
+NODE_ADDRESSES = 2
+"""How many addresses a node has at most."""
+
+
 class Budget(msgspec.Struct, frozen=True):
     """How many addresses of a list may turn per window: a share, and at least a count."""
 
@@ -62,11 +67,23 @@ class Budget(msgspec.Struct, frozen=True):
     def is_unlimited(self) -> bool:
         return self.permille >= UNLIMITED_PERMILLE
 
-    def limit(self, base: int) -> int | None:
-        """How many may turn, of a list with this base; None if there is no limit."""
+    def limit(self, base: Base) -> int | None:
+        """How many may turn, of a list with this base; None if there is no limit.
+
+        The share is of what is settled. The count is at most half of what there is: "at least 1,000" must not let all
+        nodes of a plane of 900 go. Two addresses, those of one node, may always turn, if the count allows it. A fleet
+        begins with joins, so their count is taken as it is.
+        """
         if self.is_unlimited:
             return None
-        return max(self.at_least, base * self.permille // 1000)
+        most = self.at_least if self.kind == ALLOWED_BY_JOIN else max(NODE_ADDRESSES, base.least // 2)
+        return max(base.settled * self.permille // 1000, min(self.at_least, most))
+
+    def is_looser(self, than: Budget) -> bool:
+        """Whether this budget lets anything pass that the other one holds."""
+        if than.is_unlimited:
+            return False
+        return self.permille > than.permille or self.at_least > than.at_least
 
 
 def fault_of_budget(event: BudgetSet) -> str | None:
@@ -97,7 +114,11 @@ class Window(msgspec.Struct, frozen=True, array_like=True):
     buckets: tuple[tuple[int, int], ...]
 
     def spent(self, now_ms: int) -> int:
-        return sum(count for start, count in self.buckets if _counts(start, now_ms))
+        return sum(count for _, count in self.counted(now_ms))
+
+    def counted(self, now_ms: int) -> Sequence[tuple[int, int]]:
+        """The buckets that still count."""
+        return [(start, count) for start, count in self.buckets if _counts(start, now_ms)]
 
     def charged(self, now_ms: int, count: int) -> Window:
         """This window with `count` more, and without what it need not remember."""
@@ -130,15 +151,21 @@ def merged(windows: Iterable[Window], now_ms: int) -> Window:
     return Window(tuple(sorted(largest.items())))
 
 
+MEMBERS: Final = "members"
+POLICY: Final = "policy"
+ZONE: Final = "zone"
+BUDGET: Final = "budget"
+
+
 class Hold(msgspec.Struct, frozen=True):
     """A change that waits for two principals. Its id is the fleet offset of the record that asked for it.
 
-    `kind` is the budget that it exceeds. `subject` is `members`, `policy` or `zone`. `addresses` is how many would have
-    turned then, in the list in which most would; `nodes` how many nodes it keeps now. `hash` is of what would happen if
-    it were approved: it changes when nodes come back, and approvals given before stay, since they were for more. A hold
-    of members that is rejected stays, with `rejected_by`, because what it keeps must be kept by something. `seen` of an
-    edit is what was over a budget when it was `asked` for, at that offset: addresses, by budget and `key_of` the zones
-    in which they would turn together.
+    `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
+    `addresses` is how many would have turned then, in the list in which most would; `nodes` how many nodes it keeps
+    now. `hash` is of what would happen if it were approved: it changes when nodes come back, and approvals given before
+    stay, since they were for more. A hold of members that is rejected stays, with `rejected_by`, because what it keeps
+    must be kept by something. `seen` of an edit is what was over a budget when it was `asked` for, at that offset:
+    addresses, by budget and `key_of` the zones in which they would turn together.
     """
 
     id: int
@@ -159,6 +186,7 @@ class Hold(msgspec.Struct, frozen=True):
     labels_after: dict[str, str] | None = None
     asked: int = 0
     seen: dict[str, int] = {}
+    budget_after: Budget | None = None
 
 
 MAX_SHOWN_ZONES = 100

@@ -25,7 +25,7 @@ from drivers.relays.latency import Histogram
 from drivers.relays.reports import Level
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
-from schemas.events import BudgetSet, NodesJoined, NodesLeft
+from schemas.events import BudgetSet, HoldApproved, NodesJoined, NodesLeft
 from tests.bench.apart import apart
 from tests.bench.figures import Figure, percentile
 from tests.bench.memory import Growth
@@ -163,12 +163,7 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
 
 async def _churned(plane: Plane, known: int, count: int) -> Paced:
     """Nodes join and leave again, the same ones over and over, within a budget that lets them."""
-    await plane.replica.submit(
-        FLEET_0,
-        b"",
-        BudgetSet(envelope("budget", "bench", new_id()), "denied-by-leave", 1_000, 10**9),
-        timeout_s=PATIENCE_S,
-    )
+    await _unlimited_leaves(plane)
 
     def commands(rounds: int) -> Iterator[NodesJoined | NodesLeft]:
         for _ in range(rounds):
@@ -178,6 +173,16 @@ async def _churned(plane: Plane, known: int, count: int) -> Paced:
 
     rounds = max(1, count // (2 * CHURNED))
     return await _paced(plane, commands(rounds), rounds * 2 * CHURNED, known)
+
+
+async def _unlimited_leaves(plane: Plane) -> None:
+    """Two others approve that any number of nodes may leave."""
+    budget = BudgetSet(envelope("budget", "bench", new_id()), "denied-by-leave", 1_000, 0)
+    asked = await plane.replica.submit(FLEET_0, b"", budget, timeout_s=PATIENCE_S)
+    hold = plane.states.fleet.holds.rows[str(asked.outcome.hold)]
+    for actor in ("approver-1", "approver-2"):
+        approval = HoldApproved(envelope("hold", actor, new_id()), hold.id, hold.hash)
+        await plane.replica.submit(FLEET_0, b"", approval, timeout_s=PATIENCE_S)
 
 
 async def _burst(plane: Plane, known: int) -> float:

@@ -66,7 +66,6 @@ async def test_wait_sees_what_is_there_and_what_comes(plane: Served) -> None:
 async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, arguments: list[str], said: str) -> None:
     await joined(plane, "z1", "n1", "10.0.0.1")
     drop = pb.PolicySpec(name="shut", action="drop", priority=9)
-    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=1000, at_least=1000))
     await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     await plane.calls.SetCapacity(pb.SetCapacityRequest(domain="d", clique="c", capacity=1))

@@ -171,6 +171,10 @@ async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_versio
         assert "frozen" in (await explained(plane, "late")).reason
         only = policy("default", sources={"tier": "web"})
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=only))
+        (hold,) = (await plane.queries.ListHolds(pb.ListHoldsRequest())).holds
+        for name in ("bob", "cid"):
+            approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
+            await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
         assert (await explained(plane, "late")).missing == "intended"
         with pytest.raises(grpc.aio.AioRpcError, match="is not a DPU of any zone"):
             await plane.queries.ExplainRule(pb.ExplainRuleRequest(node="n0", dpu="other"))

@@ -18,10 +18,12 @@ import projections.fleet.replanning
 import projections.fleet.tables
 import projections.zones.forwarding
 import projections.zones.nodes
-from eventstore.folding.fold import Decision
+from eventstore.folding.fold import DONE, Decision
 from eventstore.folding.ledger import Ledger
 from eventstore.folding.table import Table
 from projections.cliques.state import Clique
+from projections.fleet.holds import Budgeted, EditHeld
+from projections.fleet.levels import Base
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.state import FleetState
 from projections.rules.prefixes import Cover
@@ -118,6 +120,24 @@ def _one_more(room: Any) -> Any:
         return None if left is None else left + 1
 
     return found
+
+
+def _of_what_there_is_now(base: Any) -> Any:
+    def found(self: FleetState, kind: Any, number: int, now_ms: int) -> Base:
+        least = base(self, kind, number, now_ms).least
+        return Base(self.allowed_by(number), least)
+
+    return found
+
+
+def _at_once(decide: Any) -> Any:
+    def decided(state: Any, event: Any, at: Any) -> Decision:
+        decision: Decision = decide(state, event, at)
+        if isinstance(decision.change, EditHeld) and decision.change.hold.budget_after is not None:
+            return Decision(Budgeted(decision.change.hold.budget_after, ()), DONE)
+        return decision
+
+    return decided
 
 
 def _beside_what_is_kept(arrive: Any) -> Any:
@@ -339,6 +359,20 @@ BUGS = (
         "a change that is over its budget by one passes",
         "I13",
         lambda: patched((FleetState, "room", _one_more)),
+        Stepped(1),
+    ),
+    Bug(
+        "share-of-what-has-just-come",
+        "a budget is a share of what a list allows now, made-up nodes and all",
+        "I13",
+        lambda: patched((FleetState, "base", _of_what_there_is_now)),
+        Stepped(1),
+    ),
+    Bug(
+        "budget-loosened-alone",
+        "who may set a budget loosens it without anybody else",
+        "I13",
+        lambda: patched((projections.fleet.fold, "decide_budget", _at_once)),
         Stepped(1),
     ),
     Bug(

@@ -25,6 +25,9 @@ LOG = WrittenLog()
 NOTHING = {kind: Budget(kind, 0, 0) for kind in ("denied-by-leave", "denied-by-change")}
 """Budgets that let nothing go, so that everything that goes is told."""
 
+HOUR_S = 3_660
+"""After so many seconds, addresses count in the base of budgets."""
+
 LOSS = re.compile(r"fleet/0@\d+: (.+) loses (\d+) addresses \(([\w-]+)\)")
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -252,15 +255,22 @@ def test_what_a_policy_takes_is_nobodys_leave() -> None:
     assert losses((SAID, had), (SAID, gone)) == ["any zone 1 denied-by-change"]
 
 
-def withdrawn(*counts: tuple[float, int], permille: int = 0, at_least: int = 0, of: int = 100) -> list[str]:
-    """What is told if so many of a hundred addresses go at these seconds, with such a budget."""
+def withdrawn(
+    *counts: tuple[float, int], permille: int = 0, at_least: int = 0, of: int = 100, late: int = 0
+) -> list[str]:
+    """What is told if so many of a hundred addresses go at these seconds after an hour, with such a budget.
+
+    `late` more addresses join a minute before the first goes.
+    """
     steps = WrittenSteps().add(
         SAID, FLEET_0, budgets={"denied-by-change": Budget("denied-by-change", permille, at_least), "x": None}
     )
     names = [f"n{number}" for number in range(of)]
     steps.add(SAID, FLEET_0, members={name: node(f"10.0.0.{number}") for number, name in enumerate(names, 1)})
+    steps.now_s += HOUR_S - 60
+    steps.add(SAID, FLEET_0, members={f"late{number}": node(f"10.1.0.{number}") for number in range(late)})
     for at_s, count in counts:
-        steps.now_s = at_s - 1.0
+        steps.now_s = HOUR_S + at_s - 1.0
         gone, names = names[:count], names[count:]
         steps.add(SAID, FLEET_0, members=dict.fromkeys(gone))
     return list(budgets.check_budgets(steps.evidence()))
@@ -269,13 +279,23 @@ def withdrawn(*counts: tuple[float, int], permille: int = 0, at_least: int = 0, 
 def test_a_budget_is_a_share_of_what_was_let_through_before_the_window() -> None:
     assert not withdrawn((10, 4), (20, 6), permille=100)
     assert withdrawn((10, 4), (20, 7), permille=100) == [
-        "fleet/0@3: any zone loses 7 addresses (denied-by-change) after 4, of 10 at most"
+        "fleet/0@4: any zone loses 7 addresses (denied-by-change) after 4, of 10 at most"
     ]
     assert not withdrawn((10, 10), permille=100, of=109)
     assert withdrawn((10, 11), permille=100, of=109)
 
 
-def test_a_budget_is_a_count_at_least() -> None:
+def test_addresses_that_have_just_come_do_not_make_a_budget_larger() -> None:
+    assert withdrawn((10, 11), permille=100, late=200)
+    assert not withdrawn((10, 10), permille=100, late=200)
+    assert withdrawn((10, 51), at_least=90, late=200)
+    assert not withdrawn((HOUR_S + 70, 30), permille=100, late=200)
+
+
+def test_a_budget_is_a_count_at_least_and_half_of_all_at_most() -> None:
+    assert withdrawn((10, 51), at_least=60) == [
+        "fleet/0@3: any zone loses 51 addresses (denied-by-change) after 0, of 50 at most"
+    ]
     assert not withdrawn((10, 20), permille=100, at_least=20)
     assert withdrawn((10, 21), permille=100, at_least=20)
 
@@ -284,8 +304,8 @@ def test_what_went_ten_minutes_ago_is_forgotten() -> None:
     assert not withdrawn((10, 10), (610, 10), (1210, 10), at_least=10)
     assert withdrawn((10, 10), (609.9, 1), at_least=10)
     assert withdrawn((10, 10), (400, 1), (611, 10), at_least=10) == [
-        "fleet/0@3: any zone loses 1 addresses (denied-by-change) after 10, of 10 at most",
-        "fleet/0@4: any zone loses 10 addresses (denied-by-change) after 1, of 10 at most",
+        "fleet/0@4: any zone loses 1 addresses (denied-by-change) after 10, of 10 at most",
+        "fleet/0@5: any zone loses 10 addresses (denied-by-change) after 1, of 10 at most",
     ]
 
 
@@ -298,7 +318,7 @@ def test_the_budgets_that_there_are_before_any_is_set() -> None:
     """One in a hundred and 100 that nobody stated, one in ten and 1,000 that somebody did."""
 
     def faults(state: int, count: int) -> list[str]:
-        names = [f"n{number}" for number in range(1_500)]
+        names = [f"n{number}" for number in range(2_200)]
         steps = WrittenSteps().add(
             SAID, FLEET_0, members={n: node(f"10.1.{i >> 8}.{i & 255}") for i, n in enumerate(names)}
         )

@@ -14,6 +14,7 @@ import msgspec
 from eventstore.folding.fold import At, Outcome, fold_time
 from eventstore.log import FLEET, Partition, partition_of
 from projections.fleet.fold import FleetFold, FleetState
+from projections.fleet.levels import SETTLED_MS, STEP_MS
 from projections.fleet.tables import table
 from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
 from projections.rules.digests import digest_of, to_bytes
@@ -117,7 +118,16 @@ class Fleet:
         return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
 
     def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
-        return self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))
+        """Set a budget, and have two people approve it if it is looser."""
+        outcome = self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))
+        if outcome.code != "held":
+            return outcome
+        assert self.approve(outcome.hold, "budget-1").code == "done"
+        return self.approve(outcome.hold, "budget-2")
+
+    def settle(self) -> None:
+        """Let so much time pass that all addresses count in the base of budgets, and no withdrawal counts any more."""
+        self.now_ms += SETTLED_MS + STEP_MS
 
     def unlimited(self) -> None:
         """No budget holds anything."""

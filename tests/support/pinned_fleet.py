@@ -129,6 +129,7 @@ def _malformed_statements(fleet: DeliveredFleet) -> None:
 def _members(fleet: DeliveredFleet) -> None:
     """A crowd, in columns; nodes that change, move, share addresses, come back."""
     fleet.limit("z0", 5, -1)
+    fleet.budget("allowed-by-change", 1_000, 0)
     fleet.describe("z0", {"tier": "1"})
     fleet.change(*map(_node, range(2 * MANY)))
     fleet.change(*(Item(f"m{number}", "z1", f"10.2.0.{number + 1}") for number in range(3)))

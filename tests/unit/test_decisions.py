@@ -163,7 +163,7 @@ async def a_day(world: World, day: int) -> None:
     await world.say(ZONES, "z0", DpuRegistered(world.command("d"), "z0", f"dpu{day}", "", "", "simulated:x"))
     await world.say(ZONES, "z0", LifecycleRequested(world.command("d"), "z0", f"dpu{day}", "provision", "image"))
     await world.say(ZONES, "z0", NodesLeft(world.command("z0"), "z0", [f"n{day}-0", "nobody"], [], [], False, b""))
-    drop = PolicySet(world.command("p"), f"p{day}", 1, "drop", "any", [], {}, {})
+    drop = PolicySet(world.command("p"), f"p{day}", 1, "drop", "any", [], {"side": "none"}, {})
     await world.say("fleet", "p", drop)
 
 

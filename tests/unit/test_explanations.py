@@ -290,6 +290,7 @@ def test_a_policy_set_just_now_is_in_the_table_since_then(fleet: Fleet) -> None:
 def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) -> None:
     """Their tables may have had the address for long; a DPU here that has an older table has it not."""
     fleet.budget("denied-by-change", 1_000, 0)
+    fleet.budget("allowed-by-change", 1_000, 0)
     fleet.describe("z1", {"tier": "gold"})
     fleet.policy("default", priority=-1_000_000, zones={"tier": "gold"})
     actual_table(fleet.state, "z1")
@@ -308,6 +309,7 @@ def test_a_set_of_other_zones_is_in_a_table_since_the_zone_has_it(fleet: Fleet) 
 
 def test_a_set_that_a_zone_lost_and_got_again_is_in_its_table_since_then(fleet: Fleet) -> None:
     fleet.budget("denied-by-change", 1_000, 0)
+    fleet.budget("allowed-by-change", 1_000, 0)
     for zones in ({"tier": "gold"}, {}):
         fleet.policy("default", priority=-1_000_000, zones=zones)
         actual_table(fleet.state, "z0")

@@ -141,7 +141,7 @@ class FleetMachine(RuleBasedStateMachine):
         if dropping:
             self.fleet.policy("r", priority=1, action="drop", sources={"b": "1"})
         for kind in ("denied-by-leave", "denied-by-change", "allowed-by-change"):
-            self.fleet.budget(kind, 0, 2 if small else 1_000_000)
+            self.fleet.budget(kind, *((0, 2) if small else (1_000, 0)))
 
     @rule(found=st.lists(items, min_size=3, max_size=6, unique_by=lambda item: item.name))
     def many_members_change(self, found: list[Item]) -> None:

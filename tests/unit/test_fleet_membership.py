@@ -11,6 +11,7 @@ from projections.fleet.fold import caused
 from projections.fleet.rulesets import FEW
 from projections.fleet.state import MAX_HANDED
 from projections.fleet.tables import table
+from projections.fleet.withdrawals import KINDS
 from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, ZoneDescribed, ZoneLimited
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 
@@ -294,6 +295,8 @@ def test_combinations_of_sets_that_nobody_is_in_any_more_are_forgotten(monkeypat
     monkeypatch.setattr("projections.rules.lists.MAX_VERDICTS", 8)
     monkeypatch.setattr("projections.rules.lists.MAX_TURNS", 8)
     fleet = Fleet()
+    for kind in KINDS:
+        fleet.budget(kind, 1_000, 0)
     for bit in range(8):
         fleet.policy(f"p{bit}", priority=bit, protocol="tcp", ports=[bit, bit], sources={f"l{bit}": "1"})
     for i in range(1 << 8):

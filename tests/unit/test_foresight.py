@@ -184,6 +184,7 @@ def test_a_leave_does_what_its_dry_run_said(
 
 def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
     fleet = Fleet()
+    fleet.budget("denied-by-change", 1_000, 0)
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i}", labels={"a": "1"} if i < 6 else {}) for i in range(8)))
     drop = PolicySet(envelope("ann"), "deny", 1, "drop", "any", [], {"a": "1"}, {})
     _, _, (effect,) = foreseen(fleet, drop)

@@ -134,6 +134,7 @@ def closed() -> Fleet:
     fleet.policy("default", priority=-9, sources={"side": "in"})
     fleet.change(*(node(i) for i in range(2 * MANY)))
     fleet.budget(ALLOWED_BY_CHANGE, 250, 10)
+    fleet.settle()
     return fleet
 
 

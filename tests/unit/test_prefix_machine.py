@@ -56,7 +56,7 @@ class PrefixMachine(RuleBasedStateMachine):
         super().__init__()
         self.fleet = Fleet()
         for kind in ("denied-by-leave", "denied-by-change"):
-            self.fleet.budget(kind, 0, 1_000_000_000)
+            self.fleet.budget(kind, 1_000, 0)
         self.present: dict[int, bool] = {}
         self.unread = 0
         self.devices = [EMPTY, EMPTY]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore.folding.fold import Outcome
+from projections.fleet.levels import Base
 from projections.fleet.withdrawals import (
     BUCKET_MS,
     EMPTY,
@@ -105,8 +106,8 @@ def test_a_budget_may_be_nothing_or_everything() -> None:
     fleet = Fleet()
     assert fleet.budget("denied-by-change", 0, 0).code == "done"
     assert fleet.budget("denied-by-change", 1_000, 0).code == "done"
-    assert Budget("denied-by-leave", 1_000, 5).limit(30) is None
-    assert Budget("denied-by-leave", 999, 0).limit(1_000) == 999
+    assert Budget("denied-by-leave", 1_000, 5).limit(Base(30, 30)) is None
+    assert Budget("denied-by-leave", 999, 0).limit(Base(1_000, 1_000)) == 999
 
 
 def full(zones: int = 1) -> Fleet:

@@ -1,7 +1,8 @@
 """How much is withdrawn at a time, counted from rows alone: by address, as a packet would find it.
 
 A list's window in the plane is at least what is counted here for a zone (it is shared with zones of the same list, and
-forgets late), and a larger one only makes the plane hold more; so what is over budget here, is.
+forgets late), and a larger one only makes the plane hold more; so what is over budget here, is. The base of a budget is
+bounded from above: by the zone that had most, at its worst minute of the last hour, and what was withdrawn since.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 from eventstore.folding.fold import fold_time
 from eventstore.log import FLEET_0
-from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, WINDOW_MS, Kind
+from projections.fleet.levels import SETTLED_MS, STEP_MS, Base
+from projections.fleet.withdrawals import DEFAULTS, DENIED_BY_CHANGE, DENIED_BY_LEAVE, WINDOW_MS, Budget, Kind
 from projections.rules.policies import BUILT_IN, Policy
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
@@ -34,6 +36,9 @@ LEFT = 1
 
 Halves = dict[str, tuple[bool, bool]]
 """Per node, whether its newest state counts, and whether a former one does."""
+
+_ASKED_BY_ONE = (e.PolicySet, e.PolicyDeleted, e.ZoneDescribed, e.BudgetSet)
+"""Events whose actor is who asked for what is held."""
 
 _MADE_OF = frozenset({"members", "kept", "policies", "zones"})
 
@@ -80,6 +85,11 @@ class Reachable:
         """All that are, or were, held by anybody."""
         return set(self._holders)
 
+    def allowed(self) -> dict[str, int]:
+        """Per zone, from how many addresses anything is let through."""
+        found = self.verdicts(self.addresses, classes_of([*self.policies.values()]))
+        return {zone: sum(map(bool, of.values())) for zone, of in found.items()}
+
     def verdicts(self, addresses: set[Address], classes: list[Class]) -> dict[str, dict[Address, Traffic]]:
         """Per zone what is let through from each of these addresses."""
         held = {address: self._held(address) for address in addresses}
@@ -125,29 +135,77 @@ def _parts(table: str, row: Any) -> list[tuple[frozenset[Address], Labels]]:
     return found
 
 
+class Levels:
+    """How many addresses each zone lets through, over time."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, list[tuple[int, int]]] = defaultdict(list)
+
+    def note(self, now_ms: int, allowed: Mapping[str, int]) -> None:
+        for zone, count in allowed.items():
+            if not self._noted[zone] or self._noted[zone][-1][1] != count:
+                self._noted[zone].append((now_ms, count))
+
+    def set_back(self, now_ms: int) -> None:
+        """What a fast clock dated ahead is of the time of its correction."""
+        for zone, noted in self._noted.items():
+            self._noted[zone] = [(min(at_ms, now_ms), count) for at_ms, count in noted]
+
+    def base(self, now_ms: int, before: int) -> Base:
+        """What a budget is a share of at most, if so many went within its window."""
+        bases = [self._base(noted, now_ms, before) for noted in self._noted.values()] or [Base(0, 0)]
+        return Base(max(base.settled for base in bases), max(base.least for base in bases))
+
+    def _base(self, noted: Sequence[tuple[int, int]], now_ms: int, before: int) -> Base:
+        """The smallest of the levels that lasted over the end of a minute; none is settled in the first hour."""
+        ends = [at_ms for at_ms, _ in noted[1:]] + [now_ms]
+        lasting = [
+            (at_ms, count)
+            for (at_ms, count), end_ms in zip(noted, ends, strict=True)
+            if end_ms > now_ms - SETTLED_MS and end_ms // STEP_MS > at_ms // STEP_MS
+        ]
+        levels = [count + before for _, count in (*lasting, noted[-1])]
+        is_settled = noted[0][0] // STEP_MS * STEP_MS + STEP_MS <= now_ms - SETTLED_MS
+        return Base(min(levels) if is_settled else 0, min(filter(None, levels), default=0))
+
+
 def check_budgets(run: Evidence) -> Found:
     """I13: no zone loses more addresses in ten minutes than its budgets let go, unless it was approved."""
     reach, budgets, now_ms = Reachable(), dict(DEFAULTS.items()), 0
     spent: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    halves: Halves = {}
+    halves, levels = Halves(), Levels()
     for step in run.steps[FLEET_0]:
         now_ms = fold_time(now_ms, step.record.timestamp_ms)
         for turned in spent.values():  # withdrawals that a fast clock dated ahead count from the correction on
             turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - WINDOW_MS]
+        levels.set_back(now_ms)
         yield from _half_made(halves, step)
+        yield from _loosened(run, step, budgets)
         if _MADE_OF & step.rows.keys():
             lost = _lost(reach, step)
             if isinstance(step.event, e.HoldApproved):
                 yield from _unapproved(run, step) if lost else ()
-                continue
-            for (zone, kind), (count, allowed) in lost.items():
+                lost = {}
+            for (zone, kind), count in lost.items():
                 before = sum(gone for _, gone in spent[zone, kind])
                 spent[zone, kind].append((now_ms, count))
-                most = budgets[kind].limit(allowed + before)
+                most = budgets[kind].limit(levels.base(now_ms, before))
                 if most is not None and before + count > most:
                     where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
                     yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
+            levels.note(now_ms, reach.allowed())
         budgets |= {kind: row for kind, row in step.rows.get("budgets", ()) if row is not None}
+
+
+def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found:
+    """A budget becomes looser only when two persons have said so, neither of whom asked for it."""
+    rows = [(kind, row) for kind, row in step.rows.get("budgets", ()) if row is not None]
+    if not any(kind in budgets and row.is_looser(budgets[kind]) for kind, row in rows):
+        return
+    if isinstance(step.event, e.HoldApproved):
+        yield from _unapproved(run, step)
+    elif isinstance(step.event, e.BudgetSet):
+        yield f"{FLEET_0}@{step.record.offset}: {step.event.envelope.actor} alone loosens {step.event.kind}"
 
 
 def _half_made(halves: Halves, step: Step) -> Found:
@@ -173,7 +231,7 @@ def _unapproved(run: Evidence, approved: Step) -> Found:
         event = step.event
         if isinstance(event, e.HoldApproved) and event.hold == hold and step.rows:
             persons.add(event.envelope.actor)
-        elif step.record.offset == hold and isinstance(event, e.PolicySet | e.PolicyDeleted | e.ZoneDescribed):
+        elif step.record.offset == hold and isinstance(event, _ASKED_BY_ONE):
             asked = event.envelope.actor
         if step is approved:
             break
@@ -182,8 +240,8 @@ def _unapproved(run: Evidence, approved: Step) -> Found:
         yield f"{FLEET_0}@{approved.record.offset}: hold {hold} is released by {sorted(persons)} alone"
 
 
-def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int]]:
-    """Takes a record. Per zone and kind, how many addresses lose what was let through, and how many had anything."""
+def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], int]:
+    """Takes a record. Per zone and kind, how many addresses lose what was let through."""
     concerned, zones = reach.concerned(step), list(reach.zones)
     changed = [policy for _, policy in step.rows.get("policies", ()) if policy is not None]
     classes = classes_of([*reach.policies.values(), *changed])
@@ -196,11 +254,7 @@ def _lost(reach: Reachable, step: Step) -> dict[tuple[str, Kind], tuple[int, int
         zone: Counter(kinds.get(a, DENIED_BY_CHANGE) for a in concerned if before[zone][a] - after[zone][a])
         for zone in zones
     }
-    if not any(losing.values()):
-        return {}
-    others = reach.verdicts(reach.addresses - concerned, classes)
-    allowed = {zone: sum(map(bool, [*before[zone].values(), *others[zone].values()])) for zone in zones}
-    return {(zone, kind): (count, allowed[zone]) for zone in zones for kind, count in losing[zone].items()}
+    return {(zone, kind): count for zone in zones for kind, count in losing[zone].items()}
 
 
 def _kinds(step: Step, before: Holders, after: Holders) -> dict[Address, Kind]:

@@ -1,0 +1,112 @@
+"""How many addresses a list has allowed for a while: what the budgets are shares of.
+
+A budget that is a share of what a list allows now is as large as a client likes: made-up nodes join until a tenth of
+the list is all of the real ones. So a share is of the *settled* level: the smallest that the list had at the end of any
+minute of the last hour. New addresses count into it once they have been there for an hour.
+
+A level is sampled once per minute of fold time, before the first record of a later minute changes it, and only if it
+differs from the sample before: a list that does not change costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+STEP_MS = 60_000
+SETTLED_MS = 3_600_000
+"""How long an address must be there to count."""
+
+
+class Levels(msgspec.Struct, frozen=True, array_like=True):
+    """Levels of one list as (start of a step, level at its end), oldest first.
+
+    A sample stands for the ends of all steps until the next sample. Before the first one, the list allowed nothing.
+    """
+
+    samples: tuple[tuple[int, int], ...] = ()
+
+    def sampled(self, step_ms: int, level: int) -> Levels:
+        """These with the level at the end of a step, and without what is no longer needed."""
+        if level == (self.samples[-1][1] if self.samples else 0):
+            return self
+        kept = self._since(step_ms + STEP_MS - SETTLED_MS)
+        if kept and kept[-1][0] >= step_ms:
+            return Levels((*kept[:-1], (kept[-1][0], min(level, kept[-1][1]))))
+        return Levels((*kept, (step_ms, level)))
+
+    def set_back(self, step_ms: int) -> Levels:
+        """These, with the samples of later steps as one of this step: the smallest of them."""
+        ahead = [level for start, level in self.samples if start >= step_ms]
+        if not ahead:
+            return self
+        return Levels((*((start, level) for start, level in self.samples if start < step_ms), (step_ms, min(ahead))))
+
+    def _since(self, time_ms: int) -> Sequence[tuple[int, int]]:
+        """The samples that say something of the time since then."""
+        first = next((n for n, (start, _) in enumerate(self.samples) if start + STEP_MS > time_ms), len(self.samples))
+        return self.samples[max(0, first - 1) :]
+
+
+UNSEEN = Levels()
+
+
+class Base(NamedTuple):
+    """What a budget is a share of.
+
+    `settled` is the smallest level of the last hour, 0 if the list allowed nothing then. `least` is the smallest level
+    above 0 in that time: of a list that is younger, what it had at first.
+    """
+
+    settled: int
+    least: int
+
+
+def base_of(levels: Levels, *, sampled_ms: int, level: int, now_ms: int, spent: Iterable[tuple[int, int]] = ()) -> Base:
+    """The base of a list which now has this level, and was last sampled before the step `sampled_ms`.
+
+    `spent` is what the budget let go lately, as (start of a bucket, count). It is added to later levels: a budget
+    is a share of what was there before.
+    """
+    horizon_ms, counts = now_ms - SETTLED_MS, list(spent)
+
+    def with_spent(start_ms: int, count: int) -> int:
+        return count + sum(gone for at_ms, gone in counts if at_ms < start_ms + STEP_MS)
+
+    relevant = levels._since(horizon_ms)
+    if sampled_ms + STEP_MS <= horizon_ms:  # nothing has changed for longer than counts
+        relevant = [(sampled_ms, level)]
+    found = [with_spent(start, count) for start, count in relevant]
+    found.append(with_spent(now_ms, level))
+    is_settled = bool(relevant) and relevant[0][0] + STEP_MS <= horizon_ms
+    return Base(min(found) if is_settled else 0, min(filter(None, found), default=0))
+
+
+def merged(histories: Iterable[Levels]) -> Levels:
+    """Of lists that become one, at each time the smallest level that is not 0: what allowed nothing loses nothing."""
+    distinct = list(dict.fromkeys(histories))
+    if len(distinct) == 1:
+        return distinct[0]
+    samples: list[tuple[int, int]] = []
+    for start in sorted({start for levels in distinct for start, _ in levels.samples}):
+        present = [count for levels in distinct if (count := _at(levels, start))]
+        if not samples or samples[-1][1] != min(present, default=0):
+            samples.append((start, min(present, default=0)))
+    return Levels(tuple(samples))
+
+
+def _at(levels: Levels, step_ms: int) -> int:
+    return next((count for start, count in reversed(levels.samples) if start <= step_ms), 0)
+
+
+def changed(rows: Mapping[str, Levels], now: Mapping[str, int], step_ms: int) -> dict[str, Levels]:
+    """The rows of lists whose level differs from the last sample, with the sample of a step added."""
+    found = {}
+    for key, level in now.items():
+        before = rows.get(key, UNSEEN)
+        after = before.sampled(step_ms, level)
+        if after is not before:
+            found[key] = after
+    return found
