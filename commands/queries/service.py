@@ -122,6 +122,9 @@ class QueriesService(ProgressQueries):
         installs = zone_views.installs(request.zone, state, reported, self._reader.generation)
         found = message(pb.Zone, zone_views.view(request.zone, state, self._reader.fleet))
         found.MergeFrom(message(pb.Zone, installs))
+        frozen = zone_views.frozen(request.zone, state, self._reader.fleet, reported, self._reader.generation)
+        if frozen is not None:
+            found.MergeFrom(message(pb.Zone, frozen))
         found.position = self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number])
         return found
 

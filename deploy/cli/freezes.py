@@ -6,7 +6,7 @@ import click
 
 from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown
+from deploy.cli.failures import NotKnown, Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands
 from projections.names import shown
@@ -17,14 +17,21 @@ _ZONE = click.argument("zone", type=ZONE, default="")
 
 @click.command()
 @_ZONE
+@click.option("--create", is_flag=True, help="Freeze a zone that nobody knows too, from its first node or DPU on.")
 @commands
-def freeze(*, client: Client, output: str, zone: str) -> None:
+def freeze(*, client: Client, output: str, zone: str, create: bool) -> None:
     """Stop every write to devices of a zone, or of all zones if none is given. The log goes on.
+
+    A zone that nobody knows is refused, as its name may be mistyped. `dpuplane zones show` tells what waits in a frozen
+    zone.
 
     Example: dpuplane freeze rack7
     """
+    is_known = not zone or _is_known(client, zone)
+    if not is_known and not create:
+        raise Refused(f"zone: {shown(zone)} is not known; --create freezes it from its first node or DPU on")
     answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=zone))
-    if zone and exit_status(answer) == 0 and not _is_inhabited(client, zone):
+    if not is_known and exit_status(answer) == 0:
         click.echo(f"zone: {shown(zone)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
 
@@ -40,9 +47,9 @@ def thaw(*, client: Client, output: str, zone: str) -> None:
     finish(client.command("Thaw", pb.ThawRequest(zone=zone)), output)
 
 
-def _is_inhabited(client: Client, zone: str) -> bool:
+def _is_known(client: Client, zone: str) -> bool:
     try:
-        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+        client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
     except NotKnown:
         return False
-    return found.nodes + found.dpus > 0
+    return True

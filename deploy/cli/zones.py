@@ -69,7 +69,7 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
         ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
         ("agents may state", _agents(found)),
-        ("frozen", "yes" if found.frozen else "no"),
+        ("frozen", _frozen(found)),
         *((f"version {i.version}", _progress(i)) for i in found.installs),
         ("lagging", ", ".join(found.lagging) or "none"),
         *((f"exception {e.dpu}", _exception(e)) for e in found.exceptions),
@@ -80,6 +80,20 @@ def _agents(found: pb.Zone) -> str:
     """What node agents may state in a zone."""
     networks, keys = ", ".join(found.agent_networks), ", ".join(found.agent_label_keys)
     return f"addresses in {networks or 'no network'}; labels {keys or 'none'}"
+
+
+def _frozen(found: pb.Zone) -> str:
+    """Who froze a zone, when, and what waits for the thaw."""
+    if not found.frozen:
+        return "no"
+    since = f"since {out.moment(found.frozen_since_ms)} by {found.frozen_by}"
+    if not found.waiting_dpus and not found.waiting_steps:
+        return f"{since}; nothing waits"
+    changes = f" (changes since {out.moment(found.waiting_since_ms)})" if found.waiting_since_ms else ""
+    return (
+        f"{since}; {found.waiting_dpus} of {found.dpus} DPUs wait for table version {found.version}{changes},"
+        f" {found.waiting_steps} for their next step"
+    )
 
 
 def _progress(install: pb.Install) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from projections.fleet import tables
 from projections.fleet.rulesets import PrefixChange
-from projections.fleet.state import FleetState
+from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable
 from projections.installs.rows import InstallsState
 from projections.installs.views import laggards, zone_progress
@@ -68,6 +68,16 @@ class InstallsView(NamedTuple):
     exceptions: tuple[ExceptionView, ...]
 
 
+class FrozenView(NamedTuple):
+    """Who froze a zone, and what has been waiting there since: changes of its table, and steps of its DPUs."""
+
+    frozen_since_ms: int
+    frozen_by: str
+    waiting_dpus: int
+    waiting_since_ms: int
+    waiting_steps: int
+
+
 class RuleView(NamedTuple):
     prefix: str
     action: str
@@ -100,6 +110,26 @@ def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
         agent_networks=info.agent_networks,
         agent_label_keys=info.agent_label_keys,
     )
+
+
+def frozen(zone: str, state: ZoneState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
+    """What a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
+
+    A DPU waits if no relay has reported that it applied the zone's present table; if no relay reported that of any DPU,
+    all of them wait, since the earliest change that was not reported.
+    """
+    freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
+    if freeze is None:
+        return None
+    dpus, now = state.dpu_index.zone(zone), tables.table(fleet, zone)
+    progress = zone_progress(reported, zone, 1, ordinals=dpus.names)
+    newest = progress.versions[0] if progress is not None and progress.epoch == epoch and progress.versions else None
+    applied = newest.applied if newest is not None and newest.version >= now.version else 0
+    known = newest.version if newest is not None else 0
+    waiting = len(dpus.names) - applied if now.version else 0
+    since_ms = tables.earliest_since(fleet, zone, min(known, now.version - 1)) if waiting else 0
+    steps = sum(name in state.dpu_index.open for name in dpus.names.values())
+    return FrozenView(freeze.since_ms, freeze.actor, waiting, since_ms, steps)
 
 
 def installs(zone: str, state: ZoneState, reported: InstallsState, epoch: int) -> InstallsView:

@@ -643,7 +643,7 @@ class ZoneList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "frozen_since_ms", "frozen_by", "waiting_dpus", "waiting_since_ms", "waiting_steps")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -667,6 +667,11 @@ class Zone(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
     AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_BY_FIELD_NUMBER: _ClassVar[int]
+    WAITING_DPUS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_STEPS_FIELD_NUMBER: _ClassVar[int]
     zone: str
     labels: _containers.ScalarMap[str, str]
     nodes: int
@@ -683,7 +688,12 @@ class Zone(_message.Message):
     position: str
     agent_networks: _containers.RepeatedScalarFieldContainer[str]
     agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    frozen_since_ms: int
+    frozen_by: str
+    waiting_dpus: int
+    waiting_since_ms: int
+    waiting_steps: int
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., frozen_since_ms: _Optional[int] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., waiting_steps: _Optional[int] = ...) -> None: ...
 
 class DpuException(_message.Message):
     __slots__ = ("dpu", "version", "reason", "said_ms")

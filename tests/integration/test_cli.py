@@ -243,7 +243,11 @@ async def test_an_approval_that_closed_its_hold_is_repeated_safely(run: Run, pla
 async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
     limited = await run("zones", "limit", "nowhere", "--parallel-installs", "5")
     assert (limited.status, "'nowhere'" in limited.stderr) == (1, True)
-    frozen = await run("freeze", "nowhere")
+    mistyped = await run("freeze", "nowhere")
+    assert (mistyped.status, mistyped.stdout) == (1, "")
+    assert "zone: 'nowhere' is not known; --create" in mistyped.stderr
+    assert (await run("status")).json["frozen"] == []
+    frozen = await run("freeze", "nowhere", "--create")
     assert (frozen.status, frozen.json["outcome"]) == (0, "done")
     assert "'nowhere' has no node and no DPU" in frozen.stderr
     await run("nodes", "join", "n1", "--zone", "z1")

@@ -213,5 +213,7 @@ async def test_verify_says_why_the_devices_of_a_frozen_zone_differ(tmp_path: Pat
         frozen = await run("verify", server=server)
         assert frozen.status == 1
         assert "the zone is frozen" in frozen.stderr
+        waits = (await run("zones", "show", "a", server=server)).stdout
+        assert "2 of 2 DPUs wait for table version" in waits
         await run("thaw", "a", server=server)
         assert (await run("verify", server=server)).status == 0

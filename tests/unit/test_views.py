@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from commands.messages import message, policy
 from eventstore.folding.fold import At
@@ -18,6 +19,8 @@ from eventstore.log import ZONES, Partition
 from projections.cliques.views import CliqueView, MemberView, WaiterView
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
+from projections.fleet.tables import table
+from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, version_key
 from projections.rules.policies import Policy
 from projections.views import nodes as node_views
 from projections.views import progress as progress_views
@@ -29,7 +32,8 @@ from projections.zones.phases import DELETING
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZoneState
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import NodesJoined
+from schemas.events import Frozen, NodesJoined
+from tests.support.fleet import Fleet, Item
 from tests.support.zones import ZoneLog
 
 NOW_MS = 1_700_000_000_000
@@ -37,6 +41,7 @@ VIEWS: list[tuple[Any, type[Message]]] = [
     (node_views.NodeView, pb.Node),
     (zone_views.ZoneView, pb.Zone),
     (zone_views.InstallsView, pb.Zone),
+    (zone_views.FrozenView, pb.Zone),
     (zone_views.InstallView, pb.Install),
     (zone_views.MilestoneView, pb.Milestone),
     (zone_views.ExceptionView, pb.DpuException),
@@ -139,3 +144,29 @@ def test_dpus_are_found_by_zone_phase_and_need_without_a_look_at_zones_that_have
     assert found(stuck=True) == found("b", stuck=True) == {"b8"}
     assert found("a") == {f"a{number}" for number in range(50)}
     assert found() == set(rows)
+
+
+def test_a_frozen_zone_tells_what_waits_there() -> None:
+    fleet = Fleet()
+    fleet.change(Item("n", "z", "10.0.0.1"))
+    before = table(fleet.state, "z").version
+    state = ZoneState()
+    for ordinal, standing in enumerate(("idle", "open", "running")):
+        dpu = Dpu("z", ordinal, "", "", "", "Ready", 1, 1, 1, 1, standing=standing)  # type: ignore[arg-type]
+        state.dpus.put(f"d{ordinal}", dpu)
+    state.rederive()
+    reported = InstallsState()
+    reported.zones.put("z", ZoneInstalls(1, 3, 5, ()))
+    all_three = (((50, BitMap([0, 1, 2]).serialize()),), ((60, BitMap([0, 1, 2]).serialize()),), ())
+    reported.versions.put(version_key("z", before), VersionInstalls(5, *all_three))
+    reported.rederive()
+    assert zone_views.frozen("z", state, fleet.state, reported, 1) is None
+    fleet.apply(Frozen(envelope("z", "operator/ann", uuid7(NOW_MS, Random(1))), "z"))
+    froze_ms = fleet.now_ms
+    assert zone_views.frozen("z", state, fleet.state, reported, 1) == (froze_ms, "operator/ann", 0, 0, 1)
+    fleet.now_ms += 70
+    fleet.change(Item("m", "z", "10.0.0.3"))
+    table(fleet.state, "z")
+    waits = zone_views.frozen("z", state, fleet.state, reported, 1)
+    assert waits == (froze_ms, "operator/ann", 3, fleet.now_ms, 1)
+    assert zone_views.frozen("z", state, fleet.state, reported, 2) == waits, "of another epoch nothing is known"
