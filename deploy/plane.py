@@ -127,7 +127,7 @@ class Plane:
             running.start(plane.replica.run())
             running.start(plane.clocks.run())
             if plane.security is not None:
-                running.start(plane.security.certificates.run())
+                running.start(plane.security.run())
             await plane._serve(stack, running, expected_zones)
             yield plane
 

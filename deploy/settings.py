@@ -26,7 +26,8 @@ ENVIRONMENT_PREFIX = "DPUPLANE_"
 
 Role = Literal["all", "api", "relay", "provisioner"]
 
-_FILES = ("tls_cert", "tls_key", "tls_client_ca", *(f"kafka_{name}" for name in KafkaAccess._fields if "file" in name))
+_KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaAccess._fields if "file" in name)
+_FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *_KAFKA_FILES)
 
 
 class BadSettings(PermanentError):
@@ -77,6 +78,11 @@ class Settings(BaseModel):
     tls_client_ca: Path | None = Field(
         None,
         description="PEM file: the authorities whose certificates are believed, of clients and of other processes.",
+    )
+    tls_revoked: Path | None = Field(
+        None,
+        description="File of the serial numbers of revoked certificates: hexadecimal, one a line, # begins a comment. "
+        "Changes count within two seconds.",
     )
     trust_domain: str = Field(
         "", description="What the URI names of all certificates begin with; empty for that of `tls_cert`."
@@ -189,8 +195,9 @@ class Settings(BaseModel):
             raise ValueError(
                 f"{' and '.join(missing)} must be given too: TLS needs tls_cert, tls_key and tls_client_ca"
             )
-        if self.trust_domain and missing:
-            raise ValueError("trust_domain needs tls_cert, tls_key and tls_client_ca")
+        for name in ("trust_domain", "tls_revoked"):
+            if getattr(self, name) and missing:
+                raise ValueError(f"{name} needs tls_cert, tls_key and tls_client_ca")
         return self
 
     @model_validator(mode="after")

@@ -31,6 +31,11 @@ class Gate:
             self.denials.turn_away(peer().rpartition(":")[0], str(error))
             raise
 
+    @property
+    def revision(self) -> int:
+        """Of the list of revoked certificates: a call that began under another one is asked again who makes it."""
+        return self._identities.revision
+
     def denial(self, method: str, principal: Principal, request: Any) -> str | None:
         """None if they may; else why not, counted and logged."""
         fault = auth.denial(method, principal, request)

@@ -118,11 +118,12 @@ class Guard:
         self, method: str, serve: Callable[[Any, Call], Awaitable[Message]]
     ) -> Callable[[Any, Context], Awaitable[Message]]:
         async def answer(request: Any, context: Context) -> Message:
-            began_s = self._now_s()
+            began_s, revision = self._now_s(), self._revision
             try:
                 call, proved = self._call(context)
                 with self._admission.admit(call.principal):
                     found = await serve(self._permitted(method, request, proved, context), call)
+                    self._check_revoked(revision, context)
             except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
             self.tally.answered(method, found, self._now_s() - began_s)
@@ -134,17 +135,27 @@ class Guard:
         self, method: str, serve: Callable[[Any, Call], AsyncIterator[Message]]
     ) -> Callable[[Any, Context], AsyncIterator[Message]]:
         async def answer(request: Any, context: Context) -> AsyncIterator[Message]:
-            began_s = self._now_s()
+            began_s, revision = self._now_s(), self._revision
             try:
                 call, proved = self._call(context)
                 with self._admission.admit_answer(call.principal):
                     async for message in serve(self._permitted(method, request, proved, context), call):
+                        self._check_revoked(revision, context)
                         yield message
             except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
             self.tally.streamed(method, self._now_s() - began_s)
 
         return answer
+
+    @property
+    def _revision(self) -> int:
+        return 0 if self._gate is None else self._gate.revision
+
+    def _check_revoked(self, revision: int, context: Context) -> None:
+        """Raises Unauthenticated if the certificate of a call was revoked since it began."""
+        if self._gate is not None and self._gate.revision != revision:
+            self._gate.identify(context.auth_context, context.peer)
 
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
         status, reason = status_of(error), str(error)

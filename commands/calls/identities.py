@@ -2,13 +2,15 @@
 
 The handshake has proved that the certificate is one of the authority's and that the peer has its key. What is left is
 read here: exactly one URI name of this trust domain (never the common name, which no authority checks), and whether the
-certificate is still valid now. A connection outlives a handshake by days, so that is asked at every call.
+certificate is still valid now and not revoked. A connection outlives a handshake by days, so that is asked at every
+call.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from cryptography import x509
@@ -24,10 +26,11 @@ class Unauthenticated(PermanentError):
 
 
 class Identity(NamedTuple):
-    """Somebody, and until when the certificate says so."""
+    """Whom a certificate names, until when, and its serial number."""
 
     principal: Principal
     expires_ms: int
+    serial: int
 
 
 class Identities:
@@ -37,6 +40,11 @@ class Identities:
         self.trust_domain = trust_domain
         self._now_ms = now_ms
         self._known: OrderedDict[bytes, Identity | str] = OrderedDict()
+        self.revision = 0
+        """Goes up whenever the list of revoked certificates changes."""
+        self._revoked: frozenset[int] = frozenset()
+        self._open: dict[int, dict[object, Callable[[], None]]] = {}
+        """By serial number, how to break off what was opened with that certificate and lasts."""
 
     def identify(self, certificate: bytes) -> Identity:
         """Whom a certificate (PEM or DER) that was proved names. Raises Unauthenticated."""
@@ -47,9 +55,31 @@ class Identities:
                 self._known.popitem(last=False)
         if isinstance(known, str):
             raise Unauthenticated(known)
+        if known.serial in self._revoked:
+            raise Unauthenticated(f"certificate: that of {known.principal} is revoked")
         if self._now_ms() >= known.expires_ms:
             raise Unauthenticated(f"certificate: that of {known.principal} has expired; connect again with a new one")
         return known
+
+    def revoke(self, serials: frozenset[int]) -> None:
+        """Believe no certificate with one of these serial numbers, nor what is open with one."""
+        self._revoked = serials
+        self.revision += 1
+        for serial in sorted(serials & self._open.keys()):
+            for break_off in list(self._open[serial].values()):
+                break_off()
+
+    @contextmanager
+    def unless_revoked(self, identity: Identity, break_off: Callable[[], None]) -> Iterator[None]:
+        """Around what lasts: breaks it off once the certificate that opened it is revoked."""
+        opened, key = self._open.setdefault(identity.serial, {}), object()
+        opened[key] = break_off
+        try:
+            yield
+        finally:
+            del opened[key]
+            if not opened:
+                self._open.pop(identity.serial, None)
 
     def left_s(self, identity: Identity) -> float:
         """How long a certificate is valid yet."""
@@ -83,4 +113,4 @@ def _read(certificate: bytes, trust_domain: str) -> Identity | str:
     found = parse_uri(uris[0], trust_domain)
     if isinstance(found, str):
         return found
-    return Identity(found, int(parsed.not_valid_after_utc.timestamp() * 1_000))
+    return Identity(found, int(parsed.not_valid_after_utc.timestamp() * 1_000), parsed.serial_number)

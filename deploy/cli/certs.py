@@ -13,7 +13,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.failures import Refused
 from deploy.cli.values import Folder, Real
-from eventstore.errors import PermanentError
+from eventstore.errors import PermanentError, PlaneError
 from projections.fleet.principals import PLANE, ROLES, Principal, check_trust_domain
 from projections.names import check_name, shown
 
@@ -127,6 +127,66 @@ def show(file: Path, output: str) -> None:
     out.print_fields((name, ", ".join(value) if isinstance(value, list) else value) for name, value in plain.items())
 
 
+_LIST = click.option(
+    "--list",
+    "listed",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("certs/revoked.txt"),
+    show_default=True,
+    metavar="FILE",
+    help="The file that `tls_revoked` names; made if it is not there.",
+)
+
+
+@certs.command(epilog="\b\nExample: dpuplane certs revoke certs/operator@ann.pem --list certs/revoked.txt")
+@click.argument("certificates", nargs=-1, required=True, metavar="CERTIFICATE...")
+@_LIST
+def revoke(certificates: tuple[str, ...], listed: Path) -> None:
+    """Add certificates to a list of revoked ones: files in PEM or DER, or serial numbers as `certs show` prints them.
+
+    Every process whose setting `tls_revoked` names the list refuses these certificates within two seconds: their calls
+    and requests are refused, and open links of agents and feeds of the page are broken off.
+    """
+    from deploy.tls.revocations import read_serials
+    from deploy.whole_files import whole_file
+
+    try:
+        known = read_serials(listed) if listed.exists() else frozenset()
+        found = dict(_revoked(each) for each in certificates)
+        fresh = {serial: whose for serial, whose in found.items() if serial not in known}
+        if fresh:
+            before = listed.read_text(encoding="utf-8") if listed.exists() else "# serial number  # certificate\n"
+            lines = "".join(f"{serial:x}  # {whose}\n" for serial, whose in fresh.items())
+            with whole_file(listed) as partial:
+                partial.write_text(f"{before.rstrip()}\n{lines}", encoding="utf-8")
+    except PlaneError as error:
+        raise Refused(str(error)) from error
+    for serial, whose in found.items():
+        click.echo(f"{listed}: {serial:x} ({whose}) {'added' if serial in fresh else 'is there already'}")
+
+
+def _revoked(text: str) -> tuple[int, str]:
+    """The serial number of a certificate or of its text, and whose it is."""
+    from commands.calls.identities import load, uris_of
+    from deploy.tls.revocations import parse_serial
+
+    path = Path(text)
+    serial = None if path.is_file() else parse_serial(text)
+    if serial is not None:
+        return serial, "given by its serial number"
+    try:
+        with path.open("rb") as stream:
+            certificate = load(stream.read(_MAX_BYTES))
+    except OSError as error:
+        reason = f"certificate: {shown(text)} must be a file or a serial number of 1 to 40 hexadecimal digits"
+        raise Refused(f"{reason}: {error.strerror}") from error
+    except ValueError as error:
+        raise Refused(f"certificate: {shown(text)} must be a certificate in PEM or DER") from error
+    whose = " ".join(uris_of(certificate)) or "no URI name"
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    return certificate.serial_number, f"{whose if whose.isprintable() else shown(whose)}, valid until {until}"
+
+
 def _plain(certificate: Any) -> dict[str, Any]:
     from cryptography import x509
 
@@ -139,6 +199,7 @@ def _plain(certificate: Any) -> dict[str, Any]:
         hosts = []
     now = datetime.now(UTC)
     return {
+        "serial": f"{certificate.serial_number:x}",
         "names": uris_of(certificate),
         "hosts": hosts,
         "issuer": certificate.issuer.rfc4514_string(),

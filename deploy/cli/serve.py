@@ -50,6 +50,7 @@ before the file.
 @click.option("--tls-cert", metavar="FILE", help="This process's certificate; every listener then speaks mutual TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key.")
 @click.option("--tls-client-ca", metavar="FILE", help="The authorities whose certificates are believed.")
+@click.option("--tls-revoked", metavar="FILE", help="Serial numbers of certificates that are revoked, one a line.")
 @click.option("--trust-domain", metavar="NAME", help="What certificates' URI names begin with.  [that of --tls-cert]")
 @click.option("--reflection/--no-reflection", default=None, help="Give gRPC clients the schema.  [only without TLS]")
 @click.option("--calls-per-second", metavar="N", help="API calls a second of one principal.  [50000]")

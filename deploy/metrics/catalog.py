@@ -78,6 +78,11 @@ REFUSED_CONNECTIONS = Counter(
     ("listener", "limit"),
 )
 
+REVOKED = Gauge("dpuplane_revoked_certificates", "Serial numbers in the list of revoked certificates that is in use.")
+REVOCATIONS_UNREAD = Gauge(
+    "dpuplane_revocations_unread", "1 if the list of revoked certificates cannot be read; the last good one is in use."
+)
+
 # --- the log and its folds --------------------------------------------------------------------------------------------
 
 POSITION = Gauge("dpuplane_position_records", "Next offset to fold.", ("partition",))

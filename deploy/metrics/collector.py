@@ -85,6 +85,9 @@ def _process(parts: Parts) -> Iterator[Metric]:
     yield catalog.SUPPRESSED_LINES.family(suppressed_lines())
     if parts.security is not None:
         certificate = load_pem_x509_certificate(parts.security.certificates.material.cert)
+        if (revocations := parts.security.revocations) is not None:
+            yield catalog.REVOKED.family(len(revocations.serials))
+            yield catalog.REVOCATIONS_UNREAD.family(int(revocations.is_unread))
         yield catalog.CERTIFICATE_EXPIRY.family(certificate.not_valid_after_utc.timestamp())
 
 

@@ -42,22 +42,24 @@ def door(
             denials.deny(str(principal), reason)
             return _no(403, reason)
         request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "", str(principal))
-        with _until_expiry(request, identities.left_s(identity)):
+        with _while_believed(request, identities, identity):
             return await handler(request)
 
     return pass_through
 
 
 @contextmanager
-def _until_expiry(request: web.Request, left_s: float) -> Iterator[None]:
-    """Break the connection when its certificate expires: links of agents and feeds of the page last for days."""
+def _while_believed(request: web.Request, identities: Identities, identity: Identity) -> Iterator[None]:
+    """Break the connection when its certificate expires or is revoked: links of agents and feeds of the page last for
+    days."""
     transport = request.transport
     if transport is None:  # they have left already
         yield
         return
-    expiry = asyncio.get_running_loop().call_later(left_s, transport.abort)
+    expiry = asyncio.get_running_loop().call_later(identities.left_s(identity), transport.abort)
     try:
-        yield
+        with identities.unless_revoked(identity, transport.abort):
+            yield
     finally:
         expiry.cancel()
 

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aiohttp.typedefs import Middleware
@@ -20,6 +21,7 @@ from commands.calls.limits import Limits
 from deploy.settings import Settings
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.doors import ANYBODY, door
+from deploy.tls.revocations import Revocations
 from drivers.wire.websocket import PATH, Dialer
 from projections.fleet.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 
@@ -28,12 +30,20 @@ _HTTP_PATHS = {"/healthz": ANYBODY, "/readyz": ANYBODY}
 
 
 class Security:
-    """Of one process. `denials` carries counters; `certificates.run()` takes up new files."""
+    """Of one process. `denials` carries counters; `run` takes up new files. Raises BadCertificates."""
 
-    def __init__(self, certificates: Certificates, now_ms: Callable[[], int]) -> None:
+    def __init__(self, certificates: Certificates, now_ms: Callable[[], int], revoked: Path | None = None) -> None:
         self.certificates = certificates
         self.denials = Denials()
         self._identities = Identities(certificates.trust_domain, now_ms)
+        self.revocations = None if revoked is None else Revocations(revoked, self._identities.revoke)
+
+    async def run(self) -> None:
+        """Takes up new certificates and revocations, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.certificates.run())
+            if self.revocations is not None:
+                tasks.create_task(self.revocations.run())
 
     @property
     def gate(self) -> Gate:
@@ -58,7 +68,7 @@ def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | Non
     certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca, settings.trust_domain)
     if certificates.principal.role != PLANE:
         raise BadCertificates(f"tls_cert {settings.tls_cert}: names {certificates.principal}, must name {PLANE}/NAME")
-    return Security(certificates, now_ms)
+    return Security(certificates, now_ms, settings.tls_revoked)
 
 
 def api_options(settings: Settings, security: Security | None, connections: int) -> dict[str, Any]:

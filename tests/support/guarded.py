@@ -47,12 +47,22 @@ class Caller:
 class Guarded:
     """The plane, and those who call it."""
 
-    def __init__(self, plane: Served, office: Office, certificates: Certificates, gate: Gate, clock: Clock) -> None:
+    def __init__(
+        self,
+        plane: Served,
+        office: Office,
+        certificates: Certificates,
+        gate: Gate,
+        *,
+        identities: Identities,
+        clock: Clock,
+    ) -> None:
         self.plane = plane
         self.office = office
         self.certificates = certificates
         self.gate = gate
         self.clock = clock
+        self.identities = identities
         self._callers: list[Caller] = []
 
     def caller(self, who: str | Papers | None) -> Caller:
@@ -72,10 +82,11 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
     office = Office(folder / "certs")
     certificates = office.issue("plane/local").certificates
     clock = Clock()
-    gate = Gate(Identities(TRUST_DOMAIN, clock), Denials())
+    identities = Identities(TRUST_DOMAIN, clock)
+    gate = Gate(identities, Denials())
     credentials = certificates.grpc_server()
     async with served(folder / "plane", gate=gate, credentials=credentials, reflects=False, **options) as plane:
-        found = Guarded(plane, office, certificates, gate, clock)
+        found = Guarded(plane, office, certificates, gate, identities=identities, clock=clock)
         try:
             yield found
         finally:

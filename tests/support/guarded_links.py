@@ -35,6 +35,7 @@ class GuardedRelay(NamedTuple):
     papers: Papers
     certificates: Certificates
     denials: Denials
+    security: Security
 
 
 @asynccontextmanager
@@ -60,7 +61,7 @@ async def guarded_relay(
     try:
         async with listener:
             address = f"127.0.0.1:{listener.port}"
-            yield GuardedRelay(relay, address, office, papers, security.certificates, security.denials)
+            yield GuardedRelay(relay, address, office, papers, security.certificates, security.denials, security)
     finally:
         running.cancel()
 

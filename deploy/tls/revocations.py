@@ -1,0 +1,103 @@
+"""The file of revoked certificates: serial numbers, one a line, looked at every second like certificates themselves.
+
+It fails closed: a process whose list cannot be read does not start. A process that runs keeps the last list that was
+good, says so once in its log and all the time in `dpuplane_revocations_unread`, and takes up the next good one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.tls.certificates import BadCertificates
+from projections.names import shown
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Between looks at the file."""
+BYTES_MAX = 4 << 20
+"""Of a file: some 50,000 lines with comments. A device has no end, and would be read for ever."""
+_SERIAL = re.compile(r"(?:0x)?((?:[0-9a-f]{1,2}:)*[0-9a-f]+)", re.IGNORECASE)
+_DIGITS_MAX = 40
+"""RFC 5280: a serial number has at most 20 bytes."""
+
+
+def parse_serial(text: str) -> int | None:
+    """A serial number in hexadecimal digits, with or without colons; None if it is none."""
+    match = _SERIAL.fullmatch(text)
+    digits = match[1].replace(":", "").lstrip("0") if match else ""
+    return int(digits, 16) if 0 < len(digits) <= _DIGITS_MAX else None
+
+
+def read_serials(path: Path) -> frozenset[int]:
+    """The serial numbers of a file. Raises BadCertificates, which names the line."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise BadCertificates(f"tls_revoked {path}: {error.strerror}") from error
+    if len(raw) > BYTES_MAX:
+        raise BadCertificates(f"tls_revoked {path}: must be at most {BYTES_MAX} bytes")
+    found = set()
+    for number, line in enumerate(raw.decode(errors="replace").splitlines(), start=1):
+        text = line.partition("#")[0].strip()
+        serial = parse_serial(text)
+        if serial is not None:
+            found.add(serial)
+        elif text:
+            rule = "must be a serial number of 1 to 40 hexadecimal digits, as `dpuplane certs show` prints it"
+            raise BadCertificates(f"tls_revoked {path}: line {number}: {shown(text)} {rule}")
+    return frozenset(found)
+
+
+class Revocations:
+    """The list of one file, read at its making (raises BadCertificates) and whenever `refresh` finds it changed. Each
+    new list is given to `revoke`."""
+
+    def __init__(self, path: Path, revoke: Callable[[frozenset[int]], None]) -> None:
+        self._path = path
+        self._stamp = self._look()
+        self.serials = read_serials(path)
+        self.is_unread = False
+        """Whether what is in the file now cannot be used."""
+        self._revoke = revoke
+        revoke(self.serials)
+
+    async def run(self) -> None:
+        """Looks at the file for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.refresh()
+
+    def refresh(self) -> bool:
+        """Take up what is in the file now, if that is new and good."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            serials = read_serials(self._path)
+        except BadCertificates as error:
+            self.is_unread = True
+            logger.error("list of revoked certificates not taken up, the last one stays", extra={"reason": str(error)})
+            return False
+        self.is_unread = False
+        if serials == self.serials:
+            return False
+        added, removed = len(serials - self.serials), len(self.serials - serials)
+        logger.info("took up the list of revoked certificates", extra={"added": added, "removed": removed})
+        self.serials = serials
+        self._revoke(serials)
+        return True
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What tells one file from the next; None if there is none."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
