@@ -74,7 +74,7 @@ class CommandServer:
         if unruled := auth.unruled(_SERVICES.values()):
             raise FatalError(f"commands.calls.auth: {', '.join(unruled)} must have a line that says who may call it")
         if api_implementation.Type() != "upb":
-            raise FatalError(f"protobuf: its {api_implementation.Type()} parser must be 'upb', which bounds nesting")
+            raise FatalError(f"protobuf: its '{api_implementation.Type()}' parser must be 'upb', which bounds nesting")
         self._limits = limits
         self._credentials = credentials
         self._reflects = reflects
