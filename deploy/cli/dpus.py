@@ -123,6 +123,7 @@ def _finish(client: Client, output: str, wanted: pb.RequestLifecycleRequest) -> 
     check_zone_of_id(client, wanted.zone)
     if not wanted.zone:
         wanted.zone = client.query("ShowDpu", pb.ShowDpuRequest(dpu=wanted.dpu)).zone
+        click.echo(f"looked up: zone {wanted.zone}", err=True)
     finish(client.command("RequestLifecycle", wanted), output)
 
 

@@ -8,15 +8,22 @@ from msgspec.structs import replace
 
 import commands.queries.waiting
 import eventstore.folding.ledger
+import eventstore.folding.partition
 import eventstore.replicas.folds
 import eventstore.replicas.replica
+import eventstore.replicas.submitting
 import tests.simulation.clients
+from commands.requests import nodes
+from commands.stating.bindings import Bindings
+from commands.stating.desk import Desk
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE
 from eventstore.folding.ledger import Ledger
 from eventstore.folding.used_ids import UsedIds
+from eventstore.log import ZONES
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.replicas.waiting import Answers
+from schemas.api import dpuplane_pb2 as pb
 from tests.seeded.bugs import Bug, Simulated, Stepped, does, instead, patched
 
 
@@ -101,12 +108,44 @@ def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
     return forwarded
 
 
+def _refuses_before_append(state: Any) -> Any:
+    async def stated(self: Desk, shape: Any, request: Any, call: Any) -> pb.Answer:
+        """What a request names is looked up in what this process has folded."""
+        if shape is nodes.leave and not self._replica.outcomes(request.command_id):
+            rows = self._replica.state(self._replica.partition_for(ZONES, request.zone)).nodes.rows
+            if not any(name in rows for name in request.names):
+                return pb.Answer(command_id=request.command_id, outcome=pb.Answer.refused, reason="names: not here")
+        answer: pb.Answer = await state(self, shape, request, call)
+        return answer
+
+    return stated
+
+
+def _where_it_was_last_seen(state: Any) -> Any:
+    async def stated(self: Desk, shape: Any, request: Any, call: Any) -> pb.Answer:
+        """A leave goes to the zone in which this process has folded the node."""
+        if shape is nodes.leave:
+            zones = [self._replica.state(partition) for partition in self._replica.partitions(ZONES)]
+            found = [known.nodes.rows[name] for known in zones for name in request.names if name in known.nodes.rows]
+            request.zone = found[0].zone if found else request.zone
+        answer: pb.Answer = await state(self, shape, request, call)
+        return answer
+
+    return stated
+
+
 def _ahead(status_of: Any) -> Any:
     def status(folded: Any, end: int) -> Any:
         found = status_of(folded, end)
         return found._replace(position=found.position + 3)
 
     return status
+
+
+def _only(**kinds: int) -> Any:
+    """Clients that ask for these only, and repeat half of what was answered."""
+    clients = tests.simulation.clients
+    return patched((clients, "KINDS", instead(kinds)), (clients, "REPEATS", instead(0.5)))
 
 
 BUGS = (
@@ -151,6 +190,37 @@ BUGS = (
         "I3",
         lambda: patched((Ledger, "admit", _position_of_the_copy)),
         Stepped(1),
+    ),
+    Bug(
+        "refused-from-folded-state",
+        "a leave of nodes that this process has not folded is refused, and nothing is appended",
+        "I23",
+        lambda: patched((Desk, "state", _refuses_before_append)),
+        Simulated(1),
+    ),
+    Bug(
+        "id-routed-by-a-hint",
+        "a leave goes to the zone in which a process knows the node, which may be another one at the repeat",
+        "I23",
+        lambda: patched((Desk, "state", _where_it_was_last_seen), (Bindings, "bind", does())),
+        Simulated(1, given=lambda: _only(join=2, leave=1)),
+    ),
+    Bug(
+        "done-without-a-change",
+        "a command that finds nothing to do is told as done",
+        "I23",
+        lambda: patched((eventstore.folding.partition, "honest", lambda honest: lambda decision: decision)),
+        Stepped(1),
+    ),
+    Bug(
+        "session-bound-to-its-replica",
+        "a session that is opened again through another process is another command",
+        "I23",
+        lambda: patched(
+            (eventstore.folding.partition, "body_of", lambda body_of: lambda event, content: content),
+            (eventstore.replicas.submitting, "body_of", lambda body_of: lambda event, content: content),
+        ),
+        Simulated(1, given=lambda: _only(claim=2, session=3)),
     ),
     Bug(
         "position-guessed",

@@ -25,6 +25,8 @@ ATTEMPTS = 8
 TIMEOUT_S = 4.0
 RESIGNS = 0.2
 """Share of tries that certainly failed after which a client asks no more."""
+REPEATS = 0.03
+"""Share of answers after which a client sends the same command again, as one whose answer was lost."""
 READS = 0.1
 """Share of answers after which a client reads what it wrote."""
 
@@ -84,7 +86,7 @@ class Client:
                 self._tell(request, process, answer)
                 if self._rng.random() < READS:
                     await self._read_back(answer)
-                if self._rng.random() < 0.97:
+                if self._rng.random() >= REPEATS:
                     return answer
                 self._history.note(now(), "repeat", self.name, command_id)
             await asyncio.sleep(self._rng.uniform(0.05, 0.5 * 2 ** min(attempt, 4)))

@@ -98,6 +98,70 @@ def test_an_answer_is_that_of_the_record_that_took_effect() -> None:
     assert answered(first, second, effective=0) == [f" was told {first} by p0, and the log says {second}"]
 
 
+UNCHANGED_A = Outcome("unchanged", "so already")
+
+
+def one_outcome(*told: tuple[str, Answer]) -> list[str]:
+    """What is told of answers to one command by these processes."""
+    log = WrittenLog()
+    event = log.join("a")
+    for process, answer in told:
+        log.history.add(Told(9.0, "c", process, event.envelope.command_id, answer))
+    found = commands.check_one_outcome(log.evidence())
+    return [fault.removeprefix(event.envelope.command_id) for fault in found]
+
+
+def test_every_process_gives_a_command_the_outcome_that_one_record_decided() -> None:
+    first, other = Answer(DONE, ZONES_0, 1), Answer(UNCHANGED_A, ZONES_0, 1)
+    assert not one_outcome(("p0", first), ("p1", first))
+    assert one_outcome(("p0", first), ("p1", other)) == [
+        " is done by zones/0@1 at p0, and unchanged by zones/0@1 at p1"
+    ]
+    assert one_outcome(("p0", first), ("p1", first._replace(offset=2))) == [
+        " is done by zones/0@1 at p0, and done by zones/0@2 at p1"
+    ]
+    assert one_outcome(("p0", Answer(REFUSED, FLEET_0, -1))) == [
+        " was told as refused by p0, and no record decided that"
+    ]
+
+
+def test_a_copy_that_came_after_its_id_was_forgotten_says_nothing_of_the_first() -> None:
+    expired = Outcome("refused", "command id: 1 is expired, as ids up to 2 are forgotten")
+    assert not one_outcome(("p0", Answer(DONE, ZONES_0, 1)), ("p1", Answer(expired, ZONES_0, 9)))
+
+
+def test_an_id_is_in_one_partition() -> None:
+    steps = WrittenSteps()
+    event = steps.log.join("a")
+    steps.add(event, ZONES_0, Answer(DONE, ZONES_0, 0), nodes={"a": None})
+    assert not list(commands.check_one_outcome(steps.evidence()))
+    steps.add(event, FLEET_0, Answer(REFUSED, FLEET_0, 0))
+    found = list(commands.check_one_outcome(steps.evidence()))
+    assert found == [f"{event.envelope.command_id} is in the log of fleet/0, zones/0"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changes", "fault"),
+    [
+        pytest.param(DONE, True, "", id="done"),
+        pytest.param(DONE, False, "NodesJoined at zones/0@0 was done, and changed nothing", id="done for nothing"),
+        pytest.param(Outcome("done", index=3), False, "", id="an index that it has already"),
+        pytest.param(UNCHANGED_A, False, "", id="unchanged"),
+        pytest.param(
+            UNCHANGED_A, True, "NodesJoined at zones/0@0 was unchanged, and changed ['nodes']", id="changed after all"
+        ),
+    ],
+)
+def test_done_means_that_something_changed(outcome: Outcome, changes: bool, fault: str) -> None:
+    steps, answer = WrittenSteps(), Answer(outcome, ZONES_0, 0)
+    event = steps.log.join("a")
+    if changes:
+        steps.add(event, ZONES_0, answer, nodes={"a": None})
+    else:
+        steps.add(event, ZONES_0, answer)
+    assert list(commands.check_done(steps.evidence())) == ([fault] if fault else [])
+
+
 def ordered(*commanded: tuple[float | None, float, int]) -> list[str]:
     """What is told of commands sent and answered then, by these records; the first is a, the second b, and so on."""
     log = WrittenLog()

@@ -94,11 +94,13 @@ def check_answers(run: Evidence) -> Found:
 
 
 def check_one_outcome(run: Evidence) -> Found:
-    """I23: whichever process is asked, a command has one outcome, of one record in one partition."""
+    """I23: whichever process is asked, a command has one outcome, which one record in one partition decided."""
     told: dict[str, Told] = {}
     for one in run.history.of(Told):
         if is_expired(one.answer):
             continue
+        if one.answer.offset < 0:
+            yield f"{one.command_id} was told as {one.answer.outcome.code} by {one.process}, and no record decided that"
         first = told.setdefault(one.command_id, one)
         if first.answer != one.answer:
             yield f"{one.command_id} is {_said(first)}, and {_said(one)}"
@@ -125,7 +127,7 @@ def check_done(run: Evidence) -> Found:
 
 def is_expired(answer: Answer) -> bool:
     """Whether a copy came so late that its id is forgotten: the outcome of the first is not known any more."""
-    return answer.outcome.code == "refused" and " is expired, " in answer.outcome.reason
+    return answer.outcome.code == "refused" and " is expired" in answer.outcome.reason
 
 
 def _said(told: Told) -> str:
