@@ -42,7 +42,8 @@ def test_a_leave_of_a_node_that_another_server_just_let_join_takes_it_away() -> 
                 name = f"n{number}"
                 await servers.prompt.ask("JoinNodes", joining(name, "z1"))
                 left = await servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(zone="z1", names=[name]))
-                assert (left.outcome, zone_with(servers.late, name)) == (done, [])
+                assert left.outcome in (done, pb.Answer.held), "the guard may keep the address of so small a fleet"
+                assert zone_with(servers.late, name) == []
 
     run_virtual(scenario())
 
