@@ -33,6 +33,15 @@ class PlannedNode(NamedTuple):
         return str(IPv6Address(self.address6)) if self.address6 else ""
 
 
+class KnownNode(NamedTuple):
+    """A node that the plane has, as a node of the file is planned: its labels sorted by key."""
+
+    zone: str
+    address4: int
+    address6: int
+    labels: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NodeBatch:
     """One record's nodes, in the columns of NodesJoined."""

@@ -5,18 +5,19 @@ racks are usually listed, addresses dealt out of a pool, and cliques made of the
 means nothing else becomes a label.
 
 A plan is made whole before anything of it is applied: a bad row is named by its line, and stops the file unless it may
-be skipped. The same file and options give the same plan, so an import that broke off can be run again.
+be skipped. The same file and options give the same plan, so an import that broke off can be run again: addresses that
+it dealt out are kept then (pool).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_network
 from typing import BinaryIO
 
-from commands.inventory.batches import NodeBatch, PlannedNode, batches
+from commands.inventory.batches import KnownNode, NodeBatch, PlannedNode, batches
+from commands.inventory.pool import Pool
 from commands.inventory.rows import MAX_FAULTS, Fault, InventoryError, Row, bad_file, read_rows
 from projections.cliques.state import DEFAULT_CAPACITY, MAX_CAPACITY
 from projections.names import (
@@ -39,19 +40,6 @@ MAX_NODES = 2_000_000
 _NAME_COLUMNS = ("name", "node", "hostname", "sn")
 _ZONE_COLUMNS = ("zone", "rack")
 _ADDRESS_COLUMNS = ("address", "ip")
-_NO_HOSTS = tuple(
-    ip_network(text)
-    for text in (
-        "0.0.0.0/32",
-        "127.0.0.0/8",
-        "224.0.0.0/4",
-        "255.255.255.255/32",
-        "::/127",
-        "::ffff:0:0/96",
-        "ff00::/8",
-    )
-)
-"""What check_address4 and check_address6 refuse, as networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +59,7 @@ class Options:
     """Default, without a pool: the first of address and ip. May hold one IPv4 and one IPv6 address."""
 
     address_pool: str = ""
-    """Instead of a column: a network whose hosts are dealt out in file order."""
+    """Instead of a column: a network whose hosts are dealt out in file order, to nodes that have none of them yet."""
 
     clique_size: int = 0
     """So many nodes per clique, in file order; the capacity of each clique."""
@@ -108,10 +96,10 @@ class InventoryPlan:
     skipped_count: int
 
 
-def plan(stream: BinaryIO, options: Options) -> InventoryPlan:
-    """Read a whole file. Raises InventoryError."""
+def plan(stream: BinaryIO, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
+    """Read a whole file. `known` are the nodes that the plane has already. Raises InventoryError."""
     _check_options(options)
-    return _Planner(options).plan(stream)
+    return _Planner(options, known or {}).plan(stream)
 
 
 class _BadRow(Exception):
@@ -121,9 +109,9 @@ class _BadRow(Exception):
 class _Planner:
     """Goes through the rows once; what it dealt out to good rows is not dealt out again."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, known: Mapping[str, KnownNode]) -> None:
         self._options = options
-        self._pool = _hosts(options.address_pool) if options.address_pool else None
+        self._pool = Pool(options.address_pool, known) if options.address_pool else None
         self._columns = options
         self._zones: dict[str, list[PlannedNode]] = {}
         self._lines: dict[str, int] = {}
@@ -159,7 +147,7 @@ class _Planner:
         if len(self._lines) >= MAX_NODES:
             raise bad_file(f"inventory: more than {MAX_NODES} nodes are too many for one file", row.line)
         if self._pool is not None:
-            node = self._dealt(node, row.line)
+            node = self._pool.deal(node, self._addresses.keys(), row.line)
         self._lines[node.name] = row.line
         self._addresses.update(dict.fromkeys(filter(None, (node.address4, -node.address6)), row.line))
         self._zones.setdefault(zone, []).append(node)
@@ -212,16 +200,6 @@ class _Planner:
             _require(check_labels("labels", dict(labels)))
             self._checked.add(labels)
         return labels
-
-    def _dealt(self, node: PlannedNode, line: int) -> PlannedNode:
-        """The node with the pool's next address."""
-        assert self._pool is not None, "an address is dealt out of no pool"
-        address = next(self._pool, None)
-        if address is None:
-            pool = self._options.address_pool
-            raise bad_file(f"address_pool: {shown(pool)} must have an address for every node, and has none left", line)
-        version, value = address
-        return node._replace(address4=value) if version == 4 else node._replace(address6=value)
 
     def _clique_plans(self) -> tuple[CliquePlan, ...]:
         options = self._options
@@ -286,19 +264,3 @@ def _column(field: str, given: str, usual: tuple[str, ...], first: Row) -> str:
     if found is None:
         raise bad_file(f"{field}: none is given, and none of {', '.join(usual)} is among the file's columns, {there}")
     return found
-
-
-def _hosts(pool: str) -> Iterator[tuple[int, int]]:
-    """(version, address) of a network's hosts, in order. Raises InventoryError."""
-    try:
-        network = ip_network(pool)
-    except ValueError:
-        raise bad_file(f"address_pool: {shown(pool)} must be a network without host bits, as 10.0.0.0/16 is") from None
-    first, last = int(network.network_address), int(network.broadcast_address)
-    if network.prefixlen < network.max_prefixlen - 1:
-        first += 1
-        last -= network.version == 4
-    for special in _NO_HOSTS:
-        if special.version == network.version and int(special[0]) <= last and first <= int(special[-1]):
-            raise bad_file(f"address_pool: {shown(pool)} must have hosts' addresses only, and has some of {special}")
-    return ((network.version, value) for value in range(first, last + 1))

@@ -149,6 +149,10 @@ class Client:
         self._min_position = merged_position([self._min_position, *self._seen])
         self._seen.clear()
 
+    def no_older_than(self, position: str) -> None:
+        """From here on every answer is to be at least as new as this position."""
+        self._min_position = merged_position([self._min_position, position])
+
     def stream(self, method: str, requests: Iterator[Message], timeout_s: float) -> Any:
         """Call a client-streaming method of Commands. What was sent cannot be sent again, so one server only."""
         try:

@@ -16,6 +16,12 @@ class Refused(click.ClickException):
     exit_code = REFUSED
 
 
+class Unconfirmed(click.ClickException):
+    """What was asked for needs an option that confirms it; nothing took effect."""
+
+    exit_code = 2
+
+
 LISTS = {
     "zone": "zones list",
     "node": "nodes list",

@@ -7,16 +7,19 @@ broke off can be repeated as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from commands.inventory.batches import KnownNode
+from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
 from deploy.cli import output as out
 from deploy.cli.answers import merged_position
 from deploy.cli.client import Client
-from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused
+from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused, Unconfirmed
+from deploy.cli.inventory_known import held_since, read_known
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
 from deploy.cli.progress import ProgressLine
@@ -28,11 +31,14 @@ from schemas.api import dpuplane_pb2 as pb
 _STREAM_TIMEOUT_S = 3_600.0
 _MAX_REFUSALS = 100
 _SHOWN_REFUSALS = 20
+_SHOWN_HOLDS = 5
 
 
 @click.command("import", epilog="Example: dpuplane import nodes.csv --zone-size 32 --address-pool 10.0.0.0/16")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @inventory_options
+@click.option("--dry-run", is_flag=True, help="Say what would change, and state nothing.")
+@click.option("--yes", is_flag=True, help="Import even if most known nodes would get another address or zone.")
 @click.option(
     "--clique-size",
     type=click.IntRange(1, MAX_CAPACITY),
@@ -41,29 +47,58 @@ _SHOWN_REFUSALS = 20
 )
 @commands
 def import_file(
-    *, client: Client, output: str, file: Path, reading: Callable[..., Options], clique_size: int | None
+    *,
+    client: Client,
+    output: str,
+    file: Path,
+    reading: Callable[..., Options],
+    dry_run: bool,
+    yes: bool,
+    clique_size: int | None,
 ) -> None:
     """Join the nodes of a CSV or JSON lines file, and claim clique indices for them.
 
     Columns that mean nothing else become labels. Bad rows are named by line, and nothing of the file is applied unless
-    they may be skipped.
+    they may be skipped. A file that would give most of the nodes which the plane knows another address or zone is
+    applied with --yes only: a row too few or another pool does that.
     """
-    plan = _read(file, reading(clique_size=clique_size or 0))
+    options = reading(clique_size=clique_size or 0)
+    plan = _read(file, options)
+    known = read_known(client)
+    if options.address_pool:
+        plan = _read(file, options, known.nodes)
     _refuse_foreign_cliques(client, plan)
-    summary = _start(plan)
+    found = compare(plan, known.nodes)
+    summary = _start(plan, found)
+    if dry_run:
+        summary.dry_run = True
+        _finish(summary, output)
+    if found.shifts_most and not yes:
+        raise Unconfirmed(_shift(found))
     try:
         _join(client, plan, summary)
         _claim(client, plan, summary)
     except KeyboardInterrupt:
         click.echo("interrupted, and some of the file may be applied: the same import again applies the rest", err=True)
         raise
+    names = (name for batch in plan.batches for name in batch.names)
+    summary.held, holds = held_since(client, set(names), known, summary.position)
+    summary.holds.extend(holds if summary.held else ())
     _finish(summary, output)
 
 
-def _read(file: Path, options: Options) -> InventoryPlan:
+def _shift(found: Comparison) -> str:
+    known = found.moved + found.changed + found.unchanged
+    return (
+        f"nodes: {found.readdressed} of the {known} known nodes of the file would get another address and {found.moved}"
+        " another zone, so nothing was applied; look at --dry-run, and apply it with --yes if it is meant"
+    )
+
+
+def _read(file: Path, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
     """The plan of a file. Raises Refused; every bad row has been named by then."""
     try:
-        return read_inventory(file, options)
+        return read_inventory(file, options, known)
     except Refused as refused:
         if isinstance(refused.__cause__, InventoryError) and refused.__cause__.count > 1:
             for fault in refused.__cause__.faults:
@@ -95,7 +130,7 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
             )
 
 
-def _start(plan: InventoryPlan) -> pb.ImportSummary:
+def _start(plan: InventoryPlan, found: Comparison) -> pb.ImportSummary:
     for fault in plan.skipped:
         click.echo(f"skipped {fault}", err=True)
     return pb.ImportSummary(
@@ -104,6 +139,13 @@ def _start(plan: InventoryPlan) -> pb.ImportSummary:
         cliques=len(plan.cliques),
         skipped_rows=plan.skipped_count,
         skipped=map(str, plan.skipped),
+        new=found.new,
+        moved=found.moved,
+        changed=found.changed,
+        unchanged=found.unchanged,
+        gone=found.gone,
+        addresses_appearing=found.appearing,
+        addresses_vanishing=found.vanishing,
     )
 
 
@@ -145,7 +187,7 @@ def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> No
     claims = [claim for clique in plan.cliques for claim in _claims(clique)]
     with ProgressLine("import") as progress:
         for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
-            summary.claims += answer.outcome == pb.Answer.done
+            summary.claims += answer.outcome in (pb.Answer.done, pb.Answer.unchanged)
             summary.claims_waiting += answer.outcome == pb.Answer.waiting
             _count(answer, summary)
             progress.show(f"{number:,} of {len(claims):,} claims answered", number / len(claims))
@@ -183,16 +225,34 @@ def _finish(summary: pb.ImportSummary, output: str) -> None:
 
 
 def _print(summary: pb.ImportSummary) -> None:
+    claims = (
+        f"{summary.claims} got an index, {summary.claims_waiting} wait, {summary.claims_refused} refused,"
+        f" {summary.claims_unknown} unknown"
+    )
     out.print_fields(
         (
-            ("nodes", f"{summary.joined} joined, {summary.refused} refused, {summary.unknown} unknown"),
             ("zones", summary.zones),
             ("cliques", summary.cliques),
-            (
-                "claims",
-                f"{summary.claims} got an index, {summary.claims_waiting} wait, {summary.claims_refused} refused,"
-                f" {summary.claims_unknown} unknown",
-            ),
+            *([] if summary.dry_run else [("claims", claims)]),
             ("rows skipped", summary.skipped_rows),
+            ("compared", _compared(summary)),
+            ("addresses", f"{summary.addresses_appearing} appear, {summary.addresses_vanishing} vanish"),
+            ("nodes", _told(summary)),
         )
     )
+
+
+def _compared(summary: pb.ImportSummary) -> str:
+    gone = f"; {summary.gone} in these zones are not in the file, and stay" if summary.gone else ""
+    known = f"{summary.moved} moved, {summary.changed} changed, {summary.unchanged} unchanged"
+    return f"{summary.new} new, {known}{gone}"
+
+
+def _told(summary: pb.ImportSummary) -> str:
+    if summary.dry_run:
+        return f"{summary.nodes} would be stated; nothing was applied"
+    told = f"{summary.joined} joined, {summary.refused} refused, {summary.unknown} unknown"
+    if not summary.held:
+        return f"{told}, 0 held"
+    holds = ", ".join(map(str, summary.holds[:_SHOWN_HOLDS])) + (", ..." if len(summary.holds) > _SHOWN_HOLDS else "")
+    return f"{told}, {summary.held} held as they were until two people approve (dpuplane holds list: {holds})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from commands.inventory.batches import KnownNode
 from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
 from deploy.cli.failures import Refused
 from deploy.cli.values import not_empty
@@ -44,7 +45,7 @@ _OPTIONS = (
         callback=not_empty,
         default="",
         metavar="CIDR",
-        help="Instead: hosts of this network, in file order.",
+        help="Instead: hosts of this network, in file order; a node that has one of them keeps it.",
     ),
     click.option(
         "--clique-when", callback=_column_value, metavar="COLUMN=VALUE", help="Only these nodes go into cliques."
@@ -71,11 +72,14 @@ def inventory_options(function: F) -> F:
     return decorated  # type: ignore[return-value]
 
 
-def read_inventory(path: Path, options: Options) -> InventoryPlan:
-    """The plan of a file. Raises Refused, which names every bad row by its line (the first of them, if many)."""
+def read_inventory(path: Path, options: Options, known: Mapping[str, KnownNode] | None = None) -> InventoryPlan:
+    """The plan of a file, beside the nodes that the plane has.
+
+    Raises Refused, which names every bad row by its line (the first of them, if many).
+    """
     try:
         with path.open("rb") as stream:
-            return plan(stream, options)
+            return plan(stream, options, known)
     except InventoryError as error:
         raise Refused(f"{path}: {error}") from error
     except OSError as error:

@@ -148,7 +148,7 @@ class RequestError(_message.Message):
     def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
-    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position")
+    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "held", "holds", "dry_run")
     NODES_FIELD_NUMBER: _ClassVar[int]
     ZONES_FIELD_NUMBER: _ClassVar[int]
     CLIQUES_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +163,16 @@ class ImportSummary(_message.Message):
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_APPEARING_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_VANISHING_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     nodes: int
     zones: int
     cliques: int
@@ -177,7 +187,17 @@ class ImportSummary(_message.Message):
     skipped: _containers.RepeatedScalarFieldContainer[str]
     refusals: _containers.RepeatedCompositeFieldContainer[Answer]
     position: str
-    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    new: int
+    moved: int
+    changed: int
+    unchanged: int
+    gone: int
+    addresses_appearing: int
+    addresses_vanishing: int
+    held: int
+    holds: _containers.RepeatedScalarFieldContainer[int]
+    dry_run: bool
+    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class JoinNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes", "columns")

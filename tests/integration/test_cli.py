@@ -302,13 +302,15 @@ async def test_an_inventory_is_joined_and_its_cliques_are_claimed(run: Run, tmp_
         50,
     )
     again = await run("import", str(file), *options, "--command-id", command_id)
-    assert again.json == summary, "the same import under the same id is the same commands"
+    compared = {"new": 0, "unchanged": 100, "addresses_appearing": 0}
+    assert again.json == summary | compared, "the same import under the same id is the same commands"
     shown = (await run("nodes", "show", "node-007", "--min-position", summary["position"])).json
     assert (shown["labels"], shown["addresses"]) == ({"gpu": "1", "model": "A1"}, ["10.1.0.8"])
     cliques = (await run("cliques", "list", "--domain", "inventory")).json["cliques"]
     assert [len(clique["members"]) for clique in cliques] == [18, 18, 14]
     table = await run("import", str(file), *options, "--output", "table")
-    assert "100 joined, 0 refused, 0 unknown" in table.stdout
+    assert re.search(r"claims +50 got an index, 0 wait", table.stdout), "a claim of what a node has changes nothing"
+    assert table.stdout.endswith("100 joined, 0 refused, 0 unknown, 0 held\n")
 
 
 async def test_another_fleet_is_not_put_into_the_cliques_of_the_first(run: Run, tmp_path: Path, plane: Served) -> None:

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands.inventory.batches import KnownNode
+from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import InventoryError, InventoryPlan, Options, plan
 from commands.inventory.rows import MAX_FAULTS, MAX_LINE_BYTES
 from eventstore.avro.codec import encode
-from projections.columns import fault_of_nodes
+from projections.columns import fault_of_nodes, nth
 from projections.names import is_printable
 from schemas.events import MAX_ITEMS, MAX_STATED_BYTES, Envelope, NodesJoined
 
@@ -298,3 +300,89 @@ def test_no_bytes_raise_anything_but_its_own_error(data: bytes, options: dict[st
         assert is_printable(str(error))
         return
     assert found.node_count == sum(len(event.names) for event in joined(found))
+
+
+# --- beside what the plane has ---------------------------------------------------------------------------------------
+
+
+def known_of(found: InventoryPlan) -> dict[str, KnownNode]:
+    """The nodes of a plan, as the plane has them after its import."""
+    known = {}
+    for event in joined(found):
+        for place, name in enumerate(event.names):
+            _, _, address4, address6, labels = nth(event, place)
+            number6 = int.from_bytes(address6, "big")
+            known[name] = KnownNode(event.zone, address4, number6, tuple(sorted(labels.items())))
+    return known
+
+
+def rows(*names: str, zone: str = "z") -> str:
+    return "name,zone\n" + "".join(f"{name},{zone}\n" for name in names)
+
+
+@pytest.mark.parametrize("pool", ["10.0.0.0/24", "fd00::/120"])
+def test_a_row_that_was_removed_moves_no_address_of_the_others(pool: str) -> None:
+    known = known_of(planned(rows("a", "b", "c"), address_pool=pool))
+    again = known_of(planned_beside(known, rows("b", "new", "c"), address_pool=pool))
+    assert (again["b"], again["c"]) == (known["b"], known["c"])
+    assert addresses(again["new"]) not in map(addresses, known.values()), "the address of `a`, which stays, is taken"
+
+
+def test_an_import_that_broke_off_deals_the_same_addresses_again() -> None:
+    text = rows(*(f"n{i}" for i in range(9)))
+    other = {"x": KnownNode("y", int(ipaddress.IPv4Address("10.0.0.3")), 0, ())}
+    whole = known_of(planned_beside(other, text, address_pool="10.0.0.0/24"))
+    for applied in (("n0", "n1"), ("n7", "n3"), ("n8",)):
+        known = other | {name: whole[name] for name in applied}
+        assert known_of(planned_beside(known, text, address_pool="10.0.0.0/24")) == whole
+
+
+def test_two_nodes_that_share_an_address_of_the_pool_get_one_each() -> None:
+    shared = int(ipaddress.IPv4Address("10.0.0.1"))
+    known = {name: KnownNode("z", shared, 0, ()) for name in "ab"}
+    found = known_of(planned_beside(known, rows("a", "b"), address_pool="10.0.0.0/24"))
+    assert (found["a"].address4, found["b"].address4) == (shared, shared + 1)
+
+
+def test_a_comparison_counts_each_node_once_and_addresses_apart() -> None:
+    header = "name,zone,ip,app\nsame,z,10.0.0.1,x\n"
+    before = f"{header}label,z,10.0.0.2,x\nto,y,10.0.0.3,x\nfree,z,10.0.0.4,x\ngone,z,10.0.0.5,x\n"
+    after = f"{header}label,z,10.0.0.2,y\nto,z,10.0.0.3,x\nfree,z,10.0.0.9,x\nnew,z,10.0.0.8,x\n"
+    found = compare(planned(after), known_of(planned(before)))
+    assert found == Comparison(new=1, moved=1, changed=2, unchanged=1, gone=1, readdressed=1, appearing=2, vanishing=1)
+    assert not found.shifts_most
+
+
+@pytest.mark.parametrize(
+    ("ips", "zone", "shifts"),
+    [((1, 2, 3, 4), "z", False), ((1, 2, 8, 9), "z", False), ((1, 7, 8, 9), "z", True), ((1, 2, 3, 4), "y", True)],
+)
+def test_a_file_shifts_most_if_more_than_half_of_the_known_nodes_get_another_address_or_zone(
+    ips: tuple[int, ...], zone: str, shifts: bool
+) -> None:
+    def text(of: tuple[int, ...], zone: str) -> str:
+        return "name,zone,ip\n" + "".join(f"n{place},{zone},10.0.0.{ip}\n" for place, ip in enumerate(of))
+
+    known = known_of(planned(text((1, 2, 3, 4), "z")))
+    assert compare(planned(text(ips, zone)), known).shifts_most == shifts
+    assert not compare(planned(text(ips, zone)), {}).shifts_most
+
+
+@given(data=st.data(), count=st.integers(1, 12))
+def test_addresses_of_a_pool_are_stable_by_name_and_unique(data: st.DataObject, count: int) -> None:
+    names = [f"n{i}" for i in range(12)]
+    known: dict[str, KnownNode] = {}
+    for _ in range(3):
+        chosen = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=count, unique=True))
+        found = known_of(planned_beside(known, rows(*chosen), address_pool="10.0.0.0/26"))
+        assert all(found[name] == known[name] for name in found.keys() & known.keys())
+        known |= found
+        assert len({addresses(node) for node in known.values()}) == len(known)
+
+
+def planned_beside(known: dict[str, KnownNode], text: str, **options: object) -> InventoryPlan:
+    return plan(io.BytesIO(text.encode()), Options(**options), known)  # type: ignore[arg-type]
+
+
+def addresses(node: KnownNode) -> tuple[int, int]:
+    return node.address4, node.address6

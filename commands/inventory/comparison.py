@@ -1,0 +1,76 @@
+"""What an import would change: the nodes of a plan beside the nodes that the plane has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from commands.inventory.batches import KnownNode, NodeBatch
+from commands.inventory.plan import InventoryPlan
+
+
+class Comparison(NamedTuple):
+    """Nodes of the file by what becomes of them, and what else the file would do.
+
+    A moved node is in another zone now. `readdressed` counts the known nodes of the file that get another address,
+    moved or not. `gone` nodes are in a zone of the file but not in the file: an import leaves them where they are.
+    `appearing` and `vanishing` count addresses that the plane has for no node before, or for no node after.
+    """
+
+    new: int
+    moved: int
+    changed: int
+    unchanged: int
+    gone: int
+    readdressed: int
+    appearing: int
+    vanishing: int
+
+    @property
+    def shifts_most(self) -> bool:
+        """Whether most known nodes of the file would get another address or zone, as after a shift of its rows."""
+        known = self.moved + self.changed + self.unchanged
+        return 2 * max(self.readdressed, self.moved) > known
+
+
+def compare(plan: InventoryPlan, known: Mapping[str, KnownNode]) -> Comparison:
+    """Hold a plan against the nodes that the plane has."""
+    new = moved = changed = unchanged = readdressed = 0
+    names: set[str] = set()
+    planned: set[int] = set()
+    for batch in plan.batches:
+        names.update(batch.names)
+        for name, node in _nodes(batch):
+            planned.update(addresses_of(node))
+            was = known.get(name)
+            if was is None:
+                new += 1
+                continue
+            readdressed += (was.address4, was.address6) != (node.address4, node.address6)
+            if was.zone != node.zone:
+                moved += 1
+            elif was == node:
+                unchanged += 1
+            else:
+                changed += 1
+    zones = set(plan.zones)
+    others = {name: node for name, node in known.items() if name not in names}
+    before = {address for node in known.values() for address in addresses_of(node)}
+    after = planned | {address for node in others.values() for address in addresses_of(node)}
+    gone = sum(node.zone in zones for node in others.values())
+    return Comparison(new, moved, changed, unchanged, gone, readdressed, len(after - before), len(before - after))
+
+
+def addresses_of(node: KnownNode) -> Iterator[int]:
+    """The addresses of a node, IPv6 negative."""
+    yield from filter(None, (node.address4, -node.address6))
+
+
+def _nodes(batch: NodeBatch) -> Iterator[tuple[str, KnownNode]]:
+    sets = [tuple(labels.items()) for labels in batch.label_sets]
+    for place, name in enumerate(batch.names):
+        index = batch.label_index
+        labels = sets[index[0] if len(index) == 1 else index[place]] if index else ()
+        address4 = int.from_bytes(batch.addresses4[4 * place : 4 * place + 4], "big")
+        address6 = int.from_bytes(batch.addresses6[16 * place : 16 * place + 16], "big")
+        yield name, KnownNode(batch.zone, address4, address6, labels)

@@ -1,0 +1,78 @@
+"""Addresses for nodes whose file has none: the hosts of a network, dealt out in file order.
+
+A node that the plane knows keeps its address while it lies in the pool, and an address that any node of the plane has
+is dealt to no other node. So a row that was removed from the file moves no address of the rows behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address, ip_network
+
+from commands.inventory.batches import KnownNode, PlannedNode
+from commands.inventory.rows import bad_file
+from projections.names import shown
+
+_NO_HOSTS = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/32",
+        "127.0.0.0/8",
+        "224.0.0.0/4",
+        "255.255.255.255/32",
+        "::/127",
+        "::ffff:0:0/96",
+        "ff00::/8",
+    )
+)
+"""What check_address4 and check_address6 refuse, as networks."""
+
+
+class Pool:
+    """Deals out the hosts of a network. `known` are the nodes of the plane. Raises InventoryError for no network."""
+
+    def __init__(self, text: str, known: Mapping[str, KnownNode]) -> None:
+        try:
+            network = ip_network(text)
+        except ValueError:
+            raise bad_file(
+                f"address_pool: {shown(text)} must be a network without host bits, as 10.0.0.0/16 is"
+            ) from None
+        self._is_four = network.version == ip_address(0).version
+        first, last = int(network.network_address), int(network.broadcast_address)
+        if network.prefixlen < network.max_prefixlen - 1:
+            first += 1
+            last -= self._is_four
+        for special in _NO_HOSTS:
+            if special.version == network.version and int(special[0]) <= last and first <= int(special[-1]):
+                raise bad_file(
+                    f"address_pool: {shown(text)} must have hosts' addresses only, and has some of {special}"
+                )
+        self._text = text
+        self._first, self._last, self._next = first, last, first
+        self._known = known
+        self._used = {self._of(node) for node in known.values()}
+
+    def deal(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
+        """The node with an address that no node of the file has (`planned`, IPv6 negative). Raises InventoryError."""
+        known = self._known.get(node.name)
+        address = self._of(known) if known is not None else 0
+        if not self._first <= address <= self._last or self._signed(address) in planned:
+            address = self._dealt(line)
+        return node._replace(address4=address) if self._is_four else node._replace(address6=address)
+
+    def _dealt(self, line: int) -> int:
+        while self._next in self._used:
+            self._next += 1
+        if self._next > self._last:
+            raise bad_file(
+                f"address_pool: {shown(self._text)} must have an address for every node, and has none left", line
+            )
+        self._next += 1
+        return self._next - 1
+
+    def _of(self, node: KnownNode) -> int:
+        return node.address4 if self._is_four else node.address6
+
+    def _signed(self, address: int) -> int:
+        return address if self._is_four else -address

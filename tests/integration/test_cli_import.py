@@ -1,0 +1,68 @@
+"""`dpuplane import` of a file that the plane knows in part: what it says first, what it holds, and what it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.test_cli import Run, plane, run
+from tests.support.served import Served
+
+__all__ = ["plane", "run"]
+
+POOL = ("--zone-size", "1000", "--address-pool", "10.1.0.0/16")
+
+
+def inventory(tmp_path: Path, *numbers: int, **columns: str) -> str:
+    """A file of nodes, with these columns too."""
+    file = tmp_path / "nodes.csv"
+    lines = [",".join([f"n{number:03}", *columns.values()]) for number in numbers]
+    file.write_text("\n".join([",".join(["name", *columns]), *lines]))
+    return str(file)
+
+
+async def test_a_dry_run_counts_nodes_and_addresses_and_states_nothing(run: Run, tmp_path: Path, plane: Served) -> None:
+    assert (await run("import", inventory(tmp_path, *range(10)), *POOL)).json["new"] == 10
+    stated = await plane.stated()
+    file = inventory(tmp_path, *range(1, 12), app="web")
+    dry = await run("import", file, *POOL, "--dry-run")
+    assert dry.status == 0
+    kinds = ("new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "joined")
+    assert [dry.json[kind] for kind in kinds] == [2, 0, 9, 0, 1, 2, 0, 0]
+    table = (await run("import", file, *POOL, "--dry-run", "--output", "table")).stdout
+    assert "2 new, 0 moved, 9 changed, 0 unchanged; 1 in these zones are not in the file, and stay" in table
+    assert table.endswith("11 would be stated; nothing was applied\n")
+    assert await plane.stated() == stated
+
+
+async def test_a_file_without_one_of_its_rows_moves_no_address(run: Run, tmp_path: Path) -> None:
+    assert (await run("import", inventory(tmp_path, *range(10)), *POOL)).status == 0
+    again = (await run("import", inventory(tmp_path, *range(1, 10)), *POOL)).json
+    assert [again[kind] for kind in ("new", "changed", "unchanged", "gone")] == [0, 0, 9, 1]
+
+
+async def test_a_file_that_shifts_most_addresses_stops_unless_it_is_confirmed(
+    run: Run, tmp_path: Path, plane: Served
+) -> None:
+    file = inventory(tmp_path, *range(10))
+    assert (await run("import", file, *POOL)).status == 0
+    stated = await plane.stated()
+    other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16")
+    stopped = await run("import", file, *other)
+    assert (stopped.status, stopped.stdout, stopped.stderr.count("\n")) == (2, "", 1)
+    assert "10 of the 10 known nodes of the file would get another address" in stopped.stderr
+    assert "--yes" in stopped.stderr
+    assert await plane.stated() == stated
+    assert (await run("import", file, *other, "--yes")).json["changed"] == 10
+
+
+async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) -> None:
+    file = inventory(tmp_path, *range(20))
+    first = await run("import", file, *POOL)
+    assert (first.json["joined"], first.json["held"]) == (20, 0)
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16", "--yes")
+    held = await run("import", file, *other)
+    assert (held.status, held.json["joined"], held.json["held"], len(held.json["holds"])) == (0, 20, 20, 1)
+    table = (await run("import", file, *other, "--output", "table")).stdout
+    told = "20 joined, 0 refused, 0 unknown, 20 held as they were until two people approve (dpuplane holds list: "
+    assert told in table.splitlines()[-1]
