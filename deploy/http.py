@@ -53,7 +53,13 @@ class HttpServer:
         )
         ssl = None if security is None else security[0]
         self.listener = BoundedListener(self._connection, *listen, limits=limits, ssl=ssl)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=1.0,
+            keepalive_timeout=IDLE_S,
+            handler_cancellation=True,  # what a client asked for is not made once it is gone
+        )
 
     async def start(self) -> Address:
         """Listen; returns the address bound. Raises OSError if it cannot."""

@@ -150,6 +150,7 @@ class Plane:
             now_ms=self._now_ms,
             unready=lambda: self._unready,
             security=self.security,
+            refused_feeds=(lambda: self._page.feeds.refused) if "api" in self.roles else None,
             clocks=self.clocks,
         )
 

@@ -117,7 +117,7 @@ CALLS_UNDER_WAY = Gauge("dpuplane_api_calls_under_way", "Calls that are not answ
 REFUSALS = Counter("dpuplane_refusals_total", "Refused commands and calls, by the field that was wrong.", ("reason",))
 UNKNOWN = Counter("dpuplane_unknown_outcomes_total", "Commands whose outcome could not be told in time.")
 REFUSED_ADMISSIONS = Counter(
-    "dpuplane_refused_admissions_total", "Calls (api) and links (agents) over a limit.", ("door",)
+    "dpuplane_refused_admissions_total", "Calls (api), links (agents) and feeds (page) over a limit.", ("door",)
 )
 DENIALS = Counter("dpuplane_denials_total", "Calls by somebody unknown, or who may not make them.", ("kind",))
 

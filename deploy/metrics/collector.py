@@ -45,6 +45,8 @@ class Parts:
     stalls: Stalls | None = None
     clocks: Clocks | None = None
     actors: Actors = field(default_factory=Actors)
+    refused_feeds: Callable[[], int] | None = None
+    """Of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
     """By the setting that names their address."""
 
@@ -110,6 +112,8 @@ def _admissions(parts: Parts) -> Iterator[Metric]:
         refused.add_metric(["api"], parts.server.admission.refused)
     if parts.relay is not None:
         refused.add_metric(["agents"], parts.relay.admission.refused)
+    if parts.refused_feeds is not None:
+        refused.add_metric(["page"], parts.refused_feeds())
     yield refused
     if parts.security is not None:
         denials = catalog.DENIALS.family()

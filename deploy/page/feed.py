@@ -1,12 +1,15 @@
 """The page's one live connection: server-sent events, a message per look of the board at most.
 
 The next message is made only when the last one has left, from what is true then. So a slow browser holds one message
-here and gets fewer of them, and one that takes nothing for half a minute is let go.
+here and gets fewer of them, and one that takes nothing for half a minute is let go. The HTTP server cancels the handler
+of a connection that ends, so a page that is closed frees its place at once. One viewer (a principal, or an address
+without TLS) has a few of the places: 64 tabs of one person kept every other out.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +18,14 @@ from aiohttp import web
 
 from deploy.page.board import Board
 from deploy.page.requests import NO_STORE, NotReady, check_site, parameters, refused
+from drivers.wire.accepting import peer_of
+from drivers.wire.websocket import BEARER
 from eventstore.errors import PermanentError, TransientError
+from projections.names import shown
 
 FEEDS_MAX = 64
+FEEDS_PER_VIEWER = 6
+"""A browser opens no more connections to one server than that, and needs one of them for data."""
 WRITE_S = 30.0
 SILENCE_S = 2.0
 """Something is said at least this often, so that a page can tell a quiet fleet from a lost connection."""
@@ -29,23 +37,38 @@ class Feeds:
     def __init__(self, board: Callable[[], Board], now_ms: Callable[[], int]) -> None:
         self._board = board
         self._now_ms = now_ms
-        self._open = 0
+        self.refused = 0
+        """Feeds that were refused, as there were enough."""
+        self._open: Counter[str] = Counter()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         try:
             check_site(request)
             parameters(request, ())
             board = self._board()
-            if self._open >= FEEDS_MAX:
-                raise NotReady(f"feed: {self._open} pages look at this process already, the most there may be")
+            viewer = _viewer(request)
+            self._check_room(viewer)
         except (PermanentError, TransientError) as error:
             return refused(error)
-        self._open += 1
+        self._open[viewer] += 1
         try:
             with board.watching():
                 return await self._feed(request, board)
         finally:
-            self._open -= 1
+            self._open[viewer] -= 1
+            if not self._open[viewer]:
+                del self._open[viewer]
+
+    def _check_room(self, viewer: str) -> None:
+        """Raises NotReady."""
+        fault = ""
+        if self._open.total() >= FEEDS_MAX:
+            fault = f"{FEEDS_MAX} pages look at this process already"
+        elif self._open[viewer] >= FEEDS_PER_VIEWER:
+            fault = f"{shown(viewer)} looks at this process with {FEEDS_PER_VIEWER} pages already"
+        if fault:
+            self.refused += 1
+            raise NotReady(f"feed: {fault}, the most there may be; close one of them")
 
     async def _feed(self, request: web.Request, board: Board) -> web.StreamResponse:
         response = web.StreamResponse(
@@ -66,3 +89,9 @@ class Feeds:
         zones = [value for key, value in found.items() if key.startswith("zone/")]
         rest = {key: value for key, value in found.items() if not key.startswith("zone/")}
         return {"now_ms": self._now_ms(), **rest, **({"zones": zones} if zones else {})}
+
+
+def _viewer(request: web.Request) -> str:
+    """Whom the places of a feed count for."""
+    bearer = request.get(BEARER)
+    return bearer.principal if bearer is not None and bearer.principal else peer_of((str(request.remote),))

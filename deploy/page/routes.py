@@ -39,13 +39,14 @@ class Page:
         self._now_ms = now_ms
         self._source: Source | None = None
         self._board: Board | None = None
+        self.feeds = Feeds(self._opened_board, now_ms)
+        """Carries counters."""
 
     def routes(self) -> list[web.RouteDef]:
         if not self._shows:
             return [web.get("/", self._elsewhere), web.get("/page/{rest:.*}", self._elsewhere)]
-        feeds = Feeds(self._opened_board, self._now_ms)
         data = Data(self._opened_source)
-        return [*assets.routes(), web.get("/page/feed", feeds.serve), *data.routes()]
+        return [*assets.routes(), web.get("/page/feed", self.feeds.serve), *data.routes()]
 
     async def open(self, queries: QueriesService, log: EventLog, replica: Replica, folds: Collection[Any]) -> None:
         """Show what these say, until cancelled."""

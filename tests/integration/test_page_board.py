@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
+from deploy.addresses import Address
+from deploy.http import HttpServer
+from deploy.metrics.exposition import Exposition
 from deploy.page.board import Board
-from deploy.page.feed import FEEDS_MAX, Feeds
+from deploy.page.feed import FEEDS_MAX, FEEDS_PER_VIEWER, Feeds
 from deploy.page.routes import CALL, Page
 from eventstore.replicas.beacons import Beacon
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.eventually import until
 from tests.support.served import Served, now_ms, served
 
 PATIENCE_S = 10.0
@@ -34,16 +39,18 @@ async def looked_at(plane: Served) -> AsyncIterator[Board]:
 
 
 @asynccontextmanager
-async def listening(*routes: web.RouteDef) -> AsyncIterator[str]:
-    application = web.Application()
-    application.add_routes(routes)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+async def listening(*routes: web.AbstractRouteDef) -> AsyncIterator[str]:
+    server = HttpServer(Address("127.0.0.1", 0), Exposition([]), lambda: "", routes=routes)
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"http://{await server.start()}"
     finally:
-        await runner.cleanup()
+        await server.stop()
+
+
+def viewer(number: int) -> aiohttp.ClientSession:
+    """Someone at an address of their own."""
+    connector = aiohttp.TCPConnector(limit=0, local_addr=(f"127.0.1.{number + 1}", 0))
+    return aiohttp.ClientSession(connector=connector)
 
 
 async def until_zone(board: Board, zone: str, nodes: int, since: int = 0) -> tuple[int, dict[str, Any]]:
@@ -106,22 +113,50 @@ async def test_a_feed_brings_everything_first_and_then_changes(tmp_path: Path) -
 
 
 async def test_more_feeds_than_there_may_be_are_turned_away_with_a_sentence(tmp_path: Path) -> None:
+    async with served(tmp_path) as plane, looked_at(plane) as board, AsyncExitStack() as stack:
+        feeds = Feeds(lambda: board, now_ms)
+        address = await stack.enter_async_context(listening(web.get("/feed", feeds.serve)))
+        viewers = [await stack.enter_async_context(viewer(n)) for n in range(FEEDS_MAX // FEEDS_PER_VIEWER + 2)]
+        opened = [await viewers[n // FEEDS_PER_VIEWER].get(f"{address}/feed") for n in range(FEEDS_MAX)]
+        assert {response.status for response in opened} == {200}
+        async with viewers[-1].get(f"{address}/feed") as response:
+            assert response.status == 503
+            assert (await response.json())["error"].startswith(f"feed: {FEEDS_MAX} pages look at")
+        assert feeds.refused == 1
+        opened[0].close()
+        await until(lambda: feeds._open.total() == FEEDS_MAX - 1)
+        async with viewers[-1].get(f"{address}/feed") as response:
+            assert response.status == 200
+
+
+async def test_one_viewer_has_a_few_feeds_and_others_have_theirs(tmp_path: Path) -> None:
     async with served(tmp_path) as plane, looked_at(plane) as board:
         feeds = Feeds(lambda: board, now_ms)
-        async with (
-            listening(web.get("/feed", feeds.serve)) as address,
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
-        ):
-            opened = [await session.get(f"{address}/feed") for _ in range(FEEDS_MAX)]
-            async with session.get(f"{address}/feed") as response:
+        async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as greedy, viewer(1) as other:
+            opened = [await greedy.get(f"{address}/feed") for _ in range(FEEDS_PER_VIEWER)]
+            async with greedy.get(f"{address}/feed") as response:
                 assert response.status == 503
-                assert (await response.json())["error"].startswith(f"feed: {FEEDS_MAX} pages look at")
-            opened.pop().close()
-            async with asyncio.timeout(PATIENCE_S):
-                while (again := await session.get(f"{address}/feed")).status != 200:
-                    await asyncio.sleep(0.05)
-            for response in (*opened, again):
+                said = (await response.json())["error"]
+                assert f"127.0.1.1' looks at this process with {FEEDS_PER_VIEWER} pages already" in said
+            async with other.get(f"{address}/feed") as response:
+                assert response.status == 200
+            for response in opened:
                 response.close()
+            await until(lambda: not feeds._open)
+
+
+async def test_a_feed_that_is_closed_frees_its_place_before_anything_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place was free when the next message could not be written, seconds later on a quiet plane."""
+    monkeypatch.setattr("deploy.page.feed.SILENCE_S", 3_600.0)
+    async with served(tmp_path) as plane, looked_at(plane) as board:
+        feeds = Feeds(lambda: board, now_ms)
+        async with listening(web.get("/feed", feeds.serve)) as address, viewer(0) as closing:
+            response = await closing.get(f"{address}/feed")
+            await response.content.readuntil(b"\n\n")
+            response.close()
+            await until(lambda: not feeds._open)
 
 
 def beacon(name: str, roles: Sequence[str], **addresses: str) -> Beacon:
