@@ -13,6 +13,8 @@ from prometheus_client.core import Metric
 from deploy.metrics import collector, log
 from deploy.metrics.catalog import (
     APPEND_FAILURES,
+    CONNECTIONS,
+    CONNECTIONS_MAX,
     DENIALS,
     FOLD_VERSION,
     FOLD_VERSION_SUPPORTED,
@@ -22,6 +24,7 @@ from deploy.metrics.catalog import (
     QUARANTINED,
     READY,
     REFUSED_ADMISSIONS,
+    REFUSED_CONNECTIONS,
     SIDE_EFFECTS,
     STALLED,
     UNSAVED,
@@ -138,10 +141,25 @@ def test_who_was_not_let_in_is_told_by_door_and_by_why() -> None:
         server=SimpleNamespace(admission=SimpleNamespace(refused=1)),
         relay=SimpleNamespace(admission=SimpleNamespace(refused=2)),
         security=SimpleNamespace(denials=SimpleNamespace(denied=3, unauthenticated=4)),
+        refused_feeds=lambda: 5,
     )
     metrics = [*collector._admissions(cast("Parts", parts))]
-    assert told(metrics, REFUSED_ADMISSIONS) == {("api",): 1, ("agents",): 2}
+    assert told(metrics, REFUSED_ADMISSIONS) == {("api",): 1, ("agents",): 2, ("page",): 5}
     assert told(metrics, DENIALS) == {("denied",): 3, ("unauthenticated",): 4}
+
+
+def test_connections_are_told_by_listener_and_refused_ones_by_limit() -> None:
+    listener = SimpleNamespace(connections=7, limits=SimpleNamespace(most=9), refused=Counter(address=3, files=1))
+    parts = SimpleNamespace(listeners={"http": listener})
+    metrics = [*collector._connections(cast("Parts", parts))]
+    assert told(metrics, CONNECTIONS) == {("http",): 7}
+    assert told(metrics, CONNECTIONS_MAX) == {("http",): 9}
+    assert told(metrics, REFUSED_CONNECTIONS) == {
+        ("http", "listener"): 0,
+        ("http", "address"): 3,
+        ("http", "handshake"): 0,
+        ("http", "files"): 1,
+    }
 
 
 def test_statements_are_told_by_who_makes_them() -> None:
