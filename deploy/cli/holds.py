@@ -35,14 +35,14 @@ def list_holds(*, client: Client, output: str) -> None:
     if output != "table":
         out.print_value(to_plain(found), output)
         return
-    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "approved by", "rejected by", "hash", "reason")
+    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "approved by", "hash", "reason")
     out.print_table(heads, map(_row, found.holds))
 
 
 def _row(hold: pb.Hold) -> tuple[object, ...]:
     """What an approver has to look at. One that is asked for anew may differ from what they saw in its zones alone."""
     zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
-    who = (hold.requested_by, ",".join(hold.approved_by), hold.rejected_by)
+    who = (hold.requested_by, ",".join(hold.approved_by))
     return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
 
 
@@ -73,7 +73,10 @@ def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
 @click.argument("hold", type=INT64)
 @commands
 def reject(*, client: Client, output: str, hold: int) -> None:
-    """Refuse a held withdrawal: what it would have taken away stays.
+    """Refuse a change that is held, for good: what was allowed stays, and what would have replaced it does not count.
+
+    A node whose leave is rejected stays in the tables until it joins again, and may then leave anew. A node whose
+    change is rejected counts as it was, until it states another one.
 
     Example: dpuplane holds reject 31 --as alice
     """

@@ -47,7 +47,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
                 node.name,
                 node.zone,
                 ",".join(node.addresses),
-                "held" if node.held else "",
+                node.standing,
                 ",".join(node.conflicts),
                 out.pairs(node.labels),
             )
@@ -76,7 +76,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("labels", out.pairs(node.labels)),
             ("created", out.moment(node.created_ms)),
             ("uid", node.uid),
-            ("held", "yes" if node.held else "no"),
+            ("held", node.standing or "no"),
             ("conflicts", ", ".join(node.conflicts)),
             *([("withheld", node.withheld)] if node.withheld else []),
         )

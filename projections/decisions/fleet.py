@@ -9,12 +9,12 @@ from eventstore.folding.fold import At
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
-from projections.fleet.holds import Budgeted, Edited, EditHeld, HoldChanged, HoldDropped, Released
+from projections.fleet.holds import Budgeted, Edited, EditHeld, HoldChanged, HoldDropped, Rejected, Released
 from projections.fleet.moves import Move
 from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import APPROVALS, Hold
-from schemas.events import Event, HoldApproved, HoldRejected
+from schemas.events import Event, HoldApproved
 
 
 def items(event: Event, change: Any, at: At) -> Iterator[Items]:
@@ -27,6 +27,9 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             yield from _edit(event, change)
         case HoldChanged(hold):
             yield _hold_changed(event, hold)
+        case Rejected(hold, names):
+            yield one("hold_rejected", str(hold.id), {"by": event.envelope.actor})
+            yield Items("member_rejected", names, {"hold": str(hold.id)})
         case HoldDropped(hold):
             yield one("hold_rejected", str(hold), {"by": event.envelope.actor})
         case Released(hold, weighed):
@@ -100,8 +103,6 @@ def _edited(edit: Edit) -> Items:
 
 def _hold_changed(event: Event, hold: Hold) -> Items:
     by = {"by": event.envelope.actor}
-    if isinstance(event, HoldRejected):
-        return one("hold_rejected", str(hold.id), by)
     if not hold.approvals:
         return one("hold_asked_anew", str(hold.id), by | {"addresses": str(hold.addresses)})
     return one("hold_approved", str(hold.id), by | {"approvals": f"{len(hold.approvals)} of {APPROVALS}"})

@@ -105,12 +105,14 @@ def _account(state: FleetState, name: str, before: Mapping[int, bytes], after: M
             del names[name]
         else:
             names[name] = becomes
-        row = state.holds.rows[hold_key(hold)]
+        key = hold_key(hold)
+        table = state.rejected if key in state.rejected.rows else state.holds
+        row = table.rows[key]
         summed = add_hashes(row.hash, added=becomes, removed=was)
         if names:
-            state.holds.put(hold_key(hold), replace(row, nodes=len(names), hash=summed))
+            table.put(key, replace(row, nodes=len(names), hash=summed))
         else:
-            state.holds.remove(hold_key(hold))
+            table.remove(key)
             del state.held_names[hold]
 
 

@@ -21,6 +21,7 @@ from projections.fleet.holds import (
     EditHeld,
     HoldChanged,
     HoldDropped,
+    Rejected,
     Released,
     decide_approval,
     decide_budget,
@@ -147,6 +148,9 @@ class FleetFold:
                 state.budgets.put(budget.kind, budget)
             case HoldChanged(hold):
                 state.holds.put(hold_key(hold.id), hold)
+            case Rejected(hold):
+                state.holds.remove(hold_key(hold.id))
+                state.rejected.put(hold_key(hold.id), hold)
             case HoldDropped(hold):
                 _end_holds(state, (hold,))
             case Released(hold, weighed):

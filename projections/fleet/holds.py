@@ -70,9 +70,16 @@ class Budgeted(NamedTuple):
 
 
 class HoldChanged(NamedTuple):
-    """A hold has a new row: approved once, or rejected."""
+    """A hold has a new row: approved once, or asked for anew."""
 
     hold: Hold
+
+
+class Rejected(NamedTuple):
+    """A change of members will not be made: what its nodes were stays, and what they became does not count."""
+
+    hold: Hold
+    names: tuple[str, ...]
 
 
 class HoldDropped(NamedTuple):
@@ -278,11 +285,23 @@ def waiting_for(state: FleetState, *, policy: str = "", zone: str = ANY_ZONE) ->
     return tuple(_of_the_same(state, Edit(policy=policy, zone=zone)))
 
 
+def _open(state: FleetState, number: int) -> Hold | str:
+    """A hold that waits, or one sentence that says why it is none."""
+    key = hold_key(number)
+    rejected = state.rejected.rows.get(key)
+    if rejected is not None:
+        return (
+            f"hold: {number} was rejected by {shown(rejected.rejected_by)}; state the change anew to have it held again"
+        )
+    hold = state.holds.rows.get(key)
+    return hold if hold is not None else f"hold: {number} is not a hold that is open"
+
+
 def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
-    hold = state.holds.rows.get(hold_key(event.hold))
+    hold = _open(state, event.hold)
     actor = event.envelope.actor
-    if hold is None:
-        return refusal(f"hold: {event.hold} is not a hold that is open")
+    if isinstance(hold, str):
+        return refusal(hold)
     if event.hold_hash != hold.hash:
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
         return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
@@ -291,7 +310,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
-        return Decision(HoldChanged(replace(hold, approvals=approvals, rejected_by="")), Outcome("done", reason))
+        return Decision(HoldChanged(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == MEMBERS:
         moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
         return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True)), DONE)
@@ -354,9 +373,10 @@ def _release(state: FleetState, name: str, hold: int) -> Move:
 
 
 def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
-    hold = state.holds.rows.get(hold_key(event.hold))
-    if hold is None:
-        return refusal(f"hold: {event.hold} is not a hold that is open")
+    hold = _open(state, event.hold)
+    if isinstance(hold, str):
+        return refusal(hold)
     if hold.subject == MEMBERS:
-        return Decision(HoldChanged(replace(hold, approvals=(), rejected_by=event.envelope.actor)), DONE)
+        rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
+        return Decision(Rejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
     return Decision(HoldDropped(hold.id), DONE)

@@ -217,7 +217,7 @@ def _joining(state: FleetState, moves: Sequence[Move]) -> list[int]:
         if move.arrives
         and move.after is not None
         and move.before is not None
-        and move.before.withheld >= 0
+        and str(move.before.withheld) in state.holds.rows
         and not any(_is_same(part, move.after) for part in move.outs)
     ]
 

@@ -98,6 +98,7 @@ class FleetState:
         self.zones = ZoneRows()
         self.list_moves: Table[ListMove] = Table("moves", ListMove)
         self.holds: Table[Hold] = Table("holds", Hold)
+        self.rejected: Table[Hold] = Table("rejected", Hold)
         self.budgets: Table[Budget] = Table("budgets", Budget)
         self.windows: Table[Window] = Table("windows", Window)
         self.levels: Table[Levels] = Table("levels", Levels)
@@ -120,6 +121,7 @@ class FleetState:
             self.zones,
             self.list_moves,
             self.holds,
+            self.rejected,
             self.budgets,
             self.windows,
             self.levels,
@@ -140,7 +142,9 @@ class FleetState:
         self.retired = Retired()
         self.labels = Labels()
         self.roster = Roster(self.labels)
-        self.held_names: dict[int, dict[str, bytes]] = {hold.id: {} for hold in self.holds.rows.values()}
+        self.held_names: dict[int, dict[str, bytes]] = {
+            hold.id: {} for rows in (self.holds.rows, self.rejected.rows) for hold in rows.values()
+        }
         self.queues: dict[int, list[Handed]] = {}
         self.handed_nodes: Counter[int] = Counter()
         for _, handed in sorted(self.handed.rows.items()):

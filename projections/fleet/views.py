@@ -14,6 +14,8 @@ from projections.rules.rule import precedence
 
 _MAX_SHOWN_NODES = 100
 
+HELD = "held"
+
 EVERY_ZONE = "*"
 """Stands for the freeze of all zones; no zone can be called so."""
 
@@ -30,7 +32,6 @@ class HoldView(NamedTuple):
     policy: str
     requested_by: str
     approved_by: tuple[str, ...]
-    rejected_by: str
     hash: str
     since_ms: int
 
@@ -65,10 +66,23 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         policy=hold.policy,
         requested_by=hold.requested_by,
         approved_by=hold.approvals,
-        rejected_by=hold.rejected_by,
         hash=hold.hash.hex(),
         since_ms=hold.since_ms,
     )
+
+
+def standing(state: FleetState, name: str) -> str:
+    """`held` while a hold keeps a node, or its newest state from counting; what became of that if it was rejected.
+
+    A node whose leave was rejected stays in the tables until it joins again. A node whose change was rejected counts as
+    it was before, until it states another change, or leaves.
+    """
+    member = state.members.rows.get(name)
+    if member is None or not (member.held or member.withheld >= 0):
+        return ""
+    if not any(name in state.held_names[hold.id] for hold in state.rejected.rows.values()):
+        return HELD
+    return "leave rejected" if member.held else "change rejected"
 
 
 def hold_of(state: FleetState, name: str) -> int:

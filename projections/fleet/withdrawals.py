@@ -163,8 +163,8 @@ class Hold(msgspec.Struct, frozen=True):
     `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
     `addresses` is how many would have turned then, in the list in which most would; `nodes` how many nodes it keeps
     now. `hash` is of what would happen if it were approved: it changes when nodes come back, and approvals given before
-    stay, since they were for more. A hold of members that is rejected stays, with `rejected_by`, because what it keeps
-    must be kept by something. `seen` of an edit is what was over a budget when it was `asked` for, at that offset:
+    stay, since they were for more. A hold of members that is rejected, with `rejected_by`, is in a table of its own
+    while it keeps anything. `seen` of an edit is what was over a budget when it was `asked` for, at that offset:
     addresses, by budget and `key_of` the zones in which they would turn together.
     """
 

@@ -146,13 +146,16 @@ def _accepted(about: Subject, fleet: FleetState) -> StepView:
     member, node = fleet.members.rows.get(about.node_name), about.node
     if node is None:
         if (hold := hold_of(fleet, about.node_name)) >= 0:
-            return StepView("accepted", True, 0, "", 0, f"hold {hold} keeps its addresses in the tables")
+            rejected = " since its leave was rejected" if str(hold) in fleet.rejected.rows else ""
+            return StepView("accepted", True, 0, "", 0, f"hold {hold} keeps its addresses in the tables{rejected}")
         return _missing("accepted", "its leave is not forwarded to fleet yet")
     mark = fleet.marks.get(about.partition, 0)
     if member is None or mark <= node.changed:
         return _missing(
             "accepted", f"its change at zones/{about.partition}/{node.changed} is not forwarded to fleet yet"
         )
+    if str(member.withheld) in fleet.rejected.rows:
+        return _missing("accepted", f"its newest state was rejected with hold {member.withheld}; what it was counts")
     if member.withheld >= 0:
         return _missing(
             "accepted", f"hold {member.withheld} withholds its newest state until two principals approve it"

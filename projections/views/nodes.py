@@ -9,7 +9,7 @@ from typing import NamedTuple
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
-from projections.fleet.views import withheld_addresses
+from projections.fleet.views import HELD, standing, withheld_addresses
 from projections.zones.rows import Node
 from projections.zones.state import ZoneState
 
@@ -24,6 +24,7 @@ class NodeView(NamedTuple):
     held: bool
     conflicts: tuple[str, ...] = ()
     withheld: str = ""
+    standing: str = ""
 
 
 def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
@@ -36,7 +37,8 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
         labels=node.labels,
         created_ms=node.created_ms,
         uid=node.uid,
-        held=member is not None and (member.held or member.withheld >= 0),
+        held=standing(fleet, name) == HELD,
+        standing=standing(fleet, name),
         conflicts=_conflicts(name, node, member, fleet),
         withheld="; ".join(withheld_addresses(fleet, name)),
     )

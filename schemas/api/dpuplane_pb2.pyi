@@ -575,7 +575,7 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "withheld")
+    __slots__ = ("name", "zone", "addresses", "labels", "created_ms", "uid", "held", "conflicts", "position", "standing", "withheld")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -592,6 +592,7 @@ class Node(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
     name: str
     zone: str
@@ -602,8 +603,9 @@ class Node(_message.Message):
     held: bool
     conflicts: _containers.RepeatedScalarFieldContainer[str]
     position: str
+    standing: str
     withheld: str
-    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., standing: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
 class ShowNodeRequest(_message.Message):
     __slots__ = ("min_position", "name", "at")
@@ -1101,7 +1103,7 @@ class HoldList(_message.Message):
     def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
-    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "rejected_by", "hash", "since_ms")
+    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "since_ms")
     HOLD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -1113,7 +1115,6 @@ class Hold(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
     APPROVED_BY_FIELD_NUMBER: _ClassVar[int]
-    REJECTED_BY_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     hold: int
@@ -1127,10 +1128,9 @@ class Hold(_message.Message):
     policy: str
     requested_by: str
     approved_by: _containers.RepeatedScalarFieldContainer[str]
-    rejected_by: str
     hash: str
     since_ms: int
-    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., rejected_by: _Optional[str] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
     __slots__ = ("min_position", "at")

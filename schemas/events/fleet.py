@@ -87,7 +87,7 @@ class HoldApproved(msgspec.Struct, frozen=True, gc=False):
 
 
 class HoldRejected(msgspec.Struct, frozen=True, gc=False):
-    """A principal refuses a change that is held: what it would have taken away stays."""
+    """A principal refuses a change that is held: what it would take away stays, what would replace it is dropped."""
 
     envelope: Envelope
     hold: int

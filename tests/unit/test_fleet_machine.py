@@ -249,7 +249,10 @@ class FleetMachine(RuleBasedStateMachine):
         holds = sorted(self.fleet.state.holds.rows.values(), key=lambda hold: hold.id)
         hold = holds[which % len(holds)]
         if verdict == "reject":
+            before = {zone: actual_table(self.fleet.state, zone) for zone in ZONES}
             assert self.fleet.reject(hold.id).code == "done"
+            assert before == {zone: actual_table(self.fleet.state, zone) for zone in ZONES}
+            assert self.fleet.approve(hold.id, "bob").code == "refused"
             SOMETIMES.saw("a hold was rejected")
             return
         self.approved = True
@@ -364,7 +367,7 @@ class FleetMachine(RuleBasedStateMachine):
                 item.uid,
                 dict(item.labels),
             )
-            assert row.slot >= 0 or str(row.withheld) in state.holds.rows
+            assert row.slot >= 0 or str(row.withheld) in {**state.holds.rows, **state.rejected.rows}
         if not self.small:
             assert not state.holds.rows
             assert not state.kept.rows
@@ -389,7 +392,11 @@ class FleetMachine(RuleBasedStateMachine):
             assert row.held == (name not in self.members)
         recounted = self.fleet.reload().roster.count_by_bits()
         assert state.reach == {b: n for b, n in recounted.items() if n and b}
-        holds = {hold.id: hold.nodes for hold in state.holds.rows.values() if hold.subject == "members"}
+        holds = {
+            hold.id: hold.nodes
+            for hold in [*state.holds.rows.values(), *state.rejected.rows.values()]
+            if not hold.policy_after and hold.subject == "members"
+        }
         assert holds == {hold: len(names) for hold, names in keeping.items()}
 
 

@@ -6,7 +6,10 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from eventstore.folding.fold import Outcome
+from eventstore.folding.fold import At, Outcome
+from projections.decisions.fleet import items
+from projections.decisions.items import Items
+from projections.fleet.views import holds, standing
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -14,7 +17,8 @@ from projections.fleet.withdrawals import (
     DENIED_BY_LEAVE,
     WINDOW_MS,
 )
-from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
+from schemas.events import HoldRejected
+from tests.support.fleet import HERE, Fleet, Item, actual_table, envelope, expected_table, saved_bytes
 
 MANY = 150
 """More addresses than the 100 that changes may deny."""
@@ -196,3 +200,60 @@ def test_a_hold_is_named_after_what_it_denies() -> None:
     swapped = fleet.change(*(node(i, labels={} if i % 2 else {"side": "out"}) for i in range(MANY)))
     hold = fleet.state.holds.rows[str(swapped.hold)]
     assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY // 2, MANY)
+
+
+# --- what is rejected -------------------------------------------------------------------------------------------------
+
+
+def standings(fleet: Fleet, *names: str) -> list[str]:
+    """As a list of nodes shows them, before and after a restart."""
+    found = [standing(fleet.state, name) for name in names]
+    fleet.state = fleet.reload()
+    assert found == [standing(fleet.state, name) for name in names]
+    return found
+
+
+def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) -> None:
+    before = addresses(fleet)
+    held = fleet.leave(*(f"n{i}" for i in range(MANY)), state=2)
+    fleet.approve(held.hold, "bob")
+    assert standings(fleet, "n0", "n299") == ["held", ""]
+    assert fleet.reject(held.hold).code == "done"
+    assert (fleet.state.holds.rows, holds(fleet.state), addresses(fleet)) == ({}, [], before)
+    assert standings(fleet, "n0", "n299") == ["leave rejected", ""]
+    reason = f"hold: {held.hold} was rejected by 'eve'; state the change anew to have it held again"
+    assert [fleet.approve(held.hold, "cid").reason, fleet.reject(held.hold).reason] == [reason, reason]
+    fleet.change(node(0, created_ms=2))
+    assert standings(fleet, "n0", "n1") == ["", "leave rejected"]
+    assert fleet.leave("n0").code == "done"
+    assert fleet.change(*(node(i, created_ms=2) for i in range(1, MANY))).code == "done"
+    assert (fleet.state.rejected.rows, fleet.state.kept.rows) == ({}, {})
+
+
+def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fleet) -> None:
+    before = addresses(fleet)
+    held = shift(fleet)
+    assert fleet.reject(held.hold).code == "done"
+    assert (fleet.state.holds.rows, addresses(fleet)) == ({}, before)
+    assert standings(fleet, "n0", "n299") == ["change rejected", ""]
+    assert shift(fleet).code in ("done", "unchanged"), "to state the same again changes nothing"
+    assert (fleet.state.holds.rows, addresses(fleet)) == ({}, before)
+    assert fleet.change(node(0, 2)).code == "done"
+    assert fleet.change(node(1)).code == "done"
+    assert fleet.leave("n2").code == "done"
+    assert standings(fleet, "n0", "n1", "n2", "n3") == ["", "", "", "change rejected"]
+    assert {"10.2.0.1", "10.0.0.2"} <= addresses(fleet)
+    again = shift(fleet, 3, MANY, pool=4)
+    assert again.code == "held"
+    assert standings(fleet, "n3") == ["held"]
+    assert fleet.state.rejected.rows == {}
+
+
+def test_what_a_rejection_leaves_is_told_of_each_node(fleet: Fleet) -> None:
+    held = shift(fleet)
+    at = At(HERE, fleet.offset, fleet.now_ms, fleet.now_ms)
+    event = HoldRejected(envelope("eve"), held.hold)
+    change = fleet.fold.decide(fleet.state, event, at).change
+    rejected, members = items(event, change, at)
+    assert rejected == Items("hold_rejected", (str(held.hold),), {"by": "eve"})
+    assert members == Items("member_rejected", tuple(sorted(f"n{i}" for i in range(MANY))), {"hold": str(held.hold)})

@@ -31,7 +31,7 @@ const card = (hold) => html`
   <section class="panel" aria-labelledby=${`hold-${hold.hold}`}>
     <header><h2 id=${`hold-${hold.hold}`}>Hold ${hold.hold}</h2>
       ${tag(`${hold.kind} ${hold.subject}`, "behind")}
-      ${hold.rejected_by ? tag(`rejected by ${hold.rejected_by}`, "far") : tag(`${hold.approved_by.length} of ${NEEDED} approvals`, "moving")}
+      ${tag(`${hold.approved_by.length} of ${NEEDED} approvals`, "moving")}
       <p class="tools"><span>since ${time(hold.since_ms)}, ${ago(hold.since_ms, state.now)}</span></p></header>
     <div class="body">
       <p>${hold.reason}</p><br>
