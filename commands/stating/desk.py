@@ -49,7 +49,8 @@ class Desk:
         """A caller's id, or a new one. Raises BadCommandId if it is no UUIDv7, and NotNow if it is one of the future.
 
         Either this server's clock or the caller's may be wrong, so that is an error of the call and says nothing of the
-        command. The log would refuse the id, and could not remember that it did.
+        command. Appended, the log would refuse it for good; and one remembered id of the future keeps every fold from
+        taking joins in runs until that time has come.
         """
         if not given:
             return uuid7(self._now_ms(), self._rng)

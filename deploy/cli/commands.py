@@ -25,6 +25,8 @@ def commands() -> None:
 def show(*, client: Client, output: str, command_id: str) -> None:
     """Show what became of a command. Unknown becomes definite by itself, within minutes.
 
+    If an id was used for several commands at once, the outcome in each partition of the log is listed.
+
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """
     finish(client.query("ShowCommand", pb.ShowCommandRequest(command_id=command_id)), output)
