@@ -43,6 +43,16 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     contested4: int = 0
     contested6: bytes = b""
 
+    @property
+    def stated4(self) -> int:
+        """The IPv4 address that the zone says, effective or not."""
+        return self.address4 or self.contested4
+
+    @property
+    def stated6(self) -> bytes:
+        """The IPv6 address that the zone says, effective or not."""
+        return self.address6 or self.contested6
+
 
 class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A former state of a node that stays reachable because of a hold (-1: the node's own present state)."""

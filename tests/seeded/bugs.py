@@ -24,10 +24,11 @@ class Stepped(NamedTuple):
 
     seed: int
     steps: int = 400
+    agents: bool = False
 
     def faults(self) -> list[str]:
         try:
-            return [str(fault) for fault in Plane(self.seed).run(self.steps)]
+            return [str(fault) for fault in Plane(self.seed).run(self.steps, agents=self.agents)]
         except AssertionError as broken:
             return [f"I20: the plane stops: {broken}"]
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 import eventstore.saved.saving
 import projections.cliques.claims
 import projections.cliques.fold
+import projections.fleet.contested
 import projections.fleet.effects
 import projections.fleet.fold
 import projections.fleet.holds
@@ -472,5 +473,26 @@ BUGS = (
         "I10",
         lambda: patched((Ledger, "remember_all", does())),
         Stepped(3),
+    ),
+    Bug(
+        "agent-is-believed",
+        "a node agent may state any label and any address",
+        "I24",
+        lambda: patched((projections.zones.nodes, "is_node_agent", does(False))),
+        Stepped(1, agents=True),
+    ),
+    Bug(
+        "address-of-another",
+        "fleet gives a node agent the address that another node has",
+        "I24",
+        lambda: patched((projections.fleet.contested.Newcomers, "_is_of_another", does(False))),
+        Stepped(1, agents=True),
+    ),
+    Bug(
+        "contested-for-ever",
+        "an address that a node waits for is not given to it when the other node is gone",
+        "I24",
+        lambda: patched((projections.fleet.effects, "grant", does({}))),
+        Stepped(1, agents=True),
     ),
 )

@@ -98,8 +98,8 @@ class Plane(Folds):
     def now_ms(self) -> int:
         return START_MS + round(self.now_s * 1000) + self._ahead_ms
 
-    def run(self, steps: int) -> list[Fault]:
-        """So many steps, and then as many as it takes to come to rest; what was wrong."""
+    def run(self, steps: int, *, agents: bool = False) -> list[Fault]:
+        """So many steps, with node agents that speak or without, and then to rest; what was wrong."""
         deeds: dict[Callable[[], None], int] = {
             self._ask: 50,
             self._leave_as_it_was: 4,
@@ -119,7 +119,10 @@ class Plane(Folds):
             self._restart: 2,
             self._reboot: 1,
             self._set_clock: self._seed % 2 * 2,
+            self._speak_as_agent: 25 * agents,
         }
+        if agents:
+            self._allow_agents()
         for _ in range(steps):
             self.now_s += STEP_S
             if self.now_s >= self._forwarded_s + FORWARD_EVERY_S:
@@ -255,6 +258,28 @@ class Plane(Folds):
         for _, hold in sorted(self.state(FLEET_0).holds.rows.items()):
             said = replace(self._said("hold"), actor=hold.requested_by)
             self._write(FLEET_0, e.HoldApproved(said, hold.id, hold.hash))
+
+    def _allow_agents(self) -> None:
+        """Every zone but the last leaves addresses and a label to node agents."""
+        for zone in ZONE_NAMES[:-1]:
+            limits = e.ZoneDescribed(self._said(zone), zone, False, {}, -1, -1, True, ["10.0.0.0/27"], True, ["role"])
+            self._write(FLEET_0, limits, may_repeat=False)
+            self._hand_down_all()
+
+    def _speak_as_agent(self) -> None:
+        """The agent of a node states the node, or an operator does; addresses are those of other nodes too."""
+        rng, number = self.rng, self.rng.randrange(4)
+        name, zone = f"own-{number}", ZONE_NAMES[number % len(ZONE_NAMES)]
+        by_agent = rng.random() < 0.7
+        said = replace(self._said(zone), actor=f"node-agent/{name}" if by_agent else "operator")
+        four = (10 << 24 | 1 + rng.randrange(40)).to_bytes(4, "big") if rng.random() < 0.8 else b""
+        labels = {key: rng.choice("ab") for key in ("role", "trust") if rng.random() < (0.3 if by_agent else 0.6)}
+        partition = self.partition_for(ZONES, zone)
+        if rng.random() < 0.1:
+            self._write(partition, e.NodesLeft(said, zone, [name], [], [], False, b""))
+            return
+        kind = e.NodesJoined if rng.random() < 0.8 else e.NodesChanged
+        self._write(partition, kind(said, zone, [name], [], [], four, b"", [labels], [0]))
 
     def _roll_out(self) -> None:
         """All DPUs of a zone at once, one at a time."""

@@ -38,6 +38,7 @@ from tests.simulation.checkers import (
     folds,
     lifecycle,
     liveness,
+    owners,
     stated,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
@@ -143,6 +144,11 @@ INVARIANTS = (
         "I23",
         "an id has one outcome, whichever replica is asked; done means changed",
         (commands.check_one_outcome, commands.check_done),
+    ),
+    Invariant(
+        "I24",
+        "a node agent alters nothing that an operator owns, and takes no address of another node",
+        (owners.check_owners, owners.check_addresses, owners.check_contested),
     ),
 )
 """I15 and I19 have no part here: there is one tenant, and the audit trail is the log itself."""

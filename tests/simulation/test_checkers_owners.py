@@ -1,0 +1,88 @@
+"""What node agents state, as a plane takes it that believes them: each sentence of the checker, and no other."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+import projections.fleet.contested
+import projections.fleet.effects
+import projections.zones.nodes
+from eventstore.log import FLEET_0
+from schemas import events as e
+from tests.seeded.bugs import does, patched
+from tests.simulation.checkers import owners
+from tests.support.written_log import ZONES_0, WrittenLog
+
+BELIEVED = ((projections.zones.nodes, "is_node_agent", does(False)),)
+KEYS, NETWORKS = ["role"], ["10.7.0.0/16"]
+
+
+def by_agent(
+    log: WrittenLog, four: bytes = b"", labels: dict[str, str] | None = None, zone: str = "z"
+) -> e.NodesJoined:
+    """A join that the agent of node `n` states."""
+    said = log.said(zone, "node-agent/n")
+    return e.NodesJoined(said, zone, ["n"], [], [], four, b"", [labels or {}], [0])
+
+
+def limited(*zones: str) -> WrittenLog:
+    """A log whose zones leave a label and a network to agents."""
+    log = WrittenLog()
+    for mark, zone in enumerate(zones):
+        log.write(ZONES_0, e.ZoneLimited(log.stated(), mark, mark + 1, zone, 0, 0, NETWORKS, KEYS))
+    return log
+
+
+def faults(log: WrittenLog) -> list[str]:
+    with patched(*BELIEVED):
+        return [fault.partition(": ")[2] for fault in owners.check_owners(log.evidence())]
+
+
+def test_what_an_agent_may_state_is_no_fault() -> None:
+    log = limited("z")
+    log.write(ZONES_0, by_agent(log, bytes((10, 7, 0, 1)), {"role": "web"}))
+    log.write(ZONES_0, by_agent(log, bytes((10, 7, 0, 2)), {"role": "db"}))
+    assert list(owners.check_owners(log.evidence())) == []
+
+
+@pytest.mark.parametrize(
+    ("four", "labels", "zone", "fault"),
+    [
+        (b"", {"trust": "high"}, "z", "an agent altered the labels ['trust'] of n, and owns ('role',)"),
+        (
+            bytes((10, 9, 0, 1)),
+            {"trust": "low"},
+            "z",
+            "an agent gave n the address 10.9.0.1, which is in no network of the zone",
+        ),
+        (bytes((10, 7, 0, 2)), {"trust": "low"}, "z", "an agent replaced 10.0.0.111 of n, which is an operator's"),
+        (bytes((10, 0, 0, 111)), {"trust": "low"}, "y", "an agent moved n from z to y"),
+        (bytes((10, 0, 0, 111)), {"trust": "low"}, "new", "an agent created the zone of n"),
+    ],
+)
+def test_what_is_an_operators_is_altered_by_no_agent(
+    four: bytes, labels: dict[str, str], zone: str, fault: str
+) -> None:
+    log = limited("z", "y")
+    log.write(ZONES_0, log.join("n", labels={"trust": "low"}))
+    log.write(ZONES_0, by_agent(log, four, labels, zone))
+    assert fault in faults(log)
+    assert list(owners.check_owners(log.evidence())) == [], "the sound fold refuses it"
+
+
+def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() -> None:
+    log = limited("z")
+    held, taken = log.join("a"), by_agent(log)
+    log.write(FLEET_0, log.forward(held, 0, 1))
+    state = e.SUPERSEDED + e.AGENT_ADDRESS4
+    log.write(FLEET_0, log.forward(replace(taken, addresses4=held.addresses4), 1, 2, states=[state]))
+    assert list(owners.check_addresses(log.evidence())) == []
+    with patched((projections.fleet.contested.Newcomers, "_is_of_another", does(False))):
+        (fault,) = owners.check_addresses(log.evidence())
+        assert fault.endswith("by its agent, and a has it")
+    log.write(FLEET_0, log.forward(held, 2, 3, states=[e.LEFT]))
+    assert list(owners.check_contested(log.evidence())) == []
+    with patched((projections.fleet.effects, "grant", does({}))):
+        (fault,) = owners.check_contested(log.evidence())
+        assert fault.endswith("which no node has")
