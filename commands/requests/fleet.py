@@ -9,6 +9,7 @@ from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
+from projections.tries import KINDS, LEAVE, fault_of_tries
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
@@ -84,8 +85,10 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
     parallel_installs = _limit(request, "parallel_installs")
     unavailable_nodes = _limit(request, "unavailable_nodes")
     _check_agent_limits(request)
+    tries = [getattr(request, f"{kind}_tries") if request.HasField(f"{kind}_tries") else LEAVE for kind in KINDS]
+    require(fault_of_tries(tries))
     is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
-    if not is_set and parallel_installs == unavailable_nodes == -1:
+    if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE}:
         raise BadRequest("request: '' must give labels or a limit to change")
     event = ZoneDescribed(
         envelope=envelope(request.zone),
@@ -98,6 +101,7 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
         agent_networks=list(request.agent_networks),
         set_agent_label_keys=request.set_agent_label_keys,
         agent_label_keys=list(request.agent_label_keys),
+        tries=tries,
     )
     return Statement(FLEET, request.zone, event)
 

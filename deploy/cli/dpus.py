@@ -77,10 +77,12 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     if output != "table":
         out.print_value(plain, output)
         return
-    out.print_fields(_field(name, value) for name, value in plain.items() if name != "position")
+    out.print_fields(_field(name, value) for name, value in plain.items() if name not in ("position", "attempt"))
 
 
 def _field(name: str, value: Any) -> tuple[str, object]:
+    if name in ("tries", "failures"):
+        return f"{name} of this step", value
     if name.endswith("_ms"):
         return name.removesuffix("_ms"), out.moment(value)
     if isinstance(value, bool):

@@ -13,6 +13,7 @@ from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
 from deploy.plain import to_plain
 from projections.names import shown
+from projections.tries import KINDS
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -68,6 +69,7 @@ def fields_of(found: pb.Zone) -> list[tuple[str, object]]:
         ("dpus", found.dpus),
         ("rules", f"{found.rules} (version {found.version}, digest {found.digest})"),
         ("limits", f"{found.parallel_installs} parallel installs, {found.unavailable_nodes} unavailable nodes"),
+        ("tries of a step", ", ".join(f"{getattr(found, f'{kind}_tries')} ({kind})" for kind in KINDS)),
         ("agents may state", _agents(found)),
         ("frozen", _frozen(found)),
         *((f"version {i.version}", _progress(i)) for i in found.installs),
@@ -161,6 +163,11 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
     metavar="KEY",
     help="A label key that node agents own; repeatable, replaces those that were set; 'none' for no key.",
 )
+@click.option("--transient-tries", type=INT32, help="Tries at a step that may fail without an answer; 0: the default.")
+@click.option("--device-tries", type=INT32, help="Tries at a step that may fail on the device; 0: the default.")
+@click.option(
+    "--operator-tries", type=INT32, help="Tries at a step that may fail for what a person must do; 0: default."
+)
 @click.option("--create", is_flag=True, help="Create the zone if nobody knows it.")
 @commands
 def limit(
@@ -173,22 +180,29 @@ def limit(
     networks: tuple[str, ...],
     keys: tuple[str, ...],
     create: bool,
+    **tries: int | None,
 ) -> None:
-    """Limit how much of a zone is worked on at one time, and what node agents may state in it.
+    """Limit how much of a zone is worked on at one time, how often a step of a DPU is tried, and what node agents may
+    state.
 
     \b
     Examples:
       dpuplane zones limit rack7 --parallel-installs 4
+      dpuplane zones limit rack7 --transient-tries 20 --device-tries 5
       dpuplane zones limit rack7 --agent-network 10.7.0.0/16 --agent-label-key role
     """
-    if parallel_installs is None and unavailable_nodes is None and not networks and not keys:
-        raise click.UsageError("give --parallel-installs, --unavailable-nodes, --agent-network or --agent-label-key")
+    if {parallel_installs, unavailable_nodes, *tries.values()} == {None} and not networks and not keys:
+        options = "--parallel-installs, --unavailable-nodes, --agent-network, --agent-label-key"
+        raise click.UsageError(f"give {options}, --transient-tries, --device-tries or --operator-tries")
     if not create:
         _described(client, zone)
     request = pb.DescribeZoneRequest(
         zone=zone,
         parallel_installs=parallel_installs,
         unavailable_nodes=unavailable_nodes,
+        transient_tries=tries["transient_tries"],
+        device_tries=tries["device_tries"],
+        operator_tries=tries["operator_tries"],
         set_agent_networks=bool(networks),
         agent_networks=_unless_none("--agent-network", networks),
         set_agent_label_keys=bool(keys),

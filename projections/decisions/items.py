@@ -58,6 +58,9 @@ class Limits(Protocol):
     @property
     def agent_label_keys(self) -> tuple[str, ...]: ...
 
+    @property
+    def tries(self) -> tuple[int, ...]: ...
+
 
 def limits_in_words(limits: Limits) -> dict[str, str]:
     """A detail that says what a zone is limited to."""
@@ -66,6 +69,7 @@ def limits_in_words(limits: Limits) -> dict[str, str]:
         "unavailable_nodes": str(limits.unavailable_nodes),
         "agent_networks": ",".join(limits.agent_networks),
         "agent_label_keys": ",".join(limits.agent_label_keys),
+        "tries": ",".join(map(str, limits.tries)),
     }
 
 

@@ -35,6 +35,7 @@ from projections.fleet.state import ANY_ZONE, FleetState, Freeze
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
+from projections.tries import fault_of_tries, with_stated
 from schemas.events import (
     BudgetSet,
     Event,
@@ -209,6 +210,7 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
         info.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
         tuple(sorted({*event.agent_networks})) if event.set_agent_networks else info.agent_networks,
         tuple(sorted({*event.agent_label_keys})) if event.set_agent_label_keys else info.agent_label_keys,
+        with_stated(info.tries, event.tries),
     )
     labels = dict(sorted(event.labels.items()))
     if not event.set_labels or labels == info.labels:
@@ -230,6 +232,7 @@ def _fault_of_description(event: ZoneDescribed) -> str | None:
         or names.check_labels("labels", event.labels)
         or names.check_networks("agent_networks", event.agent_networks)
         or names.check_label_keys("agent_label_keys", event.agent_label_keys)
+        or fault_of_tries(event.tries)
     )
 
 

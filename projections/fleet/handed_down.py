@@ -26,9 +26,9 @@ def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded
         return None
     envelope = Envelope("", handed.zones[0], ACTOR, handed.time_ms)
     if handed.limits is not None:
-        installs, nodes, networks, keys = handed.limits
+        installs, nodes, networks, keys, tries = handed.limits
         end = handed.offset + 1
-        return ZoneLimited(envelope, mark, end, handed.zones[0], installs, nodes, list(networks), list(keys))
+        return ZoneLimited(envelope, mark, end, handed.zones[0], installs, nodes, list(networks), list(keys), [*tries])
     zones, names, created_ms, uids = handed.zones, handed.names, handed.created_ms, handed.uids
     return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids, handed.heard)
 

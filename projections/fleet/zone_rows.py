@@ -18,6 +18,7 @@ import msgspec
 from eventstore.folding.table import Table
 from projections.fleet.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
+from projections.tries import Tries
 
 MAX_FORMER = 8
 """Former lists that are kept of a label set, or of a zone: deltas start from these."""
@@ -30,6 +31,7 @@ class ZoneLimits(NamedTuple):
     unavailable_nodes: int
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
+    tries: Tries = Tries()
 
 
 NO_LIMITS = ZoneLimits(0, 0)
@@ -52,10 +54,12 @@ class ZoneInfo(msgspec.Struct, frozen=True):
     labelled: int = 0
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
+    tries: Tries = Tries()
 
     @property
     def limits(self) -> ZoneLimits:
-        return ZoneLimits(self.parallel_installs, self.unavailable_nodes, self.agent_networks, self.agent_label_keys)
+        installs, nodes = self.parallel_installs, self.unavailable_nodes
+        return ZoneLimits(installs, nodes, self.agent_networks, self.agent_label_keys, self.tries)
 
     def says_nothing(self) -> bool:
         """Whether nothing is stated about the zone, and it never had labels: then it has the history of UNHEARD too."""

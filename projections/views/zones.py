@@ -15,6 +15,7 @@ from projections.installs.rows import InstallsState
 from projections.installs.views import laggards, zone_progress
 from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.rules.rule import Rule
+from projections.tries import in_force
 from projections.zones.rollout import limits_of
 from projections.zones.rows import Zone
 from projections.zones.state import ZoneState
@@ -37,6 +38,9 @@ class ZoneView(NamedTuple):
     frozen: bool
     agent_networks: tuple[str, ...]
     agent_label_keys: tuple[str, ...]
+    transient_tries: int
+    device_tries: int
+    operator_tries: int
 
 
 class MilestoneView(NamedTuple):
@@ -95,6 +99,7 @@ def is_known(zone: str, state: ZoneState, fleet: FleetState) -> bool:
 def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
     now = tables.table(fleet, zone)
     info = fleet.zone(zone)
+    tries = in_force(info.tries)
     limits = limits_of(Zone(info.parallel_installs, info.unavailable_nodes))
     return ZoneView(
         zone=zone,
@@ -109,6 +114,9 @@ def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
         frozen=fleet.is_frozen(zone),
         agent_networks=info.agent_networks,
         agent_label_keys=info.agent_label_keys,
+        transient_tries=tries.transient,
+        device_tries=tries.device,
+        operator_tries=tries.operator,
     )
 
 

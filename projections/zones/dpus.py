@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal, unchanged
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, shown
-from projections.zones.lifecycle import REQUESTS, RETRIES, Trigger, follow
+from projections.tries import KINDS, Tries, in_force
+from projections.zones.lifecycle import REQUESTS, Trigger, follow
 from projections.zones.phases import INITIALIZING, PENDING
 from projections.zones.rollout import Admitted, Changed, admit, limits_of, place_of
 from projections.zones.rows import Dpu, Zone
@@ -86,6 +87,7 @@ def statement(state: ZoneState, event: StepStatement, at: At) -> Decision:
     trigger = _trigger(event, at)
     if isinstance(trigger, str):
         return refusal(trigger)
+    trigger = trigger._replace(tries=_tries(state, row))
     return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
 
 
@@ -103,6 +105,7 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
     message = f"{row.provisioner!a} had no result by the deadline"
     failed_ms = _said_ms(event, at)
     trigger = Trigger("expired", at, attempt=row.attempt, kind="transient", message=message, failed_ms=failed_ms)
+    trigger = trigger._replace(tries=_tries(state, row))
     return _decide(state, name, row, follow(name, row, trigger), at)
 
 
@@ -148,6 +151,10 @@ def _outcome(state: ZoneState, changed: Changed, admitted: Admitted) -> Outcome:
     return Outcome("waiting", admitted.full, place=place_of(state, changed, admitted))
 
 
+def _tries(state: ZoneState, row: Dpu) -> Tries:
+    return in_force((state.zone_rows.rows.get(row.zone) or Zone()).tries)
+
+
 def _find(state: ZoneState, zone: str, dpu: str) -> Dpu | str:
     row = state.dpus.rows.get(dpu)
     if row is None or row.zone != zone:
@@ -180,8 +187,8 @@ def _trigger(event: StepStatement, at: At) -> Trigger | str:
         case StepSucceeded():
             return _fault_of_facts(event.facts) or Trigger("succeeded", at, attempt=event.attempt, facts=event.facts)
         case StepFailed():
-            if event.kind not in (*RETRIES, LOST):
-                return f"kind: {shown(event.kind)} must be one of {', '.join((*RETRIES, LOST))}"
+            if event.kind not in (*KINDS, LOST):
+                return f"kind: {shown(event.kind)} must be one of {', '.join((*KINDS, LOST))}"
             trigger = LOST if event.kind == LOST else "failed"
             return Trigger(
                 trigger,

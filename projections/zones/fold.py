@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from eventstore.folding.fold import DONE, At, Decision, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from projections.names import check_label_keys, check_networks, check_zone
+from projections.tries import fault_of_tries, with_stated
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
 from projections.zones.rollout import Changed, admit, limits_of
@@ -132,6 +133,7 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
         check_zone("zone", event.zone)
         or check_networks("agent_networks", event.agent_networks)
         or check_label_keys("agent_label_keys", event.agent_label_keys)
+        or fault_of_tries(event.tries)
     )
     if fault is not None:
         return refusal(fault)
@@ -142,6 +144,7 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
         old.ordinals,
         tuple(event.agent_networks),
         tuple(event.agent_label_keys),
+        with_stated(old.tries, event.tries),
     )
     admitted = admit(state, event.zone, limits_of(row), Changed(), at)
     return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)

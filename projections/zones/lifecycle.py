@@ -3,9 +3,9 @@
 A provisioner states what it is about to do (`StepStarted`), does it, and states how it went; the fold takes only what
 names the attempt that runs. An attempt ends by its result, by its deadline (a timer states it), by whoever finds that
 its provisioner is gone (`StepFailed` of kind lost), or by a request; the next one has the next number, which never
-starts anew, so a late statement fits nothing. Failures of a kind are retried so often, after a delay with full jitter,
-drawn from the DPU's name and attempt: a fold may not throw dice. Then the DPU is in Error, from which every way on is
-open. No phase is terminal.
+starts anew, so a late statement fits nothing. Failures of a kind are retried as often as the zone says, after a delay
+with jitter, drawn from the DPU's name and attempt: a fold may not throw dice. Then the DPU is in Error, from which
+every way on is open. No phase is terminal.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from eventstore.backoff import ceiling
 from eventstore.folding.fold import At
 from projections.names import shown
+from projections.tries import DEFAULT_TRIES, Tries
 from projections.zones.phases import (
     DELETING,
     ERROR,
@@ -36,11 +37,8 @@ from projections.zones.phases import (
 from projections.zones.rollout import entered
 from projections.zones.rows import Dpu
 
-RETRIES = {"transient": 5, "device": 1, "operator": 0}
-"""Failures of a phase up to which one of this kind is retried. What an operator must mend is not."""
-
 MAX_TRIES = 20
-"""Attempts at one phase, so that a DPU whose every provisioner dies ends in Error too."""
+"""Attempts at one phase beyond those that may fail, so that a DPU whose every provisioner dies ends in Error too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
@@ -68,6 +66,7 @@ class Trigger(NamedTuple):
     message: str = ""
     serial: str = ""
     failed_ms: int = 0
+    tries: Tries = DEFAULT_TRIES
 
 
 Result: TypeAlias = Dpu | str | None
@@ -85,9 +84,12 @@ def follow(name: str, row: Dpu, trigger: Trigger) -> Result:
 
 
 def backoff_ms(name: str, attempt: int, failures: int) -> int:
-    """Full jitter: anything up to a ceiling that doubles with each failure."""
+    """Half of a ceiling that doubles with each failure, and up to as much again. With full jitter a device that reboots
+    could be given up at any time, as all waits can be short."""
     drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
-    return drawn % ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS) + 1
+    ceiling_ms = ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
+    half_ms = ceiling_ms // 2
+    return half_ms + drawn % (ceiling_ms - half_ms) + 1
 
 
 def wait_ms(row: Dpu, now_ms: int) -> int:
@@ -205,12 +207,13 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> Result:
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
-    failures = row.failures + 1
-    if failures > RETRIES[trigger.kind] or row.tries >= MAX_TRIES:
+    failed = row.failed._replace(**{trigger.kind: getattr(row.failed, trigger.kind) + 1})
+    failures = getattr(failed, trigger.kind)
+    row = replace(row, failures=row.failures + 1, failed=failed)
+    if failures >= getattr(trigger.tries, trigger.kind) or row.tries >= _tries_max(trigger):
         return _error(row, row.phase, trigger)
     return replace(
         _without_attempt(row, trigger),
-        failures=failures,
         disowned=row.attempt if trigger.kind == "device" else row.disowned,
         not_before_ms=trigger.failed_ms + backoff_ms(name, row.attempt, failures),
     )
@@ -221,7 +224,11 @@ def _lose(name: str, row: Dpu, trigger: Trigger) -> Result:
     stale = _stale(name, row, trigger)
     if stale is not None:
         return stale
-    return _error(row, row.phase, trigger) if row.tries >= MAX_TRIES else _without_attempt(row, trigger)
+    return _error(row, row.phase, trigger) if row.tries >= _tries_max(trigger) else _without_attempt(row, trigger)
+
+
+def _tries_max(trigger: Trigger) -> int:
+    return MAX_TRIES + sum(trigger.tries)
 
 
 def _swap(name: str, row: Dpu, trigger: Trigger) -> Result:
@@ -282,7 +289,9 @@ def _settled(row: Dpu, at: At) -> Dpu:
 
 
 def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
-    return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message)
+    """In Error: the tries and failures of the step that failed stay to be seen."""
+    tried = {"entered": row.entered, "failures": row.failures, "failed": row.failed}
+    return replace(_idle(row, ERROR, trigger.at), resume=resume, message=trigger.message, **tried)
 
 
 def _idle(row: Dpu, phase: str, at: At) -> Dpu:

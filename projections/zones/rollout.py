@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from eventstore.folding.fold import At
+from projections.tries import Tries
 from projections.zones.dpu_index import ZoneDpus, host_of
 from projections.zones.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
 from projections.zones.rows import Dpu, Zone
@@ -66,6 +67,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
         since_ms=at.time_ms,
         installed="" if phase == ALTERING else row.installed,
         failures=0,
+        failed=Tries(),
         not_before_ms=0,
         deadline_ms=0,
         provisioner="",

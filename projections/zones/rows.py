@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from projections.tries import Tries
+
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node that is there. `created_ms` and `uid` are its incarnation.
@@ -59,6 +61,7 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     No DPU had an ordinal from `ordinals` on. One that was deleted leaves its own to nobody, as what was reported of it
     stays, and would be taken for another's. `agent_networks` and `agent_label_keys` say what node agents may state.
+    `tries` is how often a step is tried.
     """
 
     parallel_installs: int = 0
@@ -66,6 +69,7 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ordinals: int = 0
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
+    tries: Tries = Tries()
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -90,7 +94,8 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     `disowned` is the last attempt whose tasks on the device are not to be adopted: those of an earlier phase, and what
     turned out wrong. `began_ms` is the fold time at which the last attempt began, but never less than that of an
     attempt or phase before it, as devices refuse older attempts. `failures` are those that count against the phase's
-    retries. `facts` is what the device said.
+    retries, and `failed` are the same by kind. `facts` is what the device said. In Error, `entered`, `failures` and
+    `failed` are those of the phase that failed.
     """
 
     zone: str
@@ -120,6 +125,7 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     percent: int = 0
     message: str = ""
     facts: dict[str, str] = {}
+    failed: Tries = Tries()
 
     @property
     def tries(self) -> int:

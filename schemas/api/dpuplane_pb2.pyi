@@ -286,7 +286,7 @@ class LeaveNodesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class DescribeZoneRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys")
+    __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys", "transient_tries", "device_tries", "operator_tries")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -304,6 +304,9 @@ class DescribeZoneRequest(_message.Message):
     AGENT_NETWORKS_FIELD_NUMBER: _ClassVar[int]
     SET_AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
     AGENT_LABEL_KEYS_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_TRIES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TRIES_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_TRIES_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     set_labels: bool
@@ -314,7 +317,10 @@ class DescribeZoneRequest(_message.Message):
     agent_networks: _containers.RepeatedScalarFieldContainer[str]
     set_agent_label_keys: bool
     agent_label_keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    transient_tries: int
+    device_tries: int
+    operator_tries: int
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
 
 class RegisterDpuRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "node", "serial", "bmc_address")
@@ -665,7 +671,7 @@ class ZoneList(_message.Message):
     def __init__(self, zones: _Optional[_Iterable[_Union[Zone, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Zone(_message.Message):
-    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "frozen_since_ms", "frozen_by", "waiting_dpus", "waiting_since_ms", "waiting_steps")
+    __slots__ = ("zone", "labels", "nodes", "dpus", "rules", "version", "digest", "parallel_installs", "unavailable_nodes", "frozen", "installs", "lagging", "exceptions", "position", "agent_networks", "agent_label_keys", "frozen_since_ms", "frozen_by", "waiting_dpus", "waiting_since_ms", "waiting_steps", "transient_tries", "device_tries", "operator_tries")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -694,6 +700,9 @@ class Zone(_message.Message):
     WAITING_DPUS_FIELD_NUMBER: _ClassVar[int]
     WAITING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     WAITING_STEPS_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_TRIES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TRIES_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_TRIES_FIELD_NUMBER: _ClassVar[int]
     zone: str
     labels: _containers.ScalarMap[str, str]
     nodes: int
@@ -715,7 +724,10 @@ class Zone(_message.Message):
     waiting_dpus: int
     waiting_since_ms: int
     waiting_steps: int
-    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., frozen_since_ms: _Optional[int] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., waiting_steps: _Optional[int] = ...) -> None: ...
+    transient_tries: int
+    device_tries: int
+    operator_tries: int
+    def __init__(self, zone: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., rules: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[str] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., frozen: _Optional[bool] = ..., installs: _Optional[_Iterable[_Union[Install, _Mapping]]] = ..., lagging: _Optional[_Iterable[str]] = ..., exceptions: _Optional[_Iterable[_Union[DpuException, _Mapping]]] = ..., position: _Optional[str] = ..., agent_networks: _Optional[_Iterable[str]] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., frozen_since_ms: _Optional[int] = ..., frozen_by: _Optional[str] = ..., waiting_dpus: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., waiting_steps: _Optional[int] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
 
 class DpuException(_message.Message):
     __slots__ = ("dpu", "version", "reason", "said_ms")

@@ -98,6 +98,8 @@ class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
 
     `agent_networks` (if `set_agent_networks`) are the networks, as CIDR, that an address which a node agent states must
     come from. `agent_label_keys` (if `set_agent_label_keys`) are the label keys that node agents of the zone own.
+
+    `tries` says how often a step of a DPU is tried, by kind of failure: transient, device, operator; empty leaves all.
     """
 
     envelope: Envelope
@@ -110,6 +112,7 @@ class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
     agent_networks: list[str] = []
     set_agent_label_keys: bool = False
     agent_label_keys: list[str] = []
+    tries: list[int] = []
 
 
 class Frozen(msgspec.Struct, frozen=True, gc=False):

@@ -101,6 +101,7 @@ class ZoneLimited(msgspec.Struct, frozen=True, gc=False):
     unavailable_nodes: int
     agent_networks: list[str] = []
     agent_label_keys: list[str] = []
+    tries: list[int] = []
 
 
 class Forwarded(msgspec.Struct, frozen=True, gc=False):

@@ -458,7 +458,7 @@ BUGS = (
         "a row is saved when it is new, and not when it changes",
         "I11",
         lambda: patched((Table, "put", _only_new_rows)),
-        Stepped(1),
+        Stepped(1, steps=120),
     ),
     Bug(
         "ids-saved-apart",

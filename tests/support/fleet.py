@@ -113,6 +113,10 @@ class Fleet:
     def limit(self, zone: str, installs: int, nodes: int) -> Outcome:
         return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, installs, nodes))
 
+    def tries(self, zone: str, *stated: int) -> Outcome:
+        """How often a step of a zone's DPUs is tried, by kind of failure."""
+        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, tries=[*stated]))
+
     def agents(self, zone: str, networks: Sequence[str], keys: Sequence[str]) -> Outcome:
         """What node agents may state in a zone."""
         return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))

@@ -107,10 +107,17 @@ class ZoneLog:
         return self.append(LifecycleRequested(self.envelope(), zone, dpu, request, image))
 
     def limit(
-        self, installs: int, nodes: int, *, zone: str = ZONE, networks: Sequence[str] = (), keys: Sequence[str] = ()
+        self,
+        installs: int,
+        nodes: int,
+        *,
+        zone: str = ZONE,
+        networks: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        tries: Sequence[int] = (),
     ) -> Outcome:
         mark, said = self.state.fleet_mark, statement(zone, self.now_ms)
-        return self.append(ZoneLimited(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys]))
+        return self.append(ZoneLimited(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*tries]))
 
     def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
         row = self.row(dpu)

@@ -11,11 +11,11 @@ from eventstore.folding.fold import At
 from eventstore.ids import statement
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS
+from projections.tries import DEFAULT_TRIES, KINDS, Tries, in_force
 from projections.zones.lifecycle import (
     BACKOFF_MS,
     LONGEST_BACKOFF_MS,
     MAX_TRIES,
-    RETRIES,
     TRANSITIONS,
     TRIGGERS,
     Trigger,
@@ -196,17 +196,43 @@ def test_what_is_said_of_a_former_dpu_of_this_name_fits_nothing() -> None:
     assert log.succeed("d", attempt=stale).code == "refused"
 
 
-@pytest.mark.parametrize(("kind", "retries"), RETRIES.items())
-def test_failures_are_retried_so_often_and_then_wait_for_a_person(kind: str, retries: int) -> None:
+@pytest.mark.parametrize("stated", [(), (4, 2, 3), (0, 1, 0)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
+    kind: str, stated: tuple[int, ...]
+) -> None:
     log = provisioned()
-    for failure in range(retries + 1):
+    log.limit(0, 0, tries=stated)
+    tries = getattr(in_force(Tries(*stated)), kind)
+    for failure in range(1, tries + 1):
         log.wait_for_backoff("d")
         assert log.start("d").code == "done"
         assert log.fail("d", kind, message="bad\nflash").code == "done"
         row = log.row("d")
         assert row.message == "bad flash"
-        assert (row.phase == ERROR) == (failure == retries)
+        assert (row.phase == ERROR) == (failure == tries)
+        assert (row.tries, row.failures, getattr(row.failed, kind)) == (failure, failure, failure)
     assert (row.resume, row.effect, row.standing) == (NODE_EFFECT, True, "idle")
+    log.request("d", "retry")
+    row = log.row("d")
+    assert (row.tries, row.failures, row.failed) == (0, 0, Tries()), "tries are those of this step"
+
+
+def test_failures_of_a_kind_use_up_the_tries_of_that_kind_only() -> None:
+    log = provisioned()
+    for kind in ("device", *["transient"] * 5, "device"):
+        log.wait_for_backoff("d")
+        log.start("d")
+        log.fail("d", kind)
+    assert (log.row("d").phase, log.row("d").failed) == (NODE_EFFECT, Tries(5, 2, 0))
+
+
+def test_the_default_tries_outlast_the_reboot_of_a_bmc() -> None:
+    """A BMC is away for up to ten minutes, and no try need take any time: its connection is refused at once."""
+    shortest_ms = sum(
+        min(backoff_ms(f"d{i}", 7, failures) for i in range(2_000)) for failures in range(1, DEFAULT_TRIES.transient)
+    )
+    assert shortest_ms > 600_000
 
 
 def test_a_failed_attempt_waits_before_the_next() -> None:
@@ -250,9 +276,9 @@ def test_a_wait_lasts_no_longer_than_the_longest_backoff(left_ms: int, wait: int
     assert wait_ms(replace(row_in(NODE_EFFECT), not_before_ms=START_MS), START_MS - left_ms) == wait
 
 
-def test_the_wait_has_full_jitter_and_a_ceiling() -> None:
+def test_the_wait_has_a_floor_jitter_and_a_ceiling() -> None:
     first = [backoff_ms(f"d{i}", 7, 1) for i in range(400)]
-    assert min(first) < BACKOFF_MS / 10 and max(first) > BACKOFF_MS * 0.9
+    assert BACKOFF_MS / 2 < min(first) < BACKOFF_MS * 0.6 and max(first) > BACKOFF_MS * 0.9
     assert max(first) <= BACKOFF_MS
     late = [backoff_ms(f"d{i}", 7, 50) for i in range(400)]
     assert LONGEST_BACKOFF_MS * 0.9 < max(late) <= LONGEST_BACKOFF_MS
@@ -272,7 +298,7 @@ def test_a_lost_provisioner_costs_no_retry_and_no_wait() -> None:
 
 def test_a_dpu_whose_every_provisioner_dies_ends_in_error() -> None:
     log = provisioned()
-    for _ in range(MAX_TRIES):
+    for _ in range(MAX_TRIES + sum(DEFAULT_TRIES)):
         assert log.start("d").code == "done"
         log.fail("d", "lost")
     assert log.row("d").phase == ERROR
