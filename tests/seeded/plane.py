@@ -119,7 +119,7 @@ class Plane(Folds):
             self._restart: 2,
             self._reboot: 1,
             self._set_clock: self._seed % 2 * 2,
-            self._speak_as_agent: 25 * agents,
+            self._speak_as_agent: 100 * agents,
         }
         if agents:
             self._allow_agents()
@@ -269,10 +269,10 @@ class Plane(Folds):
     def _speak_as_agent(self) -> None:
         """The agent of a node states the node, or an operator does; addresses are those of other nodes too."""
         rng, number = self.rng, self.rng.randrange(4)
-        name, zone = f"own-{number}", ZONE_NAMES[number % len(ZONE_NAMES)]
+        name, zone = f"own-{number}", ZONE_NAMES[number % 2]
         by_agent = rng.random() < 0.7
         said = replace(self._said(zone), actor=f"node-agent/{name}" if by_agent else "operator")
-        four = (10 << 24 | 1 + rng.randrange(40)).to_bytes(4, "big") if rng.random() < 0.8 else b""
+        four = (10 << 24 | 1 + rng.randrange(6)).to_bytes(4, "big") if rng.random() < 0.8 else b""
         labels = {key: rng.choice("ab") for key in ("role", "trust") if rng.random() < (0.3 if by_agent else 0.6)}
         partition = self.partition_for(ZONES, zone)
         if rng.random() < 0.1:
