@@ -62,6 +62,7 @@ METHODS = {
     "Commands.LeaveNodes": Rule(_OPERATORS, _leaving),
     "Commands.JoinNodesStream": Rule(_OPERATORS),
     "Commands.DescribeZone": Rule(_OPERATORS),
+    "Commands.DeleteZone": Rule(_OPERATORS),
     "Commands.RegisterDpu": Rule(_SUPPLIERS | {SIMULATOR}),
     "Commands.RequestLifecycle": Rule(_SUPPLIERS),
     "Commands.ClaimIndex": Rule(_OPERATORS, _node),

@@ -27,10 +27,10 @@ class ProgressQueries:
         """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
         await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
-        for zone in self._reader.fleet.zones.rows:
+        for zone in filter(self._reader.fleet.speaks_of, self._reader.fleet.zones.rows):
             described.setdefault(self._reader.number_of(zone), set()).add(zone)
         for number in self._reader.partition_numbers:
-            zones = sorted(self._reader.zones(number).zone_rows.rows.keys() | described.get(number, set()))
+            zones = sorted({*self._reader.zones(number).zones(), *described.get(number, ())})
             for start in range(0, len(zones), _ZONES_PER_MESSAGE):
                 yield pb.ProgressList(
                     zones=[self._zone_progress(zone, number) for zone in zones[start : start + _ZONES_PER_MESSAGE]],

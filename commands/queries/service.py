@@ -100,11 +100,11 @@ class QueriesService(ProgressQueries):
         await self._reader.settle(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
-        for zone in fleet.zones.rows:
+        for zone in filter(fleet.speaks_of, fleet.zones.rows):
             described.setdefault(self._reader.number_of(zone), set()).add(zone)
 
         def keys(number: int) -> Iterable[str]:
-            return self._reader.zones(number).zone_rows.rows.keys() | described.get(number, set())
+            return {*self._reader.zones(number).zones(), *described.get(number, ())}
 
         found = page(self._reader.partition_numbers, keys, request.page_size, request.page_token)
         views = (zone_views.view(zone, self._reader.zones(number), fleet) for number, zone in found.keys)

@@ -24,7 +24,7 @@ from projections import names
 from projections.columns import fault_of_nodes, label_columns
 from projections.rules.policies import Selector, selector
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import MAX_ITEMS, NodesChanged, NodesJoined, NodesLeft
+from schemas.events import MAX_ITEMS, NodesChanged, NodesJoined, NodesLeft, ZoneDeleted
 
 _NO_ADDRESS4, _NO_ADDRESS6 = bytes(4), bytes(16)
 
@@ -41,6 +41,12 @@ def join(request: pb.JoinNodesRequest, envelope: Enveloping) -> Statement:
 
 def change(request: pb.ChangeNodesRequest, envelope: Enveloping) -> Statement:
     return stated(NodesChanged(envelope(request.zone), request.zone, **_gathered(request.nodes)))
+
+
+def delete_zone(request: pb.DeleteZoneRequest, envelope: Enveloping) -> Statement:
+    """The end of a zone. The zone's partition knows whether it has nodes or DPUs."""
+    require(names.check_zone("zone", request.zone))
+    return Statement(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
 
 
 def leave(request: pb.LeaveNodesRequest, envelope: Enveloping) -> Statement:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from commands.calls.guard import Call, Malformed
-from commands.requests import cliques, dpus, fleet
+from commands.requests import cliques, dpus, fleet, nodes
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk
 from commands.stating.dry_runs import DryRuns
@@ -54,6 +54,9 @@ class CommandsService:
 
     async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.describe_zone, request, call)
+
+    async def delete_zone(self, request: pb.DeleteZoneRequest, call: Call) -> pb.Answer:
+        return await self._desk.state(nodes.delete_zone, request, call)
 
     async def register_dpu(self, request: pb.RegisterDpuRequest, call: Call) -> pb.Answer:
         return await self._desk.state(dpus.register, request, call)

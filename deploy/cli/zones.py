@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish
+from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Refused
 from deploy.cli.known import ZONE
@@ -209,6 +209,44 @@ def limit(
         agent_label_keys=_unless_none("--agent-label-key", keys),
     )
     finish(client.command("DescribeZone", request), output)
+
+
+@zones.command()
+@click.argument("zone", type=ZONE)
+@commands
+def delete(*, client: Client, output: str, zone: str) -> None:
+    """Delete a zone that has no node and no DPU, with its labels and limits.
+
+    A frozen zone is refused. To take labels and limits away is a second command, which may be held as any edit of
+    labels; with --command-id it is left out.
+
+    Example: dpuplane zones delete rack7
+    """
+    if _described(client, zone).frozen:
+        raise Refused(f"zone: {shown(zone)} is frozen; thaw it first")
+    answer: pb.Answer = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
+    if exit_status(answer) == 0 and not client.command_id and _is_known(client, zone):
+        nothing = pb.DescribeZoneRequest(
+            zone=zone,
+            set_labels=True,
+            parallel_installs=0,
+            unavailable_nodes=0,
+            set_agent_networks=True,
+            set_agent_label_keys=True,
+            transient_tries=0,
+            device_tries=0,
+            operator_tries=0,
+        )
+        answer = client.command("DescribeZone", nothing)
+    finish(answer, output)
+
+
+def _is_known(client: Client, zone: str) -> bool:
+    try:
+        client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    except NotKnown:
+        return False
+    return True
 
 
 def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from eventstore.folding.fold import At, Outcome
 from projections.decisions.items import Items, in_zone, in_zones, limits_in_words, one
 from projections.zones.joined import Joined
-from projections.zones.rows import Dpu
+from projections.zones.rows import Dpu, Zone
 from projections.zones.state import Change
 from schemas.events import (
     INFERRED,
@@ -19,11 +19,13 @@ from schemas.events import (
     Event,
     Forwarded,
     LifecycleRequested,
+    ListCompleted,
     NodesChanged,
     StepFailed,
     StepProgressed,
     StepStarted,
     StepSucceeded,
+    ZoneDeleted,
     ZoneLimited,
 )
 
@@ -38,11 +40,14 @@ def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[It
     yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, gone in change.gone.items():
         yield one("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
-    for key, row in change.lists.items():
+    for key, row in change.lists.items() if isinstance(event, ListCompleted) else ():
+        assert row is not None, "a list that was completed is there"
         yield one("list_completed", key, {"count": str(row.count)})
     if isinstance(event, ZoneLimited):
         for zone, limits in change.zones.items():
-            yield one("zone_limited", zone, limits_in_words(limits))
+            yield one("zone_limited", zone, limits_in_words(limits or Zone()))
+    if isinstance(event, ZoneDeleted):
+        yield from (one("zone_deleted", zone, {}) for zone in change.zones)
     for name, dpu in change.dpus.items():
         yield from _dpu(name, dpu, event, outcome, at)
     if isinstance(event, Forwarded) and change.marks is not None:

@@ -190,6 +190,11 @@ class FleetState:
         for name in unknown(zones, self.zones.rows):
             self.zones.put(name, replace(UNHEARD, heard=version))
 
+    def speaks_of(self, zone: str) -> bool:
+        """Whether a zone has a node here, or labels or limits."""
+        info = self.zones.rows.get(zone)
+        return info is not None and (info.is_stated() or self.members.rows.population(zone) > 0)
+
     def moved(self, zone: str) -> ListMove:
         """When a zone got the list that it has."""
         info = self.zone(zone)

@@ -63,7 +63,11 @@ class ZoneInfo(msgspec.Struct, frozen=True):
 
     def says_nothing(self) -> bool:
         """Whether nothing is stated about the zone, and it never had labels: then it has the history of UNHEARD too."""
-        return not (self.labelled or self.labels) and self.limits == NO_LIMITS
+        return not self.labelled and not self.is_stated()
+
+    def is_stated(self) -> bool:
+        """Whether the zone has labels or limits."""
+        return bool(self.labels) or self.limits != NO_LIMITS
 
 
 UNHEARD = ZoneInfo({})

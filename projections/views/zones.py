@@ -93,7 +93,7 @@ class RuleView(NamedTuple):
 
 def is_known(zone: str, state: ZoneState, fleet: FleetState) -> bool:
     """Whether anything is known of a zone: it had a node or a DPU, or somebody described it."""
-    return zone in state.zone_rows.rows or zone in fleet.zones.rows
+    return state.existing(zone) is not None or fleet.speaks_of(zone)
 
 
 def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from eventstore.folding.fold import DONE, At, Decision, refusal, unchanged
 from eventstore.log import ZONES, Partition
-from projections.names import check_label_keys, check_networks, check_zone
+from projections.names import check_label_keys, check_networks, check_zone, shown
 from projections.tries import fault_of_tries, with_stated
 from projections.zones import dpus, nodes, single_joins
 from projections.zones.joined import Joined
@@ -34,6 +36,7 @@ from schemas.events import (
     StepProgressed,
     StepStarted,
     StepSucceeded,
+    ZoneDeleted,
     ZoneLimited,
 )
 
@@ -55,6 +58,7 @@ class ZoneFold:
             ListCompleted,
             NodesSuperseded,
             ZoneLimited,
+            ZoneDeleted,
             Forwarded,
             DpuRegistered,
             LifecycleRequested,
@@ -89,6 +93,8 @@ class ZoneFold:
                 return dpus.expire(state, event, at)
             case Forwarded():
                 return _forwarded(state, event, at)
+            case ZoneDeleted():
+                return _delete(state, event)
             case NodesSuperseded() | ZoneLimited():
                 return _caused(state, event, at)
             case _:
@@ -146,8 +152,28 @@ def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
         tuple(event.agent_label_keys),
         with_stated(old.tries, event.tries),
     )
+    if old.deleted and row == Zone(ordinals=old.ordinals):
+        row = replace(row, deleted=True)
+    if row == Zone(deleted=row.deleted) and state.existing(event.zone) is None:
+        return Decision(Change(zones={event.zone: None}), DONE)
     admitted = admit(state, event.zone, limits_of(row), Changed(), at)
     return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)
+
+
+def _delete(state: ZoneState, event: ZoneDeleted) -> Decision:
+    """Forget a zone without nodes and DPUs, and the complete lists of its sources."""
+    fault = check_zone("zone", event.zone)
+    if fault is not None:
+        return refusal(fault)
+    row = state.existing(event.zone)
+    if row is None:
+        return unchanged(f"zone: {shown(event.zone)} has no node and no DPU, and was not known to its partition")
+    if not state.is_empty(event.zone):
+        there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
+        return refusal(f"zone: {shown(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
+    deleted = replace(row, deleted=True)
+    lists = dict.fromkeys(sorted(key for key in state.lists.rows if key.startswith(f"{event.zone}/")))
+    return Decision(Change(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
 
 
 def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:

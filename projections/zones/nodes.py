@@ -45,10 +45,10 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
-    zone, by_agent = state.zone_rows.rows.get(event.zone), is_node_agent(event.envelope.actor)
+    zone, by_agent = state.existing(event.zone), is_node_agent(event.envelope.actor)
     if by_agent and (fault := agents.fault_of_zone(event.zone, zone)):
         return refusal(fault)
-    zones = {} if zone is not None else {event.zone: Zone()}
+    zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
     if not by_agent and state.knows_none(event.names):
         if len(event.names) > 1:
             return Decision(Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,))), DONE)
@@ -204,7 +204,7 @@ def _doubt(state: ZoneState, name: str, old: Node, event: NodesLeft) -> str | No
 
 
 def _fault_of_zone(state: ZoneState, zone: str) -> str | None:
-    if zone in state.zone_rows.rows:
+    if state.existing(zone) is not None:
         return None
     return f"zone: {shown(zone)} is not known; a zone exists from its first node or DPU on"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from projections.tries import Tries
 
@@ -61,7 +62,8 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     No DPU had an ordinal from `ordinals` on. One that was deleted leaves its own to nobody, as what was reported of it
     stays, and would be taken for another's. `agent_networks` and `agent_label_keys` say what node agents may state.
-    `tries` is how often a step is tried.
+    `tries` is how often a step is tried. A zone that was `deleted` exists while it has a node or DPU again. Its row
+    stays for its ordinals, and until fleet takes its limits away.
     """
 
     parallel_installs: int = 0
@@ -70,6 +72,11 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
     tries: Tries = Tries()
+    deleted: bool = False
+
+    def must_stay(self) -> bool:
+        """Whether the row of a deleted zone says something that must not be forgotten."""
+        return replace(self, deleted=False) != Zone()
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -39,8 +39,8 @@ class Change(NamedTuple):
     joined: Joined | None = None
     nodes: Mapping[str, Node] = _NOTHING
     gone: Mapping[str, Gone] = _NOTHING
-    zones: Mapping[str, Zone] = _NOTHING
-    lists: Mapping[str, CompleteList] = _NOTHING
+    zones: Mapping[str, Zone | None] = _NOTHING
+    lists: Mapping[str, CompleteList | None] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
     marks: Marks | None = None
     fresh: bool = False
@@ -81,8 +81,17 @@ class ZoneState:
         return self._mark().forwarded
 
     def zones(self) -> list[str]:
-        """Names of the zones that are, or were, here."""
-        return sorted(self.zone_rows.rows)
+        """Names of the zones that are, or were, here, but for those that were deleted."""
+        return sorted(filter(self.existing, self.zone_rows.rows))
+
+    def existing(self, name: str) -> Zone | None:
+        """The row of a zone, unless it was deleted and has no node and no DPU since."""
+        row = self.zone_rows.rows.get(name)
+        return row if row is not None and not (row.deleted and self.is_empty(name)) else None
+
+    def is_empty(self, zone: str) -> bool:
+        """Whether a zone has no node and no DPU."""
+        return not self.node_counts.get(zone) and not self.dpu_index.zone(zone).names
 
     def has_outgoing_from(self, mark: int) -> bool:
         """Whether fleet, whose mark this is, has something to hear."""
@@ -128,14 +137,20 @@ class ZoneState:
         return self._fresh_in[offset]
 
     def apply(self, change: Change, at: At) -> None:
-        if change.zones:
-            self.zone_rows.put_all(change.zones)
+        for zone, row in change.zones.items():
+            if row is None:
+                self.zone_rows.remove(zone)
+            else:
+                self.zone_rows.put(zone, row)
         if change.joined is not None:
             self.join_all(change.joined)
         if change.nodes or change.gone:
             self._change_nodes(change, at)
-        if change.lists:
-            self.lists.put_all(change.lists)
+        for key, complete in change.lists.items():
+            if complete is None:
+                self.lists.remove(key)
+            else:
+                self.lists.put(key, complete)
         self._change_dpus(change.dpus)
         if change.marks is not None:
             if change.marks.forwarded > self.forwarded:

@@ -322,6 +322,14 @@ class DescribeZoneRequest(_message.Message):
     operator_tries: int
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., set_labels: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., parallel_installs: _Optional[int] = ..., unavailable_nodes: _Optional[int] = ..., set_agent_networks: _Optional[bool] = ..., agent_networks: _Optional[_Iterable[str]] = ..., set_agent_label_keys: _Optional[bool] = ..., agent_label_keys: _Optional[_Iterable[str]] = ..., transient_tries: _Optional[int] = ..., device_tries: _Optional[int] = ..., operator_tries: _Optional[int] = ...) -> None: ...
 
+class DeleteZoneRequest(_message.Message):
+    __slots__ = ("command_id", "zone")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    zone: str
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+
 class RegisterDpuRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "node", "serial", "bmc_address")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]

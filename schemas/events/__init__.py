@@ -51,6 +51,7 @@ from schemas.events.zones import (
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
+    ZoneDeleted,
     ZoneLimited,
 )
 
@@ -100,6 +101,7 @@ __all__ = [
     "StepStarted",
     "StepSucceeded",
     "Thawed",
+    "ZoneDeleted",
     "ZoneDescribed",
     "ZoneLimited",
 ]
@@ -113,6 +115,7 @@ Event: TypeAlias = (
     | ListCompleted
     | NodesSuperseded
     | ZoneLimited
+    | ZoneDeleted
     | Forwarded
     | DpuRegistered
     | LifecycleRequested

@@ -70,6 +70,16 @@ class ListCompleted(msgspec.Struct, frozen=True, gc=False):
     list_hash: bytes
 
 
+class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
+    """A zone is forgotten. Refused while it has a node or a DPU.
+
+    What fleet states of it (labels, limits) is not touched: ZoneDescribed takes that away.
+    """
+
+    envelope: Envelope
+    zone: str
+
+
 class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: these nodes have a newer incarnation in another zone, and leave this one.
 

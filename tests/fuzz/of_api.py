@@ -35,6 +35,7 @@ SHAPES: dict[type[Message], Callable[[Any, Enveloping], Statement]] = {
     pb.ChangeNodesRequest: nodes.change,
     pb.LeaveNodesRequest: nodes.leave,
     pb.DescribeZoneRequest: fleet.describe_zone,
+    pb.DeleteZoneRequest: nodes.delete_zone,
     pb.RegisterDpuRequest: dpus.register,
     pb.RequestLifecycleRequest: dpus.request,
     pb.ClaimIndexRequest: cliques.claim,

@@ -254,6 +254,24 @@ async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
     assert (await run("freeze", "z1")).stderr == ""
 
 
+async def test_an_empty_zone_is_deleted_with_its_labels_and_limits(run: Run) -> None:
+    await become_member(run, "n1", "z1", "10.0.0.1")
+    await run("zones", "label", "z1", "tier=gpu")
+    await run("zones", "limit", "z1", "--parallel-installs", "5")
+    busy = await run("zones", "delete", "z1")
+    assert (busy.status, "has 1 nodes and 0 DPUs" in busy.stderr) == (1, True)
+    assert (await run("zones", "show", "z1")).json["labels"] == {"tier": "gpu"}
+    await run("nodes", "leave", "n1")
+    await run("freeze", "z1")
+    assert "is frozen; thaw it first" in (await run("zones", "delete", "z1")).stderr
+    await run("thaw", "z1")
+    gone = await run("zones", "delete", "z1")
+    assert (gone.status, gone.json["outcome"]) == (0, "done")
+    assert (await run("zones", "list", "--min-position", gone.json["position"])).json["zones"] == []
+    again = await run("zones", "delete", "z1")
+    assert (again.status, "'z1' is not known" in again.stderr) == (1, True)
+
+
 async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
     await become_member(run, "n1", "z1", "10.0.0.1")
     assert (await run("zones", "label", "z1", "tier=gpu", "row=7")).status == 0

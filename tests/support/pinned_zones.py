@@ -43,7 +43,27 @@ def records() -> list[Record]:
     _some_dpus(log, rng)
     _agents(log)
     _some_agents(log, rng)
+    _deleted_zones(log)
     return log.delivered.records
+
+
+def _deleted_zones(log: DeliveredZones) -> None:
+    """Zones that are deleted with and without ordinals, limits and lists, and come back."""
+    log.join("e/a", zone="e", address=NET + 90_000)
+    log.complete(b"list", source="e", zone="e")
+    for zone in ("no zone", "never-seen", "e"):
+        log.delete_zone(zone)
+    log.leave("e/a", zone="e")
+    log.limit(2, 3, zone="e")
+    log.delete_zone("e")
+    log.delete_zone("e")
+    log.leave("e/a", zone="e")
+    log.limit(0, 0, zone="e")
+    log.limit(0, 0, zone="never-seen")
+    log.join("e/a", zone="e", address=NET + 90_000)
+    log.register("e-dpu", zone="e")
+    log.leave("e/a", zone="e")
+    log.delete_zone("e")
 
 
 def _crowd(log: DeliveredZones) -> None:

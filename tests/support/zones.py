@@ -29,6 +29,7 @@ from schemas.events import (
     StepProgressed,
     StepStarted,
     StepSucceeded,
+    ZoneDeleted,
     ZoneLimited,
 )
 from tests.support.delivered import Delivered
@@ -94,6 +95,9 @@ class ZoneLog:
 
     def complete(self, list_hash: bytes, *, source: str = "", zone: str = ZONE, count: int = 1) -> Outcome:
         return self.append(ListCompleted(self.envelope(), zone, source, count, list_hash))
+
+    def delete_zone(self, zone: str) -> Outcome:
+        return self.append(ZoneDeleted(self.envelope(), zone))
 
     def forwarded(self, to_offset: int) -> Outcome:
         return self.append(Forwarded(statement("zones/0", self.now_ms), to_offset))
