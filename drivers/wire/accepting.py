@@ -95,8 +95,8 @@ class BoundedListener:
             raise
         for listening in self._sockets:
             loop.add_reader(listening, self._accept, listening)
-        host, port = self._sockets[0].getsockname()[:2]
-        return host, port
+        host, self._port = self._sockets[0].getsockname()[:2]
+        return host, self._port
 
     def stop(self) -> None:
         """Accept no more connections, and give up handshakes; connections that are open stay open."""

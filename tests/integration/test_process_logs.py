@@ -10,6 +10,7 @@ import aiohttp
 import grpc
 import pytest
 
+from deploy.peer_lines import AT_ONCE
 from drivers.wire import up as protocol_up
 from drivers.wire.up import Hello
 from drivers.wire.websocket import PATH
@@ -50,3 +51,23 @@ async def test_hostile_names_forge_no_line(tmp_path: Path, form: str) -> None:
         else:
             assert FIELD.sub("", line) == "" and line.startswith("time="), line
             assert line.count(" level=") - len(re.findall(r'"[^"]* level=[^"]*"', line)) == 1
+
+
+async def test_a_peer_that_is_closed_again_and_again_fills_no_disk(tmp_path: Path) -> None:
+    """One agent wrote 820 kB in 6 s."""
+    stderr, count = tmp_path / "stderr", 150
+    async with (
+        serving("--data", str(tmp_path / "plane"), stderr=stderr) as plane,
+        aiohttp.ClientSession() as session,
+    ):
+        for _ in range(count):
+            async with session.ws_connect(f"http://{plane.address('agents')}{PATH}") as socket:
+                await socket.send_bytes(FORGED.encode())
+                async for _ in socket:
+                    pass
+        async with session.get(f"http://{plane.address('http')}/metrics") as answer:
+            metrics = (await answer.text()).splitlines()
+    written = stderr.read_text().count("closing the link")
+    suppressed = next(line for line in metrics if line.startswith("dpuplane_suppressed_log_lines_total "))
+    assert AT_ONCE <= written < count / 2
+    assert float(suppressed.split()[1]) >= count - written - 1
