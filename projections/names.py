@@ -65,9 +65,17 @@ class BadAddress(PermanentError):
 
 
 def shown(value: str, most: int = _LONGEST_SHOWN) -> str:
-    """A value as a sentence quotes it: escaped, and cut after `most` characters. What `repr` escapes depends on the
-    Python. Every sentence that quotes input uses this function."""
-    return ascii(value) if len(value) <= most else f"{value[:most]!a}... ({len(value)} characters)"
+    """A value as a sentence quotes it: as it was typed, escaped where it is not printable, cut after `most` characters.
+    `repr` escapes other characters under other Pythons. Every sentence that quotes input uses this function."""
+    return _quoted(value) if len(value) <= most else f"{_quoted(value[:most])}... ({len(value)} characters)"
+
+
+def _quoted(text: str) -> str:
+    if text.isascii():
+        return ascii(text)
+    mark = '"' if "'" in text and '"' not in text else "'"
+    escaped = text.replace("\\", "\\\\").replace(mark, f"\\{mark}")
+    return f"{mark}{_UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], escaped)}{mark}"
 
 
 def is_printable(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -79,7 +80,7 @@ def test_refused_with_field_value_and_rule(check: Check, value: str) -> None:
     fault = check("spec.field", value)
     assert fault is not None
     assert fault.startswith("spec.field: ")
-    assert ascii(value[:60]) in fault
+    assert shown(value[:60]) in fault
     assert "must be" in fault
     assert "\n" not in fault
     assert len(fault) < 400
@@ -149,11 +150,11 @@ def test_what_is_printable_is_the_same_under_every_python() -> None:
     refused = [number for number in range(0x110000) if not is_printable(chr(number))]
     assert (len(refused), sum(refused)) == (139_762, 138_029_289_590)
     assert check_text("image", "caf\xe9 \U0001fae8") is None
-    assert check_text("image", "\xe9\n") == r"image: '\xe9\n' must be at most 253 printable characters on one line"
+    assert check_text("image", "\xe9\n") == "image: 'é\\n' must be at most 253 printable characters on one line"
     assert check_labels("labels", {"team": "\U0001fae8"}) is None
     assert check_labels("labels", {"team": "\xe9\u200b"}) is not None
-    assert shown("\xe9\U0001fae8\n") == r"'\xe9\U0001fae8\n'"
-    assert shown("\xe9" * 61) == "'" + r"\xe9" * 60 + "'... (61 characters)"
+    assert shown("\xe9\U0001fae8\n") == "'\xe9\U0001fae8\\n'"
+    assert shown("\xe9" * 61) == "'" + "\xe9" * 60 + "'... (61 characters)"
 
 
 def test_integers_outside_ipv4() -> None:
@@ -221,3 +222,16 @@ def test_names_of_several_lengths_or_with_a_source_are_left_to_the_rule() -> Non
     assert not are_alike("a" * 64 + "\n", 1)
     assert not are_alike("\n\n", 2)
     assert not are_alike(".a\n-b\n", 2)
+
+
+def test_a_value_is_quoted_as_it_was_typed_and_escaped_only_where_it_is_not_printable() -> None:
+    assert shown("zürich-機架") == "'zürich-機架'"
+    assert shown("a\u202eb\n\x1b[1mü\xa0") == r"'a\u202eb\n\x1b[1mü\xa0'"
+    assert shown("it's ü") == '"it\'s ü"'
+    assert shown("ü" * 61).startswith("'" + "ü" * 60 + "'... (61 ")
+
+
+@given(st.text(max_size=60))
+def test_a_quoted_value_is_printable_and_reads_back_as_it_was(text: str) -> None:
+    assert is_printable(shown(text))
+    assert ast.literal_eval(shown(text)) == text
