@@ -10,19 +10,20 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
+from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
 from deploy.cli.known import DPU, NODE, ZONE
-from deploy.cli.options import check_zone_of_id, commands, looks_back, paged
+from deploy.cli.options import commands, looks_back, paged
 from deploy.plain import to_plain
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 _VERBS = {
-    "pause": "Stop a DPU after its running step.",
-    "resume": "Go on with a paused DPU.",
-    "retry": "Try a failed DPU's step again.",
-    "skip": "Take a DPU's step as done.",
-    "abort": "Give up what a DPU is being taken through.",
-    "delete": "Take a DPU out of the plane; `skip` forgets one whose BMC is gone.",
+    "pause": "Stop DPUs after their running step.",
+    "resume": "Go on with paused DPUs.",
+    "retry": "Try the step of failed DPUs again.",
+    "skip": "Take the step of DPUs as done.",
+    "abort": "Give up what DPUs are being taken through.",
+    "delete": "Take DPUs out of the plane; `skip` forgets one whose BMC is gone.",
 }
 
 
@@ -108,34 +109,26 @@ def register(*, client: Client, output: str, dpu: str, zone: str, node: str, ser
 
 
 @dpus.command()
-@click.argument("dpu", type=DPU)
-@click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
+@selects_dpus
 @click.option("--image", default="", help="The image to install.")
 @commands
-def provision(*, client: Client, output: str, dpu: str, zone: str, image: str) -> None:
-    """Take a DPU through its phases until it is ready.
+def provision(*, client: Client, output: str, selection: Selection, image: str) -> None:
+    """Take DPUs through their phases until they are ready.
 
-    Example: dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+    \b
+    Examples:
+      dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+      dpuplane dpus provision --selector rack=7 --phase Ready --image bf-bundle-2.10 --yes
     """
-    _finish(client, output, pb.RequestLifecycleRequest(dpu=dpu, zone=zone, request="provision", image=image))
-
-
-def _finish(client: Client, output: str, wanted: pb.RequestLifecycleRequest) -> None:
-    """An id is bound to one zone, so the zone is looked up here, and a command under a given id has to name it."""
-    check_zone_of_id(client, wanted.zone)
-    if not wanted.zone:
-        wanted.zone = client.query("ShowDpu", pb.ShowDpuRequest(dpu=wanted.dpu)).zone
-        click.echo(f"looked up: zone {wanted.zone}", err=True)
-    finish(client.command("RequestLifecycle", wanted), output)
+    request_all(client, output, "provision", selection, image)
 
 
 def _verb_command(verb: str, summary: str) -> Callable[..., Any]:
     @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-d3")
-    @click.argument("dpu", type=DPU)
-    @click.option("--zone", default="", type=ZONE, help="Its zone; looked up if not given.")
+    @selects_dpus
     @commands
-    def run(*, client: Client, output: str, dpu: str, zone: str) -> None:
-        _finish(client, output, pb.RequestLifecycleRequest(dpu=dpu, zone=zone, request=verb))
+    def run(*, client: Client, output: str, selection: Selection) -> None:
+        request_all(client, output, verb, selection)
 
     return run
 

@@ -291,6 +291,53 @@ async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
     assert len(rules["digest"]) == 32
 
 
+async def test_dpus_are_selected_by_labels_of_zones_and_each_has_an_outcome(run: Run) -> None:
+    for dpu, zone in (("d1", "z1"), ("d2", "z1"), ("d1", "z2")):
+        await run("dpus", "register", dpu, "--zone", zone, "--bmc-address", f"simulated:{zone}-{dpu}")
+    for zone in ("z1", "z2"):
+        await run("zones", "label", zone, f"rack={zone[1:]}")
+    selecting = ("--selector", "rack=1", "--image", "bundle")
+    unasked = await run("dpus", "provision", *selecting)
+    assert unasked.status == 2 and "give --yes" in unasked.stderr and "nothing was requested" in unasked.stderr
+    assert unasked.stderr.splitlines()[:3] == ["provision 2 DPUs:", "  z1/d1 (Initializing)", "  z1/d2 (Initializing)"]
+    done = await run("dpus", "provision", *selecting, "--yes", "--output", "table")
+    assert done.status == 0
+    assert [line.split(":")[0].strip() for line in done.stdout.splitlines()[:2]] == ["z1/d1", "z1/d2"]
+    assert (await run("dpus", "show", "d1", "--zone", "z2")).json["phase"] == "Initializing"
+    named = await run("dpus", "pause", "d1", "d2", "--zone", "z1")
+    assert (named.status, [item["name"] for item in named.json["items"]]) == (0, ["z1/d1", "z1/d2"])
+    assert {dpu["paused"] for dpu in (await run("dpus", "list", "--zone", "z1")).json["dpus"]} == {True}
+    mixed = await run("dpus", "retry", "--zone", "z2", "--yes")
+    assert mixed.status == 1 and "retry: does not apply to dpu 'd1', which is Initializing" in mixed.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((), "give DPUs by name, or --zone, --selector"),
+        (("d1", "--all"), "and not both"),
+        (("--selector", "rack=9", "--yes"), "no DPU is selected; nothing was requested"),
+        (("--all", "--command-id", "018bcfe5-6800-7d8e-91b7-584a2265b1f5"), "--command-id is for DPUs given by name"),
+    ],
+)
+async def test_a_selection_that_says_too_little_or_too_much_requests_nothing(
+    run: Run, given: tuple[str, ...], words: str
+) -> None:
+    ran = await run("dpus", "pause", *given)
+    assert ran.status > 0 and words in " ".join(ran.stderr.split())
+
+
+async def test_the_tries_of_a_step_are_set_and_shown_per_zone(run: Run) -> None:
+    await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")
+    shown = (await run("zones", "show", "z1")).json
+    assert [shown[f"{kind}_tries"] for kind in ("transient", "device", "operator")] == [12, 3, 1]
+    done = await run("zones", "limit", "z1", "--transient-tries", "30", "--operator-tries", "2")
+    assert done.status == 0
+    shown = (await run("zones", "show", "z1", "--min-position", done.json["position"])).json
+    assert [shown[f"{kind}_tries"] for kind in ("transient", "device", "operator")] == [30, 3, 2]
+    assert (await run("zones", "limit", "z1", "--device-tries", "101")).status == 1
+
+
 async def test_dpus_are_registered_and_driven(run: Run) -> None:
     assert (
         await run("dpus", "register", "d1", "--zone", "z1", "--serial", "S1", "--bmc-address", "simulated:b1")

@@ -1,0 +1,139 @@
+"""DPUs that a command is about: named, or selected by zone, labels of zones, phase and need of a look.
+
+A DPU has no labels of its own: racks have, and a rack is a zone. A selection is listed and asked about before anything
+is requested, and each DPU has an outcome of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from deploy.cli.answers import finish, finish_items
+from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Unconfirmed
+from deploy.cli.known import DPU, ZONE
+from deploy.cli.options import check_zone_of_id, key_values, paged
+from projections.zones.phases import PHASES
+from schemas.api import dpuplane_pb2 as pb
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHOWN = 20
+"""DPUs that are listed before the question; the rest is counted."""
+
+
+class Selection(NamedTuple):
+    """What was given: names, or what selects DPUs."""
+
+    names: tuple[str, ...]
+    zone: str
+    labels: Mapping[str, str]
+    phase: str | None
+    stuck: bool
+    whole: bool
+    yes: bool
+
+    @property
+    def is_selecting(self) -> bool:
+        """Whether DPUs are selected, and not named one by one."""
+        return bool(self.labels or self.phase or self.stuck or self.whole or not self.names)
+
+
+def selects_dpus(function: F) -> F:
+    """Take DPU names, or options that select DPUs, as `selection`."""
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        selection = Selection(*(given.pop(field) for field in Selection._fields))
+        function(selection=selection, **given)
+
+    for decorate in (
+        click.option("--yes", "-y", is_flag=True, help="Do not ask before selected DPUs are worked on."),
+        click.option("--all", "whole", is_flag=True, help="Select every DPU of the plane."),
+        click.option("--stuck", is_flag=True, help="Select those that failed, are paused, or have another card."),
+        click.option(
+            "--phase", type=click.Choice(PHASES, case_sensitive=False), metavar="PHASE", help="Select those in a phase."
+        ),
+        click.option(
+            "--selector",
+            "-l",
+            "labels",
+            multiple=True,
+            callback=key_values,
+            metavar="K=V",
+            help="Select those of zones with this label; repeatable.",
+        ),
+        click.option("--zone", default="", type=ZONE, help="Their zone. Without names, select those of this zone."),
+        click.argument("names", type=DPU, nargs=-1, metavar="[DPU]..."),
+    ):
+        run = decorate(run)
+    return run  # type: ignore[return-value]
+
+
+def request_all(client: Client, output: str, verb: str, selection: Selection, image: str = "") -> None:
+    """Request something of every DPU, and end with the outcomes."""
+    found = _find(client, selection)
+    if selection.is_selecting:
+        _ask(verb, found, yes=selection.yes)
+    requests = [pb.RequestLifecycleRequest(dpu=d.dpu, zone=d.zone, request=verb, image=image) for d in found]
+    if len(requests) == 1:
+        finish(client.command("RequestLifecycle", requests[0]), output)
+    answers = client.pipelined("RequestLifecycle", requests)
+    finish_items([([name_of(dpu)], answer) for dpu, answer in zip(found, answers, strict=True)], output)
+
+
+def name_of(dpu: pb.Dpu) -> str:
+    """A DPU with its zone: two zones may have DPUs of one name."""
+    return f"{dpu.zone}/{dpu.dpu}"
+
+
+def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
+    if not selection.is_selecting:
+        check_zone_of_id(client, selection.zone)
+        return [_named(client, name, selection.zone) for name in dict.fromkeys(selection.names)]
+    if selection.names:
+        raise click.UsageError("give DPUs by name, or --selector, --phase, --stuck or --all, and not both")
+    if not (selection.zone or selection.labels or selection.phase or selection.stuck or selection.whole):
+        raise click.UsageError("give DPUs by name, or --zone, --selector, --phase, --stuck or --all")
+    if client.command_id:
+        raise click.UsageError("--command-id is for DPUs given by name: what is selected may be others next time")
+    wanted = pb.ListDpusRequest(zone=selection.zone, phase=selection.phase, stuck=selection.stuck)
+    found = [*paged(client, "ListDpus", wanted, pb.DpuList, "dpus", by=("zone", "ordinal")).dpus]
+    if selection.labels:
+        zones = _zones_with(client, selection.labels)
+        found = [dpu for dpu in found if dpu.zone in zones]
+    if not found:
+        raise NotKnown("no DPU is selected; nothing was requested")
+    return found
+
+
+def _named(client: Client, name: str, zone: str) -> pb.Dpu:
+    if not zone:
+        zone = client.query("ShowDpu", pb.ShowDpuRequest(dpu=name)).zone
+        click.echo(f"looked up: zone {zone}", err=True)
+    return pb.Dpu(dpu=name, zone=zone)
+
+
+def _zones_with(client: Client, labels: Mapping[str, str]) -> set[str]:
+    zones = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones", by=("zone",)).zones
+    return {zone.zone for zone in zones if labels.items() <= dict(zone.labels).items()}
+
+
+def _ask(verb: str, found: Sequence[pb.Dpu], *, yes: bool) -> None:
+    """List what will be requested, and go on only if that is confirmed. Raises Unconfirmed."""
+    click.echo(f"{verb} {len(found)} {'DPU' if len(found) == 1 else 'DPUs'}:", err=True)
+    for dpu in found[:_SHOWN]:
+        click.echo(f"  {name_of(dpu)} ({dpu.phase}{', paused' if dpu.paused else ''})", err=True)
+    if len(found) > _SHOWN:
+        click.echo(f"  and {len(found) - _SHOWN} more", err=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Unconfirmed("give --yes to go on: there is no terminal to ask at, and nothing was requested")
+    if not click.confirm("Go on?", err=True):
+        raise Unconfirmed("nothing was requested")
