@@ -49,7 +49,7 @@ def upgrade(
         _show(client, status, place, wanted, output)
         return
     if not wanted:
-        finish(pb.Answer(outcome=pb.Answer.done, reason=NOTHING), output)
+        finish(pb.Answer(outcome=pb.Answer.unchanged, reason=NOTHING), output)
     parts: list[Part] = []
     for name, to_version in wanted.items():
         answer = client.command("RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version))

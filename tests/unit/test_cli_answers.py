@@ -1,0 +1,35 @@
+"""Several answers as one: what the whole is called, and what is said of each name."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.cli.answers import exit_status, merged
+from deploy.cli.failures import REFUSED, UNKNOWN
+from schemas.api import dpuplane_pb2 as pb
+
+Outcome = pb.Answer.Outcome
+
+
+def whole(*outcomes: str) -> pb.Answer:
+    """Of commands about one name each, n0 and so on."""
+    return merged([([f"n{i}"], pb.Answer(outcome=outcome)) for i, outcome in enumerate(outcomes)])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "headline", "status"),
+    [
+        (("refused", "done"), "done", REFUSED),
+        (("refused", "unchanged"), "unchanged", REFUSED),
+        (("refused", "refused"), "refused", REFUSED),
+        (("unchanged", "done"), "done", 0),
+        (("unchanged", "unchanged"), "unchanged", 0),
+        (("done", "held", "refused"), "held", REFUSED),
+        (("done", "unknown", "held"), "unknown", UNKNOWN),
+    ],
+)
+def test_the_whole_is_refused_only_if_every_part_is(outcomes: tuple[str, ...], headline: str, status: int) -> None:
+    answer = whole(*outcomes)
+    assert (Outcome.Name(answer.outcome), exit_status(answer)) == (headline, status)
+    told = {item.name: Outcome.Name(item.outcome) for item in answer.items}
+    assert [told.get(f"n{i}", headline) for i in range(len(outcomes))] == list(outcomes)
