@@ -1,7 +1,8 @@
 """Whether what lives equals the log: the whole log is folded afresh and compared with every replica and every DPU.
 
 Replicas say the digest of their state at the position at which they last saved it; the fresh fold takes its own digest
-at just these positions. A DPU's table is compared with the table of its zone, both by epoch, version and digest.
+at just these positions. A DPU's table is compared with the table of its zone, both by epoch, version and digest. The
+folds of zones and of fleet are compared with each other (agreement).
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from deploy.audit.agreement import Agreement, Witness, compare
 from eventstore.folding.fold import Fold
-from eventstore.log import FLEET_0, ZONES, EventLog, Partition
+from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
 from eventstore.progress import Say
 from eventstore.recovery.replay import Replayed, replay
 from eventstore.replicas.lineage import Lineage
@@ -30,11 +32,12 @@ class Claim(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """A log folded afresh, and where the claims of replicas differ from it, a sentence each."""
+    """A log folded afresh, and what differs, a sentence each: claims of replicas, and zones from fleet."""
 
     replayed: Replayed
     claims: int
     differences: tuple[str, ...]
+    agreement: Agreement
 
     @property
     def fleet(self) -> FleetState:
@@ -76,7 +79,8 @@ async def fold_afresh(
     wanted: dict[Partition, set[int]] = {}
     for claim in claims:
         wanted.setdefault(claim.partition, set()).add(claim.position)
-    replayed = await replay(log, folds, digests_at=wanted, say=say)
+    witness = Witness()
+    replayed = await replay(log, witness.folds(folds), until=await _ends(log, folds), digests_at=wanted, say=say)
     differences = [
         f"{partition} cannot be folded at {folded.position}: {folded.halted}"
         for partition, folded in replayed.partitions.items()
@@ -91,7 +95,14 @@ async def fold_afresh(
                 differences.append(
                     f"{claim.partition} at {claim.position}: {claim.replica} has state {claim.digest}, the log {found}"
                 )
-    return Fresh(replayed, checked, tuple(differences))
+    agreement = compare(replayed.partitions, witness)
+    return Fresh(replayed, checked, (*differences, *map(str, agreement.groups)), agreement)
+
+
+async def _ends(log: EventLog, folds: Sequence[Fold[Any]]) -> dict[Partition, int]:
+    """The present ends, fleet's first: a zones partition then has all that fleet heard of it before."""
+    topics = sorted((fold.topic for fold in folds), key=lambda topic: topic != FLEET)
+    return {partition: await log.end(partition) for topic in topics for partition in log.partitions(topic)}
 
 
 def compare_devices(fresh: Fresh, lineage: Lineage, devices: Holdings) -> Devices:

@@ -64,10 +64,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def verify(
     client: Client, output: str, place: LogPlace | None, checkpoint: Path | None, public_key: Path | None
 ) -> None:
-    """Fold the log afresh; compare every digest with the live state, and every DPU with its zone's table.
+    """Fold the log afresh; compare every digest with the live state, every DPU with its table, and zones with fleet.
 
     Reads the log itself, beside the processes of the plane, and asks a server (--server) what replicas and DPUs hold.
-    With --data or --kafka and no server there, only the log is folded. Prints what differs, in one line what is alike;
+    With --data or --kafka and no server there, only the log is folded, and zones are compared with fleet: each node has
+    to be where fleet has it, as fleet has it, and nowhere once it left. Prints what differs, in one line what is alike;
     exit status 1 if anything does. With --checkpoint nothing is folded: what differs is the first record that is not
     the one that was signed, by number if FILE.hashes lies beside FILE.
     """
@@ -162,6 +163,9 @@ def _partition(text: str) -> Partition:
 def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     replayed, devices = verdict.fresh.replayed, verdict.devices
     rows = [("folded", f"{replayed.records:,} records, {replayed.bytes:,} bytes, in {replayed.seconds:.2f} s")]
+    nodes = verdict.fresh.agreement
+    rows.append(("nodes equal in zones and fleet", f"{nodes.equal:,}"))
+    rows.append(("nodes under way or held", f"{nodes.pending:,} under way, {nodes.held:,} held"))
     if verdict.is_running:
         rows.append(("states compared", f"{verdict.fresh.claims}"))
         rows.append(("DPUs equal to the log", f"{devices.equal:,}"))
@@ -173,13 +177,17 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _plain(verdict: Verdict) -> dict[str, Any]:
-    replayed, devices = verdict.fresh.replayed, verdict.devices
+    replayed, devices, nodes = verdict.fresh.replayed, verdict.devices, verdict.fresh.agreement
     return {
         "records": replayed.records,
         "bytes": replayed.bytes,
         "seconds": replayed.seconds,
         "running": verdict.is_running,
         "states_compared": verdict.fresh.claims,
+        "nodes_equal": nodes.equal,
+        "nodes_pending": nodes.pending,
+        "nodes_held": nodes.held,
+        "nodes_differing": [{"what": group.what, "names": list(group.names)} for group in nodes.groups],
         "devices_equal": devices.equal,
         "devices_absent": len(devices.absent),
         "differences": verdict.differences,

@@ -261,6 +261,7 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.weighed.charges.items())
     charge(state, charges, at.time_ms)
     make_moves(state, change.weighed, hold_id, at.offset + 1, change.source.earliest_ms)
+    state.tombstones.note(change.tombstones, at.offset)
     hand_superseded(state, change.superseded, at)
 
 

@@ -4,9 +4,11 @@ A record counts only if it begins at fleet's mark for its zones partition, so wh
 zombie says late, drops out. Nearly all records of a burst hold only new names with new addresses: nothing can be lost
 by those, and they are taken in a few passes over whole columns. Any other record goes node by node (moves).
 
-A partition's own word about a node is taken as it comes. One that shows up in zones of two partitions belongs to its
-newest incarnation, or to the one heard of last if they are equal; the other zone is told by what is handed down. A node
-that its own agent put into another zone stays where it was.
+A partition's own word about a node is taken as it comes. A node that shows up in zones of two partitions belongs to the
+newer statement (see tombstones for the order); the other zone is told by what is handed down. A node that left one
+partition in a newer incarnation than another partition has, of which fleet had not heard before, leaves that one too:
+it counts as if fleet had heard of the join and then of the leave. A node that its own agent put into another zone stays
+where it was.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from projections.fleet.membership import Items, Member, Part, read_items
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.roster import Labelled
 from projections.fleet.state import FleetState
+from projections.fleet.tombstones import Tombstone, is_newer
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
 from projections.fleet.zone_rows import unknown
 from projections.names import check_zone
@@ -49,7 +52,7 @@ class Source(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """An incarnation of a node that has a newer one elsewhere."""
+    """An incarnation of a node that has, or had, a newer one elsewhere."""
 
     zone: str
     name: str
@@ -65,12 +68,13 @@ class Joined(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Anything else, weighed."""
+    """Anything else, weighed. `tombstones` are of the nodes that left."""
 
     source: Source
     weighed: Weighed
     superseded: Sequence[Superseded]
     hold: Hold | None
+    tombstones: Mapping[str, Tombstone]
 
 
 def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> Decision:
@@ -90,18 +94,20 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
         if fault is not None:
             return refusal(fault)
     source = Source(partition, event.to_offset, event.earliest_ms)
-    if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items):
+    if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items, partition, at.append_ms):
         return Decision(Joined(source, items), DONE)
-    moves, superseded = _moves(state, items, partition)
+    moves, superseded, tombstones = _moves(state, items, partition, at.append_ms)
     weighed = weigh(state, moves, at.time_ms)
     hold = member_hold(state, weighed, event.envelope.actor, at)
     outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
-    return Decision(Moved(source, weighed, superseded, hold), outcome)
+    return Decision(Moved(source, weighed, superseded, hold, tombstones), outcome)
 
 
-def _all_new(state: FleetState, items: Items) -> bool:
+def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
     if not _ARRIVALS.issuperset(items.states) or state.members.rows.has_any(items.names):
+        return False
+    if state.tombstones.end_any(items.names, partition, items.created_ms, items.changed_ms, now_ms=now_ms):
         return False
     fours, sixes = items.addresses4, items.addresses6.given()
     if fours.repeats or len(set(sixes)) != len(sixes):
@@ -109,38 +115,69 @@ def _all_new(state: FleetState, items: Items) -> bool:
     return not state.roster.holders.any_of(fours.given, sixes)
 
 
-def _moves(state: FleetState, items: Items, partition: int) -> tuple[list[Move], list[Superseded]]:
+def _moves(
+    state: FleetState, items: Items, partition: int, now_ms: int
+) -> tuple[list[Move], list[Superseded], dict[str, Tombstone]]:
     moves: list[Move] = []
     superseded: list[Superseded] = []
+    tombstones: dict[str, Tombstone] = {}
     labels = [dict(sorted(found.items())) for found in items.label_sets]
     newcomers = Newcomers(state, items)
     for i, name in enumerate(items.names):
         before = state.members.rows.get(name)
-        incarnation = (items.created_ms[i], items.uids[i])
+        is_here = before is not None and not before.held
+        own = before if before is not None and is_here and _is_own(state, before, items.zones[i], partition) else None
         if items.states[i] not in _ARRIVALS:
+            tombstone = _tombstone(items, i, partition, own)
+            counts = items.states[i] != SUPERSEDED and items.stated_ms[i] > 0
+            if counts:
+                tombstones[name] = tombstone
+            if before is None or not is_here:
+                continue
+            if own is None:
+                if not counts or not tombstone.ends_known(before.created_ms, before.stated_ms, now_ms):
+                    continue
+                superseded.append(Superseded(before.zone, name, before.created_ms, before.uid))
             kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
-            if before is not None and not before.held and _is_own(state, before, items.zones[i], partition):
-                moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
+            moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
             continue
         bits = agent_bits(items.states[i])
-        after = Member(
-            items.zones[i],
-            *incarnation,
-            items.addresses4.values[i],
-            items.addresses6.values[i],  # type: ignore[arg-type]
-            labels[items.label_index[i]],
-            -1,
-            held=False,
-            withheld=-1,
-        )
-        if before is not None and not before.held and not _is_own(state, before, after.zone, partition):
-            newer = not bits & AGENT_JOINED and incarnation >= (before.created_ms, before.uid)
-            loser = before if newer else after
-            superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
-            if not newer:
+        after = _member(items, i, labels)
+        if own is None:
+            if state.tombstones.end(name, partition, after.created_ms, after.stated_ms, now_ms=now_ms):
+                superseded.append(Superseded(after.zone, name, after.created_ms, after.uid))
                 continue
+            if before is not None and is_here:
+                newer = not bits & AGENT_JOINED and is_newer(after, before, now_ms)
+                loser = before if newer else after
+                superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
+                if not newer:
+                    continue
         moves += _arrival(state, name, before, newcomers.admit(name, after, bits))
-    return moves, superseded
+    return moves, superseded, tombstones
+
+
+def _tombstone(items: Items, i: int, partition: int, own: Member | None) -> Tombstone:
+    """What is remembered of a leave: the newer one of what fleet knew here and what left."""
+    incarnation = (items.created_ms[i], items.stated_ms[i])
+    if own is not None:
+        incarnation = max(incarnation, (own.created_ms, own.stated_ms))
+    return Tombstone(partition, *incarnation, items.changed_ms[i])
+
+
+def _member(items: Items, i: int, labels: Sequence[dict[str, str]]) -> Member:
+    return Member(
+        items.zones[i],
+        items.created_ms[i],
+        items.uids[i],
+        items.addresses4.values[i],
+        items.addresses6.values[i],  # type: ignore[arg-type]
+        labels[items.label_index[i]],
+        -1,
+        held=False,
+        withheld=-1,
+        stated_ms=items.changed_ms[i],
+    )
 
 
 def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> bool:
@@ -177,6 +214,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         before.slot,
         held=False,
         withheld=before.withheld,
+        stated_ms=after.stated_ms,
         contested4=after.contested4,
         contested6=after.contested6,
     )
@@ -216,7 +254,8 @@ def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
         held[number] += int(addresses[i])
     labels = Labelled(number_of[index], uses, held)
     slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
-    state.members.seat(items.names, slots, items.zones, items.created_ms, items.uids)
+    about = (items.zones, items.created_ms, items.uids)
+    state.members.seat(items.names, slots, *about, stated_ms=items.changed_ms)
 
 
 def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
@@ -225,8 +264,9 @@ def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
     fours, sixes = items.addresses4.values, items.addresses6.values
     slots = map(state.roster.put, items.names, fours, sixes, label)
     sets = map(state.labels.sets.__getitem__, label)
-    columns = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots, repeat(False), repeat(-1))
-    state.members.add_all(dict(zip(items.names, map(Member, *columns), strict=False)))
+    about = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots)
+    rows = map(Member, *about, repeat(False), repeat(-1), items.changed_ms)
+    state.members.add_all(dict(zip(items.names, rows, strict=False)))
 
 
 def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], version: int) -> None:

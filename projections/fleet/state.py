@@ -1,9 +1,9 @@
 """The state of the fleet fold: rows that are saved, and what follows from them.
 
-Saved: members and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what is handed
-down to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`: the plan,
-label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History starts anew
-after a restart; content, versions and digests do not.
+Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
+is handed down to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`: the
+plan, label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History starts
+anew after a restart; content, versions and digests do not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.retired import Retired
 from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
+from projections.fleet.tombstones import Tombstones
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
 from projections.fleet.zone_rows import (
     NEVER,
@@ -107,6 +108,7 @@ class FleetState:
         self.freezes: Table[Freeze] = Table("freezes", Freeze)
         self.mark_rows: Table[int] = Table("marks", int)
         self.handed: Table[Handed] = Table("handed", Handed)
+        self.tombstones = Tombstones()
         self.policies.put(BUILT_IN.name, BUILT_IN)
         for kind, budget in DEFAULTS.items():
             self.budgets.put(kind, budget)
@@ -130,6 +132,7 @@ class FleetState:
             self.freezes,
             self.mark_rows,
             self.handed,
+            self.tombstones,
         )
 
     def rederive(self) -> None:
@@ -150,6 +153,7 @@ class FleetState:
         for _, handed in sorted(self.handed.rows.items()):
             self.queues.setdefault(handed.partition, []).append(handed)
             self.handed_nodes[handed.partition] += len(handed.names)
+        self.tombstones.rederive()
         self._seat()
         self.recount()
         self.contested: dict[Address, set[str]] = {}

@@ -166,6 +166,8 @@ def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Enve
         addresses6=b"",
         label_sets=[],
         label_index=[],
+        changed_ms=[row.changed_ms for row in gone.values()],
+        stated_ms=[row.stated_ms for row in gone.values()],
     )
 
 

@@ -1,8 +1,12 @@
 """What a zones partition says to fleet next: the accepted changes since fleet's mark, as absolute states.
 
 It is a function of the zone's state and the mark, so two forwarders, or one that was restarted, say the same thing of
-the same range, and fleet takes whichever comes first. A node that changed again after the range is left to the range
-of its last change. A record of the zone is never split: what one changes fits one forward, by the bounds on records.
+the same range, and fleet takes whichever comes first. A record of the zone is never split: what one changes fits one
+forward, by the bounds on records.
+
+A node that changed again after the range is left to the range of its last change. So fleet may hear of a node for the
+first time by its tombstone. The node may be newer than what another partition has of it, and then its leave ends that
+too. A tombstone therefore says which incarnation left, and when it was last stated to be there (`stated_ms`).
 """
 
 from __future__ import annotations
@@ -74,6 +78,7 @@ class _Items(NamedTuple):
     addresses4: bytes
     addresses6: bytes
     changed_ms: list[int]
+    stated_ms: list[int]
     label_sets: list[dict[str, str]]
     label_index: list[int]
 
@@ -151,6 +156,7 @@ def _of_joined(joined: Joined) -> _Items:
         event.addresses4 or bytes(4 * count),
         event.addresses6 or bytes(16 * count),
         [*islice(each(joined.append_ms), count)],
+        [0] * count,
         event.label_sets or [{}],
         [*islice(each(event.label_index or [0]), count)],
     )
@@ -171,6 +177,7 @@ def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> 
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
         list(map(_CHANGED_MS, rows)),
+        [row.stated_ms if type(row) is Gone else 0 for _, row in found],
         list(sets.values()),
         [number_of[id(row.labels)] for row in rows],
     )
@@ -188,12 +195,13 @@ def _bare(gone: Gone) -> Node:
 
 
 def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
+    earliest_ms = min(items.changed_ms)
     return MembershipChanged(
         envelope=Envelope("", f"zones/{partition}", "", 0),
         cause_partition=partition,
         from_offset=mark,
         to_offset=end,
-        earliest_ms=min(items.changed_ms),
+        earliest_ms=earliest_ms,
         zones=_column(items.zones),
         names=items.names,
         states=_column(items.states),
@@ -203,6 +211,8 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
         addresses6=_packed(items.addresses6),
         label_sets=items.label_sets,
         label_index=items.label_index,
+        changed_ms=items.changed_ms if max(items.changed_ms) > earliest_ms else [],
+        stated_ms=items.stated_ms if any(items.stated_ms) else [],
     )
 
 

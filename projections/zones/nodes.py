@@ -27,6 +27,7 @@ from projections.zones.joined import Joined
 from projections.zones.rows import CompleteList, Gone, Node, Zone
 from projections.zones.state import Change, ZoneState
 from schemas.events import (
+    AGENT_JOINED,
     INFERRED,
     LEFT,
     MAX_FORWARD_ITEMS,
@@ -171,7 +172,8 @@ def _zone(state: ZoneState, name: str) -> Zone:
 
 
 def _gone(old: Node, state: int, at: At) -> Gone:
-    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms)
+    stated_ms = 0 if old.agent & AGENT_JOINED else old.changed_ms
+    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, stated_ms)
 
 
 def _same(old: Node, row: Node) -> bool:

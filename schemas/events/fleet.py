@@ -22,6 +22,10 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, the three ways to leave,
     and SUPERSEDED plus the bits of what the node's agent stated (AGENT_JOINED and the like). Columns as in NodesJoined,
     and a zone per item. `earliest_ms` is the append time of the earliest change.
+
+    `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. `stated_ms` is,
+    for a node that left, the append time of the last record that stated it to be there. It is 0 for a present node and
+    for one that its own agent had put there, and empty if it is 0 for all.
     """
 
     envelope: Envelope
@@ -38,6 +42,8 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     addresses6: bytes
     label_sets: list[dict[str, str]]
     label_index: list[int]
+    changed_ms: list[int]
+    stated_ms: list[int]
 
 
 class PolicySet(msgspec.Struct, frozen=True, gc=False):

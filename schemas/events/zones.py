@@ -81,7 +81,7 @@ class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
-    """Caused by fleet: these nodes have a newer incarnation in another zone, and leave this one.
+    """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
     Accepted only if `from_offset` is this partition's mark for fleet. Fleet had heard what this partition said before
     `heard_offset`, and found so by that.

@@ -105,11 +105,13 @@ class Plane(Folds):
             self._leave_as_it_was: 4,
             self._join_many: 1,
             self._crowd: 2,
+            self._move_and_leave: 4,
             self._approve_own: 2,
             self._roll_out: 2,
             self._replace_dpu: 3,
             self._send_old: 4,
             self._forward_all: 15,
+            self._forward_one: 8,
             self._hand_down_all: 8,
             self._prune_all: 3,
             self._work: 25,
@@ -253,6 +255,19 @@ class Plane(Folds):
         for node in nodes[:3]:
             send(e.IndexReleased(self._said(about), domain, clique, node, 0, ""))
 
+    def _move_and_leave(self) -> None:
+        """A new node joins one zone and another one, and leaves that, while each partition is forwarded or is not."""
+        self._joined += 1
+        names, (one, other) = [f"mover-{self._joined}"], self.rng.sample(ZONE_NAMES, 2)
+        created = self.rng.choice(([1_000, 2_000], [2_000, 2_000], [2_000, 1_000]))
+        for zone, created_ms in zip((one, other), created, strict=True):
+            joined = e.NodesJoined(self._said(zone), zone, names, [created_ms], ["u"], b"", b"", [], [])
+            self._send(Request(self.partition_for(ZONES, zone), zone.encode(), joined), "operator")
+            self._forward_one()
+        left = e.NodesLeft(self._said(other), other, names, [], [], False, b"")
+        self._send(Request(self.partition_for(ZONES, other), other.encode(), left), "operator")
+        self._forward_one()
+
     def _approve_own(self) -> None:
         """Who asked for a change says that it is fine."""
         for _, hold in sorted(self.state(FLEET_0).holds.rows.items()):
@@ -311,11 +326,20 @@ class Plane(Folds):
     def _forward_all(self) -> None:
         self._forwarded_s = self.now_s
         for number in range(PARTITIONS):
-            zone, mark = self.state(Partition(ZONES, number)), self.state(FLEET_0).marks.get(number, 0)
-            event = forward(zone, number, mark)
-            for _ in range(self.rng.choice((1, 1, 2)) if event else 0):
-                assert event is not None
-                self._write(FLEET_0, replace(event, envelope=self._stated("fleet", "forwarder")))
+            self._forward(number)
+
+    def _forward_one(self) -> None:
+        """One partition, or none."""
+        number = self.rng.randrange(PARTITIONS + 1)
+        if number < PARTITIONS:
+            self._forward(number)
+
+    def _forward(self, number: int) -> None:
+        zone, mark = self.state(Partition(ZONES, number)), self.state(FLEET_0).marks.get(number, 0)
+        event = forward(zone, number, mark)
+        for _ in range(self.rng.choice((1, 1, 2)) if event else 0):
+            assert event is not None
+            self._write(FLEET_0, replace(event, envelope=self._stated("fleet", "forwarder")))
 
     def _hand_down_all(self) -> None:
         for number in range(PARTITIONS):

@@ -34,7 +34,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 def node(four: str = "", six: str = "", *, slot: int = 0, **labels: str) -> Member:
     address4 = int(IPv4Address(four)) if four else 0
-    return Member("z", 1, "u", address4, IPv6Address(six).packed if six else b"", labels, slot, False, -1)
+    return Member("z", 1, "u", address4, IPv6Address(six).packed if six else b"", labels, slot, False, -1, 1)
 
 
 def kept(*parts: Member) -> Kept:
@@ -53,7 +53,7 @@ def membership(**states: int) -> e.Event:
     """What becomes of these nodes; rows say how."""
     names = list(states)
     return e.MembershipChanged(
-        LOG.stated(), 0, 0, 1, 1, ["z"], names, list(states.values()), [1], ["u"], b"", b"", [{}], [0]
+        LOG.stated(), 0, 0, 1, 1, ["z"], names, list(states.values()), [1], ["u"], b"", b"", [{}], [0], [], []
     )
 
 
@@ -207,7 +207,9 @@ def test_only_what_was_stated_alone_counts_as_stated(
 
 
 def test_one_state_stands_for_all_nodes_of_a_record() -> None:
-    said = e.MembershipChanged(LOG.stated(), 0, 0, 1, 1, ["z"], ["a", "b"], [e.LEFT], [1], ["u"], b"", b"", [{}], [0])
+    said = e.MembershipChanged(
+        LOG.stated(), 0, 0, 1, 1, ["z"], ["a", "b"], [e.LEFT], [1], ["u"], b"", b"", [{}], [0], [], []
+    )
     rows = {name: node(f"10.0.0.{number}") for number, name in enumerate("ab", 1)}
     assert losses((SAID, {"members": rows}), (said, {"members": dict.fromkeys("ab")})) == ["any zone 2 denied-by-leave"]
 

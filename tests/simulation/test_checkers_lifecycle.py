@@ -264,7 +264,7 @@ def test_attempts_only_grow_whatever_becomes_of_the_dpu() -> None:
 
 
 def membership(cause: int, first: int, end: int) -> e.Event:
-    return e.MembershipChanged(LOG.stated(), cause, first, end, 1, ["z"], [], [], [], [], b"", b"", [], [])
+    return e.MembershipChanged(LOG.stated(), cause, first, end, 1, ["z"], [], [], [], [], b"", b"", [], [], [], [])
 
 
 def superseded(first: int, end: int) -> e.Event:

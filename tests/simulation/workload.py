@@ -20,6 +20,9 @@ from projections.zones.state import ZoneState
 from schemas import events as e
 
 NODES = [f"node-{n}" for n in range(24)]
+ROAMERS = ["roamer-0", "roamer-1", "roamer-2"]
+"""Nodes that join and leave everywhere, in few incarnations."""
+INCARNATIONS = (1_000, 2_000, 3_000)
 LABELS: Sequence[dict[str, str]] = (
     {},
     {"role": "web"},
@@ -41,6 +44,8 @@ KINDS = {
     "leave": 10,
     "change": 8,
     "infer": 4,
+    "roam": 10,
+    "part": 7,
     "claim": 16,
     "release": 8,
     "ready": 3,
@@ -115,6 +120,28 @@ class Workload:
             listed = e.ListCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
             return self._zoned(replica, zone, listed)
         return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], True, last.list_hash))
+
+    def _roam(self, replica: Replica) -> Request:
+        zone, rng = self._rng.choice(self._zones), self._rng
+        number = rng.randrange(len(ROAMERS))
+        created = rng.choice(INCARNATIONS)
+        uid = f"{created}-{rng.choice('uv')}"
+        said, four = self._said(zone), bytes((10, 0, 1, 1 + number))
+        joined = e.NodesJoined(said, zone, [ROAMERS[number]], [created], [uid], four, b"", [], [])
+        return self._zoned(replica, zone, joined)
+
+    def _part(self, replica: Replica) -> Request:
+        """A leave of a node that moves about, from a zone where it is or was, of any incarnation or of the present."""
+        rng, name = self._rng, self._rng.choice(ROAMERS)
+        homes = [zone for zone in self._zones if self._has(replica, zone, name)]
+        zone = rng.choice(homes or self._zones)
+        row = self._zone_state(replica, zone).nodes.rows.get(name) if rng.random() < 0.3 else None
+        incarnation = ([], []) if row is None else ([row.created_ms], [row.uid])
+        return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, [name], *incarnation, False, b""))
+
+    def _has(self, replica: Replica, zone: str, name: str) -> bool:
+        row = self._zone_state(replica, zone).nodes.rows.get(name)
+        return row is not None and row.zone == zone
 
     def _incarnations(self, names: Sequence[str]) -> tuple[list[int], list[str]]:
         """None given, exact ones, or as Kubernetes gives them, in whole seconds."""

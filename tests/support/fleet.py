@@ -52,6 +52,8 @@ class Item(NamedTuple):
     state: int = 0
     created_ms: int = 1
     uid: str = "u"
+    changed_ms: int = 0
+    stated_ms: int = 0
 
 
 class Fleet:
@@ -187,6 +189,8 @@ def membership(partition: int, start: int, end: int, items: Sequence[Item], earl
         sixes if any(sixes) else b"",
         [dict(item.labels) for item in items],
         list(range(len(items))),
+        [item.changed_ms or earliest_ms for item in items],
+        [item.stated_ms for item in items],
     )
 
 

@@ -88,6 +88,8 @@ class WrittenLog:
             b"",
             event.label_sets,
             event.label_index,
+            [],
+            [],
         )
 
     def ask(self, event: e.Event, partition: Partition = ZONES_0, *, client: str = "c") -> int:

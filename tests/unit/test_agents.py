@@ -193,3 +193,16 @@ def _changed(event: NodesJoined) -> NodesChanged:
         event.label_sets,
         event.label_index,
     )
+
+
+def test_a_node_that_its_agent_put_into_a_zone_and_that_left_it_ends_none_elsewhere() -> None:
+    """The tombstone says no time, as fleet would not have taken the agent's join over another zone's node either."""
+    log = limited()
+    assert as_agent(log).code == "done"
+    assert log.leave("a").code == "done"
+    assert log.state.gone.rows["a"].stated_ms == 0
+    event = forward(log.state, 0, 0)
+    assert event is not None and (event.names, event.stated_ms) == (["a"], [])
+    log.join("a")
+    log.leave("a")
+    assert log.state.gone.rows["a"].stated_ms > 0

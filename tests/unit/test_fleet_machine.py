@@ -19,6 +19,7 @@ from eventstore.log import partition_of
 from projections import name_index
 from projections.fleet import joins, members
 from projections.fleet.tables import delta, snapshot, table
+from projections.fleet.tombstones import Tombstone
 from projections.rules.rule import Delta
 from schemas.events import Event
 from tests.support.few import with_few
@@ -65,6 +66,8 @@ items = st.builds(
     state=st.sampled_from((0, 0, 0, 0, 1, 2, 3, 4, 5, 9, 10)),
     created_ms=st.integers(1, 3),
     uid=st.sampled_from("uv"),
+    changed_ms=st.integers(3, 6),
+    stated_ms=st.integers(0, 3),
 )
 traffic = st.sampled_from((("any", ()), ("icmp", ()), ("tcp", ()), ("tcp", (80, 90)), ("tcp", (85, 85, 443, 443))))
 policies = st.builds(
@@ -95,6 +98,8 @@ SOMETIMES = Sometimes(
     "members came",
     "members left",
     "an inferred leave",
+    "a leave elsewhere ended it",
+    "a late join was sent back",
     "a change was held",
     "a hold was approved",
     "a hold was rejected",
@@ -105,6 +110,13 @@ SOMETIMES = Sometimes(
     "an address was contested",
     "a contested address was granted",
 )
+
+
+def _ends(left: Tombstone, item: Item) -> bool:
+    """Whether a leave is the end of what another partition stated."""
+    if item.created_ms == left.created_ms:
+        return item.changed_ms < left.stated_ms
+    return item.created_ms < left.created_ms and item.changed_ms <= left.left_ms
 
 
 class Twins(Fleet):
@@ -126,6 +138,7 @@ class FleetMachine(RuleBasedStateMachine):
         super().__init__()
         self.fleet = Twins()
         self.members: dict[str, Item] = {}
+        self.left: dict[str, list[Tombstone]] = {}
         self.devices: dict[tuple[str, int], Device] = {}
         self.content: dict[str, tuple[int, Device]] = {}
         self.expected: dict[str, Device] = {}
@@ -173,11 +186,12 @@ class FleetMachine(RuleBasedStateMachine):
     def a_zone_empties(self, zone: str, state: int, verdict: str) -> None:
         """Alone, rules would hardly ever withdraw more than a budget."""
         there = [
-            Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v") for i, name in enumerate(NAMES, 1)
+            Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v", changed_ms=7)
+            for i, name in enumerate(NAMES, 1)
         ]
         self.members_change(there, 0)
         self.everything_holds()
-        self.members_change([item._replace(state=state) for item in there], 0)
+        self.members_change([item._replace(state=state, changed_ms=8, stated_ms=7) for item in there], 0)
         if verdict and self.fleet.state.holds.rows:
             self.everything_holds()
             self.hold_decided(0, verdict)
@@ -185,11 +199,21 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(zone=st.sampled_from(ZONES), found=labels, state=st.sampled_from((0, 1, 2)))
     def an_agent_waits_for_an_address(self, zone: str, found: dict[str, str], state: int) -> None:
         """Alone, rules would hardly ever free an address for which a node waits."""
-        holder = Item(NAMES[0], zone, str(IPv4Address(BASE4 + 10)), created_ms=3, uid="v")
+        holder = Item(NAMES[0], zone, str(IPv4Address(BASE4 + 10)), created_ms=3, uid="v", changed_ms=9)
         self.members_change([holder], 0)
         self.members_change([holder._replace(name=NAMES[1], labels=found, state=10)], 0)
         self.everything_holds()
         self.members_change([holder._replace(address="", state=state)], 0)
+
+    @rule(name=st.sampled_from(NAMES), home=st.sampled_from(ZONES), state=st.sampled_from((1, 2)), late=st.booleans())
+    def a_node_moves_and_leaves(self, name: str, home: str, state: int, late: bool) -> None:
+        """Alone, rules would hardly ever let a leave and an older join meet: the join is heard first, or late."""
+        joined = Item(name, home, str(IPv4Address(BASE4 + 9)), created_ms=4, uid="u", changed_ms=5)
+        other = next(zone for zone in ZONES if self.partition[zone] != self.partition[home])
+        left = Item(name, other, state=state, created_ms=5, uid="v", changed_ms=7, stated_ms=6)
+        for item in (left, joined) if late else (joined, left):
+            self.members_change([item], 0)
+            self.everything_holds()
 
     def _holders(self, address: Address) -> set[str]:
         key = int(address) if address.version == 4 else address.packed
@@ -219,15 +243,27 @@ class FleetMachine(RuleBasedStateMachine):
         assert found == state.contested
 
     def _member_changes(self, item: Item) -> None:
-        had = self.members.get(item.name)
-        older = had is not None and (item.created_ms, item.uid) < (had.created_ms, had.uid)
-        own = had is not None and self.partition[had.zone] == self.partition[item.zone]
+        had, here = self.members.get(item.name), self.partition[item.zone]
+        older = had is not None and (item.created_ms, item.changed_ms) < (had.created_ms, had.changed_ms)
+        own = had if had is not None and self.partition[had.zone] == here else None
         SOMETIMES.saw("members came", item.state == 0)
         if item.state in (0, *range(4, 11)):
             moved = item.state > 3 and (item.state - 3) & 1  # by its own agent, which moves no node
-            if had is None or own or not (older or moved):
+            ended = own is None and any(
+                found.partition != here and _ends(found, item) for found in self.left.get(item.name, ())
+            )
+            SOMETIMES.saw("a late join was sent back", ended)
+            if not ended and (had is None or own is not None or not (older or moved)):
                 self.members[item.name] = item
-        elif own:
+            return
+        last, counts = (item.created_ms, item.stated_ms), item.state != 3 and item.stated_ms > 0
+        tombstone = Tombstone(here, *(max(last, (own.created_ms, own.changed_ms)) if own else last), item.changed_ms)
+        if counts:
+            known = [found for found in self.left.get(item.name, ()) if not tombstone.replaces(found)]
+            self.left[item.name] = [*known, tombstone][-4:]
+        elsewhere = own is None and had is not None and counts and _ends(tombstone, had)
+        SOMETIMES.saw("a leave elsewhere ended it", elsewhere)
+        if own is not None or elsewhere:
             del self.members[item.name]
             SOMETIMES.saw("members left")
 

@@ -215,11 +215,12 @@ def test_many_new_nodes_in_one_record_are_as_many_records_of_one(count: int, wit
 def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
     log = ZoneLog()
     log.join("a", "b", created_ms=5, uid="u")
+    joined_ms = log.state.nodes.rows["b"].changed_ms
     log.leave("a", "b")
     assert set(log.state.gone.rows) == {"a", "b"}
     left_ms = log.state.gone.rows["b"].changed_ms
     log.join("a", created_ms=6, uid="v")
-    assert log.state.gone.rows == {"b": Gone("z1", 5, "u", LEFT, 1, left_ms)}
+    assert log.state.gone.rows == {"b": Gone("z1", 5, "u", LEFT, 1, left_ms, joined_ms)}
     assert log.state.outgoing == [1, 2]
     log.join("b", created_ms=6, uid="v")
     assert log.state.outgoing == [2, 3]

@@ -25,7 +25,9 @@ LONG_S = 2 * (LOOK_S + Pace().ends_s) + 1
 def forged(to_offset: int, number: int) -> MembershipChanged:
     """A forward of a node that no zone ever had."""
     cause = Envelope("", f"zones/{number}", "forger", 0)
-    return MembershipChanged(cause, number, 0, to_offset, 0, ["z1"], ["ghost"], [PRESENT], [1], ["u"], b"", b"", [], [])
+    return MembershipChanged(
+        cause, number, 0, to_offset, 0, ["z1"], ["ghost"], [PRESENT], [1], ["u"], b"", b"", [], [], [], []
+    )
 
 
 def state(made: Plane, zone: str, event: Event) -> None:

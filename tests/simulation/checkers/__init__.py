@@ -5,7 +5,7 @@
 takes a recorded history (`tests.simulation.history`, from whichever lane) and all records of every topic that is folded
 (those of `replicas` too, if there are any), as one reader saw them at rest. Nothing here asks the plane how it came to
 something. The folds, run afresh, are the reference for answers and digests; what could share a mistake with them
-(cliques, membership, transitions, marks, budgets, verdicts) is told once more, from rows and raw events.
+(cliques, membership, transitions, marks, budgets, verdicts, agreement) is told once more, from rows and raw events.
 
 `again` is the same log by a second reader. `appended_s(partition, offset)` is when a record was appended, by the clock
 of the history: checks of "not yet there" need it. `saved` is what processes have on disk, by name. `end_s` is when the
@@ -31,6 +31,7 @@ from typing import NamedTuple
 from eventstore.errors import LogMismatch
 from eventstore.saved.snapshots import Saved
 from tests.simulation.checkers import (
+    agreement,
     budgets,
     cliques,
     commands,
@@ -149,6 +150,12 @@ INVARIANTS = (
         "I24",
         "a node agent alters nothing that an operator owns, and takes no address of another node",
         (owners.check_owners, owners.check_addresses, owners.check_contested),
+    ),
+    Invariant(
+        "I25",
+        "zones and fleet agree on every node: where it is, as what, and that it is nowhere once it left",
+        (),
+        (agreement.check_ended, agreement.check_verified),
     ),
 )
 """I15 and I19 have no part here: there is one tenant, and the audit trail is the log itself."""

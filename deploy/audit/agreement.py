@@ -1,0 +1,219 @@
+"""Whether zones and fleet agree on every node, at one cut of the log.
+
+Zones decide which nodes they have, fleet decides what the rule tables are made of, and each hears of the other by
+records that are forwarded and handed down. Replicas and devices can all be equal to the log while a node is in a zone
+that it left. So `verify` compares the two folds with each other, node by node:
+
+- a node is in the zone that fleet says and in no other, with the same incarnation, addresses and labels;
+- fleet has no node that no zone has, unless a hold keeps it;
+- no node is in a zone if a leave that another partition accepted has ended it.
+
+The last point needs more than the final states, which forget who left. The folds here therefore note every leave and
+every forward while they fold. A node of which something is still to be forwarded or handed down at the cut is pending,
+which is no difference. Nodes that differ in the same way are one group.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from eventstore.folding.fold import At, Fold
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from projections.fleet.fold import FleetFold
+from projections.fleet.joins import Joined, Moved
+from projections.fleet.membership import Member
+from projections.fleet.state import FleetState, Handed
+from projections.fleet.tombstones import Tombstone
+from projections.zones.fold import ZoneFold
+from projections.zones.rows import Gone, Node
+from projections.zones.state import Change, ZoneState
+from schemas.events import SUPERSEDED
+
+SHOWN = 10
+"""Names of a group that its sentence gives."""
+
+
+class Group(NamedTuple):
+    """Nodes that differ in the same way, by name."""
+
+    what: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        count = len(self.names)
+        shown = ", ".join(self.names[:SHOWN]) + (f" and {count - SHOWN:,} more" if count > SHOWN else "")
+        return f"{count:,} {'node' if count == 1 else 'nodes'} {self.what}: {shown}"
+
+
+class Agreement(NamedTuple):
+    """What was compared: nodes on which zones and fleet agree, those with something under way, and those which left and
+    are kept by a hold; and the differences."""
+
+    equal: int
+    pending: int
+    held: int
+    groups: tuple[Group, ...]
+
+
+class _Forward(NamedTuple):
+    """Fleet took all that a partition changed before `end`, by the record at this offset and append time."""
+
+    end: int
+    offset: int
+    append_ms: int
+
+
+class Witness:
+    """What final states forget: the last leave of each node by partition, and every forward that fleet took."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, dict[str, Gone]] = {}
+        self.forwards: dict[int, list[_Forward]] = {}
+
+    def folds(self, folds: Sequence[Fold[Any]]) -> list[Fold[Any]]:
+        """The same folds, of which those of zones and fleet note what they see."""
+        return [self._noting(fold) for fold in folds]
+
+    def _noting(self, fold: Fold[Any]) -> Fold[Any]:
+        if isinstance(fold, ZoneFold):
+            return _NotingZoneFold(self.leaves)
+        if isinstance(fold, FleetFold):
+            return _NotingFleetFold(fold.empty(FLEET_0).partition_count, self.forwards)
+        return fold
+
+    def heard(self, partition: int, offset: int) -> _Forward | None:
+        """The forward by which fleet heard of a change; None if it has not."""
+        forwards = self.forwards.get(partition, [])
+        index = bisect_right(forwards, offset, key=lambda forward: forward.end)
+        return forwards[index] if index < len(forwards) else None
+
+
+class _NotingZoneFold(ZoneFold):
+    def __init__(self, leaves: dict[int, dict[str, Gone]]) -> None:
+        self._leaves = leaves
+
+    def evolve(self, state: ZoneState, change: Change, at: At) -> None:
+        super().evolve(state, change, at)
+        left = self._leaves.setdefault(at.partition.number, {})
+        for name, gone in change.gone.items():
+            left.pop(name, None)
+            if gone.state != SUPERSEDED and gone.stated_ms:
+                left[name] = gone
+
+
+class _NotingFleetFold(FleetFold):
+    def __init__(self, partition_count: int, forwards: dict[int, list[_Forward]]) -> None:
+        super().__init__(partition_count)
+        self._forwards = forwards
+
+    def evolve(self, state: FleetState, change: Any, at: At) -> None:
+        super().evolve(state, change, at)
+        if isinstance(change, Joined | Moved):
+            forward = _Forward(change.source.to_offset, at.offset, at.append_ms)
+            self._forwards.setdefault(change.source.partition, []).append(forward)
+
+
+def compare(partitions: Mapping[Partition, FoldedPartition], witness: Witness) -> Agreement:
+    """Compare zones and fleet. Nothing is compared if a partition of theirs could not be folded."""
+    found = {partition: folded for partition, folded in partitions.items() if partition.topic in (ZONES, FLEET)}
+    if FLEET_0 not in found or any(folded.halted for folded in found.values()):
+        return Agreement(0, 0, 0, ())
+    zones: dict[int, ZoneState] = {p.number: folded.state for p, folded in found.items() if p.topic == ZONES}
+    return _Comparison(zones, found[FLEET_0].state, witness).result()
+
+
+class _Comparison:
+    """One comparison, which counts and groups."""
+
+    def __init__(self, zones: Mapping[int, ZoneState], fleet: FleetState, witness: Witness) -> None:
+        self._zones = zones
+        self._fleet = fleet
+        self._witness = witness
+        self._members: Mapping[str, Member] = fleet.members.rows.rows()
+        self._owed = _owed(zones, fleet)
+        self._seen: set[str] = set()
+        self._groups: dict[str, list[str]] = {}
+        self._equal = self._pending = self._held = 0
+
+    def result(self) -> Agreement:
+        for number, state in sorted(self._zones.items()):
+            for name, node in state.nodes.rows.items():
+                self._take(number, name, node)
+        for name, member in self._members.items():
+            if name not in self._seen:
+                self._take_member(name, member)
+        groups = (Group(what, tuple(sorted(names))) for what, names in sorted(self._groups.items()))
+        return Agreement(self._equal, self._pending, self._held, tuple(groups))
+
+    def _take(self, number: int, name: str, node: Node) -> None:
+        """One node that a zone has."""
+        if node.changed >= self._fleet.marks.get(number, 0) or (number, name) in self._owed:
+            self._pending += 1
+            self._seen.add(name)
+            return
+        member = self._members.get(name)
+        what = _difference(node, member) or self._ended(number, name, node)
+        if member is not None and member.zone == node.zone:
+            self._seen.add(name)
+        if what:
+            self._groups.setdefault(what, []).append(name)
+        else:
+            self._equal += 1
+
+    def _take_member(self, name: str, member: Member) -> None:
+        """One member that no zone has where fleet has it."""
+        if member.held:
+            self._held += 1
+        elif self._is_pending(name):
+            self._pending += 1
+        else:
+            what = f"in zone {member.zone} as fleet has it, which the zone does not have"
+            self._groups.setdefault(what, []).append(name)
+
+    def _is_pending(self, name: str) -> bool:
+        """Whether a zone has yet to tell fleet that the node left."""
+        tombstones = ((number, state.gone.rows.get(name)) for number, state in self._zones.items())
+        marks = self._fleet.marks
+        return any(gone is not None and gone.changed >= marks.get(number, 0) for number, gone in tombstones)
+
+    def _ended(self, number: int, name: str, node: Node) -> str:
+        """Which leave has ended this node; "" if none has."""
+        for other, leaves in sorted(self._witness.leaves.items()):
+            gone = leaves.get(name)
+            if other == number or gone is None or name in self._zones[other].nodes.rows:
+                continue
+            heard, told = self._witness.heard(number, node.changed), self._witness.heard(other, gone.changed)
+            if heard is None or told is None:
+                continue
+            now_ms = max(heard, told, key=lambda forward: forward.offset).append_ms
+            tombstone = Tombstone(other, gone.created_ms, gone.stated_ms, gone.changed_ms)
+            if tombstone.ends_late(node.created_ms, node.changed_ms, now_ms):
+                return f"in zone {node.zone}, which a leave from zone {gone.zone} has ended"
+        return ""
+
+
+def _difference(node: Node, member: Member | None) -> str:
+    """How a node that a zone has differs from what fleet has; "" if it does not."""
+    if member is None or member.held:
+        return f"in zone {node.zone}, which fleet does not have"
+    if member.zone != node.zone:
+        return f"in zone {node.zone}, which fleet has in zone {member.zone}"
+    if (member.created_ms, member.uid) != (node.created_ms, node.uid):
+        return f"in zone {node.zone}, of which fleet has another incarnation"
+    if (member.address4 or member.contested4, member.address6 or member.contested6) != (node.address4, node.address6):
+        return f"in zone {node.zone}, of which fleet has other addresses"
+    return f"in zone {node.zone}, of which fleet has other labels" if member.labels != node.labels else ""
+
+
+def _owed(zones: Mapping[int, ZoneState], fleet: FleetState) -> set[tuple[int, str]]:
+    """The nodes, by partition and name, that fleet has yet to tell their zone to drop."""
+    handed = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
+    return {(record.partition, name) for record in handed for name in record.names}
+
+
+def _waiting(fleet: FleetState, number: int, state: ZoneState) -> Iterator[Handed]:
+    return (handed for handed in fleet.queues.get(number, ()) if handed.offset >= state.fleet_mark)

@@ -1,0 +1,153 @@
+"""Tombstones of fleet, and the one order of what different zones partitions state of a node.
+
+Each zones partition forwards at its own pace, so fleet hears of statements of two partitions in any order. What it
+decides must not depend on that. A statement is a join or a change. Of two statements of a node by two partitions, the
+newer one is
+
+1. the one of the incarnation that was created later;
+2. for equal creation times, the one that was appended later;
+3. for equal append times, the one that fleet heard of later.
+
+Uids are not compared: Kubernetes counts creation in whole seconds, and uids are random. Within one partition none of
+this applies: the order of its log counts, and its last word on a node replaces the one before.
+
+A leave ends the incarnation that it names and every older one. So a tombstone (creation time, append time of the last
+statement, append time of the leave) ends a statement of another partition
+
+- of an older incarnation, if it was appended no later than the leave;
+- of equal creation time, if it was appended before the last statement of the node that left.
+
+A join of an older incarnation that was appended after the leave stands: the caller's clock is slow, but the join is
+the last that was asked. A caller knows of a leave once fleet has heard of it. A leave of equal creation time ends
+nothing that was stated after the node that left: the node had moved away before.
+
+Append times of two partitions are of two clocks if the partitions have two leaders. A time ahead of the append time of
+fleet's own record is of a clock that was fast, and decides nothing: then the order in which fleet hears does, and a
+leave ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may
+misorder statements of equal creation time that were appended within that difference.
+
+Fleet remembers tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
+nodes, and forgets the node that it heard of first. The consequence: if more nodes than that leave while a partition
+cannot forward, then a join that waits there, and that one of the forgotten leaves ended, makes its node a member
+again. `dpuplane verify` names such a node. Time does not end a tombstone, as no bound on the delay of a forward is
+known.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from eventstore.folding.table import Table
+
+MAX_TOMBSTONES = 100_000
+"""Nodes whose tombstones are kept; they take 30 MB."""
+
+_MAX_PER_NODE = 4
+"""Tombstones of one node. More than one are needed only if an older incarnation left after a newer one had."""
+
+
+class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The end of an incarnation in a zones partition: its last statement, and its leave, by append time."""
+
+    partition: int
+    created_ms: int
+    stated_ms: int
+    left_ms: int
+
+    def ends(self, created_ms: int, stated_ms: int) -> bool:
+        """Whether a statement of another partition ended with this leave, if all clocks are right."""
+        if created_ms < self.created_ms:
+            return stated_ms <= self.left_ms
+        return created_ms == self.created_ms and stated_ms < self.stated_ms
+
+    def ends_known(self, created_ms: int, stated_ms: int, now_ms: int) -> bool:
+        """Whether a statement that fleet knows ended with this leave, of which it hears now."""
+        if max(stated_ms, self.left_ms) <= now_ms:
+            return self.ends(created_ms, stated_ms)
+        return created_ms < self.created_ms
+
+    def ends_late(self, created_ms: int, stated_ms: int, now_ms: int) -> bool:
+        """Whether a statement of which fleet hears now ended with this leave, which it knows."""
+        return max(stated_ms, self.left_ms) <= now_ms and self.ends(created_ms, stated_ms)
+
+    def replaces(self, other: Tombstone) -> bool:
+        """Whether this ends all that the other one ends."""
+        if self.partition != other.partition or self.left_ms < other.left_ms:
+            return False
+        return (self.created_ms, self.stated_ms) >= (other.created_ms, other.stated_ms)
+
+
+class Statement(Protocol):
+    """When a node was created, and when its zone stated it last."""
+
+    @property
+    def created_ms(self) -> int: ...
+    @property
+    def stated_ms(self) -> int: ...
+
+
+def is_newer(heard: Statement, known: Statement, now_ms: int) -> bool:
+    """Whether what fleet hears now of a node is newer than what it knows of another partition."""
+    if heard.created_ms != known.created_ms or max(heard.stated_ms, known.stated_ms) > now_ms:
+        return heard.created_ms >= known.created_ms
+    return heard.stated_ms >= known.stated_ms
+
+
+class Ended(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The tombstones of one node, in the order in which fleet heard of them, the last one at this offset."""
+
+    heard: int
+    tombstones: tuple[Tombstone, ...]
+
+
+class Tombstones(Table[Ended]):
+    """The tombstones that fleet remembers, by node."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self) -> None:
+        super().__init__("tombstones", Ended)
+        self._order: OrderedDict[str, None] = OrderedDict()
+
+    def rederive(self) -> None:
+        """Put the nodes in the order in which they are forgotten."""
+        order = sorted((row.heard, name) for name, row in self.rows.items())
+        self._order = OrderedDict.fromkeys(name for _, name in order)
+
+    def note(self, tombstones: Mapping[str, Tombstone], offset: int) -> None:
+        """Remember what one record of fleet says of these nodes."""
+        for name, tombstone in sorted(tombstones.items()):
+            known = self.rows.get(name)
+            others = [other for other in known.tombstones if not tombstone.replaces(other)] if known else []
+            self.put(name, Ended(offset, (*others, tombstone)[-_MAX_PER_NODE:]))
+            self._order[name] = None
+            self._order.move_to_end(name)
+        while len(self._order) > MAX_TOMBSTONES:
+            self.remove(self._order.popitem(last=False)[0])
+
+    def end(self, name: str, partition: int, created_ms: int, stated_ms: int, *, now_ms: int) -> bool:
+        """Whether this statement of a partition ended with a leave that fleet heard of from another one."""
+        ended = self.rows.get(name)
+        return ended is not None and any(
+            found.partition != partition and found.ends_late(created_ms, stated_ms, now_ms)
+            for found in ended.tombstones
+        )
+
+    def end_any(
+        self,
+        names: Sequence[str],
+        partition: int,
+        created_ms: Sequence[int],
+        stated_ms: Sequence[int],
+        *,
+        now_ms: int,
+    ) -> bool:
+        """Whether one of these statements of a partition did."""
+        if self.rows.keys().isdisjoint(names):
+            return False
+        columns = zip(names, created_ms, stated_ms, strict=True)
+        return any(self.end(name, partition, created, stated, now_ms=now_ms) for name, created, stated in columns)

@@ -1,0 +1,94 @@
+"""Zones and fleet agree on every node: where it is, as what it is there, and that it is nowhere once it left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from deploy.audit.agreement import Witness, compare
+from deploy.roles import folds_of
+from eventstore.folding.partition import FoldedPartition
+from eventstore.log import FLEET, FLEET_0, ZONES, Partition
+from projections.zones.rows import Gone, Node
+from schemas.events import SUPERSEDED
+from tests.simulation.checkers.evidence import Evidence
+from tests.simulation.fresh import Step
+
+Found = Iterator[str]
+
+
+class Left(NamedTuple):
+    """The last leave that a partition accepted of a node that is not there any more."""
+
+    partition: Partition
+    gone: Gone
+
+
+def check_ended(run: Evidence) -> Found:
+    """I25, at rest: no zone has a node that left another partition in a newer incarnation, told from rows alone.
+
+    Where a record of fleet is older by its timestamp than what it tells of, clocks were wrong: then nothing is told.
+    """
+    left: dict[str, list[Left]] = {}
+    for partition, steps in run.steps.items():
+        if partition.topic == ZONES:
+            for name, gone in _leaves(steps).items():
+                left.setdefault(name, []).append(Left(partition, gone))
+    for partition, folded in run.folded.items():
+        rows = folded.state.nodes.rows if partition.topic == ZONES else {}
+        for name in sorted(left.keys() & rows):
+            for leave in left[name]:
+                if leave.partition != partition and _ends(run, leave, partition, rows[name]):
+                    yield f"node {name} is in {rows[name].zone}, and left {leave.gone.zone} as {leave.gone.created_ms}"
+
+
+def check_verified(run: Evidence) -> Found:
+    """I25, at rest: `dpuplane verify` finds nothing that differs between zones and fleet, and nothing under way."""
+    witness = Witness()
+    partitions: dict[Partition, FoldedPartition] = {}
+    for fold in witness.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}]):
+        for partition in sorted(partition for partition in run.records if partition.topic == fold.topic):
+            folded = partitions[partition] = FoldedPartition(partition, {fold.version: fold}, run.log_id)
+            for record in run.records[partition]:
+                folded.fold(record)
+    found = compare(partitions, witness)
+    yield from map(str, found.groups)
+    if found.pending:
+        yield f"under way between zones and fleet: {found.pending} nodes"
+
+
+def _leaves(steps: list[Step]) -> dict[str, Gone]:
+    """The leaves that nothing followed in their partition."""
+    left: dict[str, Gone] = {}
+    for step in steps:
+        for name, node in step.rows.get("nodes", ()):
+            if node is not None:
+                left.pop(name, None)
+        for name, gone in step.rows.get("gone", ()):
+            if gone is not None and (gone.state == SUPERSEDED or not gone.stated_ms):
+                left.pop(name, None)
+            elif gone is not None:
+                left[name] = gone
+    return left
+
+
+def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
+    """Whether the leave is the end of this node: of an older incarnation, or of one that moved away from here."""
+    gone = leave.gone
+    now_ms = _told_ms(run, leave.partition, gone.changed, partition, node.changed)
+    if max(gone.changed_ms, node.changed_ms) > now_ms:
+        return False
+    if node.created_ms == gone.created_ms:
+        return node.changed_ms < gone.stated_ms
+    return node.created_ms < gone.created_ms and node.changed_ms <= gone.changed_ms
+
+
+def _told_ms(run: Evidence, one: Partition, offset: int, other: Partition, of_other: int) -> int:
+    """The timestamp of the record by which fleet had heard of both changes; 0 if it has not."""
+    ends = [
+        next((told for end, told in run.taken(partition) if end > changed), -1)
+        for partition, changed in ((one, offset), (other, of_other))
+    ]
+    if min(ends) < 0:
+        return 0
+    return run.by_offset[FLEET_0, max(ends)].record.timestamp_ms

@@ -1,0 +1,159 @@
+"""Some zones partitions and fleet, as pure folds on one clock; nothing goes from one to another but by a step.
+
+An oracle that knows only what zones accepted, in which order, says where the node is in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eventstore.folding.fold import Outcome
+from eventstore.log import partition_of
+from projections.fleet.handed_down import caused
+from projections.zones.forwarding import forward
+from tests.support.fleet import PARTITIONS, Fleet
+from tests.support.zones import ZoneLog
+
+NODE = "n"
+TURNS = 50
+"""More than anything takes to come to rest."""
+
+
+def zones_of(number: int, count: int) -> list[str]:
+    """So many zones of a partition."""
+    found = (zone for zone in map("z{}".format, range(999)) if partition_of(zone.encode(), PARTITIONS) == number)
+    return [zone for zone, _ in zip(found, range(count), strict=False)]
+
+
+ZONES = {"A": zones_of(0, 2)[0], "a": zones_of(0, 2)[1], "B": zones_of(1, 1)[0], "C": zones_of(2, 1)[0]}
+"""Zones by a letter: A and a share a partition."""
+
+
+class Word(NamedTuple):
+    """The last that was stated of the node in one partition; `left` is 0 while it is there."""
+
+    zone: str
+    created: int
+    stated: int
+    left: int
+
+    def ends(self, other: Word) -> bool:
+        """Whether the other one, of another partition, ended when this one left."""
+        if not self.left:
+            return False
+        if other.created < self.created:
+            return other.stated < self.left
+        return other.created == self.created and other.stated < self.stated
+
+
+class Crossing:
+    """Steps are `join`, `change`, `leave` of the one node in a zone, by its letter, and `forward`, `hand_down` and
+    `prune` of the partition of that zone."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet()
+        self.logs = [ZoneLog() for _ in range(PARTITIONS)]
+        self.words: dict[int, Word] = {}
+        self._left_at: dict[int, int] = {}
+        self.now = self.fleet.now_ms
+
+    def step(self, what: str, letter: str, created: int = 5) -> bool:
+        """Whether the step did something."""
+        self.now += 1
+        zone = ZONES[letter]
+        number = partition_of(zone.encode(), PARTITIONS)
+        self.fleet.now_ms = self.now
+        self.logs[number].now_ms = self.now - 1
+        done: bool = getattr(self, f"_{what}")(zone, number, created)
+        return done
+
+    def rest(self) -> None:
+        """Until nothing is left to say."""
+        for _ in range(TURNS):
+            moved = [self.step(what, letter) for what in ("forward", "hand_down") for letter in "ABC"]
+            if not any(moved):
+                return
+        raise AssertionError("it never comes to rest")
+
+    def where(self) -> list[tuple[str, int]]:
+        """The zones that have the node, and the incarnations."""
+        rows = (log.state.nodes.rows.get(NODE) for log in self.logs)
+        return [(row.zone, row.created_ms) for row in rows if row is not None]
+
+    def member(self) -> list[tuple[str, int]]:
+        """Where fleet has the node."""
+        row = self.fleet.state.members.rows.get(NODE)
+        return [] if row is None else [(row.zone, row.created_ms)]
+
+    def expected(self) -> list[tuple[str, int]]:
+        """Where the node must be, as zones were told."""
+        there = [
+            word
+            for number, word in self.words.items()
+            if not word.left and not any(other.ends(word) for at, other in self.words.items() if at != number)
+        ]
+        return [(word.zone, word.created) for word in sorted(there, key=lambda word: word[1:3])[-1:]]
+
+    def may_state(self, zone: str, created: int) -> bool:
+        """Whether the order of statements decides about this one: not if it is of an older incarnation than one whose
+        leave the caller cannot know of, as fleet has not heard of it yet, or than one that left this partition."""
+        here = partition_of(zone.encode(), PARTITIONS)
+        for number, word in self.words.items():
+            if number not in self._left_at:
+                continue
+            is_told = number != here and self.fleet.state.marks.get(number, 0) > self._left_at[number]
+            if created < word.created and word.left and not is_told:
+                return False
+        return True
+
+    def _join(self, zone: str, number: int, created: int) -> bool:
+        if not self.may_state(zone, created):
+            return False
+        labels = {"said": str(self.now)}
+        log = self.logs[number]
+        return self._stated(log.join(NODE, zone=zone, created_ms=created, uid="u", labels=labels), zone, number)
+
+    def _change(self, zone: str, number: int, created: int) -> bool:
+        row = self.logs[number].state.nodes.rows.get(NODE)
+        if row is None or not self.may_state(zone, row.created_ms):
+            return False
+        return self._stated(self.logs[number].change(NODE, zone=zone, address=self.now), zone, number)
+
+    def _leave(self, zone: str, number: int, created: int) -> bool:
+        before = self.logs[number].state.nodes.rows.get(NODE)
+        self.logs[number].leave(NODE, zone=zone)
+        if before is None or before.zone != zone:
+            return False
+        self.words[number] = self.words[number]._replace(left=self.now)
+        self._left_at[number] = self.logs[number].end - 1
+        return True
+
+    def _stated(self, outcome: Outcome, zone: str, number: int) -> bool:
+        if outcome.code == "done":
+            self.words[number] = Word(zone, self.logs[number].state.nodes.rows[NODE].created_ms, self.now, 0)
+        return outcome.code == "done"
+
+    def _forward(self, zone: str, number: int, created: int) -> bool:
+        event = forward(self.logs[number].state, number, self.fleet.state.marks.get(number, 0))
+        return event is not None and self.fleet.apply(event).code == "done"
+
+    def _hand_down(self, zone: str, number: int, created: int) -> bool:
+        log = self.logs[number]
+        event = caused(self.fleet.state, number, log.state.fleet_mark)
+        return event is not None and log.append(event).code == "done"
+
+    def _prune(self, zone: str, number: int, created: int) -> bool:
+        return self.logs[number].forwarded(self.fleet.state.marks.get(number, 0)).code == "done"
+
+
+Step = tuple[str, str, int]
+
+
+def played(steps: Sequence[Step]) -> Crossing:
+    """What comes of these steps, at rest."""
+    plane = Crossing()
+    for step in steps:
+        plane.step(*step)
+    plane.rest()
+    return plane

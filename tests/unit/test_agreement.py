@@ -1,0 +1,205 @@
+"""Whether zones and fleet agree, as `verify` finds it in a log: what is equal, under way, held, and what differs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from deploy.audit.agreement import Agreement, Group, Witness, compare
+from deploy.audit.verification import Fresh, fold_afresh
+from deploy.roles import folds_of
+from drivers.forwarder import Forwarder
+from eventstore.avro.codec import encode
+from eventstore.ids import statement
+from eventstore.log import FLEET_0, ZONES, Partition
+from eventstore.replicas.replica import Answer
+from projections.fleet.tables import table
+from projections.fleet.tombstones import Tombstone, Tombstones
+from projections.fleet.withdrawals import DENIED_BY_LEAVE
+from projections.zones.forwarding import forward
+from schemas.events import BudgetSet, Event, HoldApproved, NodesJoined
+from tests.support.driven import Plane, plane
+from tests.support.virtual_loop import run_virtual
+
+NODES = [f"n{number}" for number in range(200)]
+HOME, OTHER = "z1", "z0"
+"""Two zones of two partitions."""
+
+
+def forwarder(made: Plane) -> None:
+    found = Forwarder(made.replicas["r1"], made.ranks("r1"), now_ms=made.now_ms, rng=made.rng())
+    made.spawn("r1", found.run())
+
+
+async def fresh_of(made: Plane) -> Fresh:
+    return await fold_afresh(made.log, folds_of(made.log.partition_count), ())
+
+
+def found_in(scenario: Callable[[Plane], Coroutine[Any, Any, None]]) -> Fresh:
+    """What verify says of the log of a plane with a forwarder, once it has come to rest."""
+
+    async def run() -> Fresh:
+        async with plane() as made:
+            await made.add("r1")
+            assert made.partition(HOME) != made.partition(OTHER)
+            forwarder(made)
+            made.log.latency_s = 0.02
+            await scenario(made)
+            await asyncio.sleep(5)
+            return await fresh_of(made)
+
+    return run_virtual(run())
+
+
+def address(number: int) -> bytes:
+    return bytes((10, 0, number >> 8, number & 255))
+
+
+async def join(made: Plane, zone: str, number: int) -> None:
+    event = NodesJoined(made.command(zone), zone, [NODES[number]], [], [], address(number), b"", [], [])
+    assert (await made.submit(zone, event)).outcome.code == "done"
+
+
+async def budget(made: Plane, permille: int) -> None:
+    """How much may be denied by leaves, from now on; two people approve it if it is looser."""
+    answer = await to_fleet(made, BudgetSet(made.command(""), DENIED_BY_LEAVE, permille, 0))
+    for person in ("?bob", "?cid") if answer.outcome.code == "held" else ():
+        hold = made.fleet().holds.rows[str(answer.outcome.hold)]
+        await to_fleet(made, HoldApproved(replace(made.command(""), actor=person), hold.id, hold.hash))
+    assert made.fleet().budgets.rows[DENIED_BY_LEAVE].permille == permille
+
+
+async def to_fleet(made: Plane, event: Event) -> Answer:
+    return await made.replicas["r1"].submit(FLEET_0, b"", event, timeout_s=5.0)
+
+
+async def move_and_leave(made: Plane) -> None:
+    """200 nodes join a zone, half a second later another one, and leave it at once; forwards go on all the while."""
+
+    async def go(number: int) -> None:
+        await asyncio.sleep(0.005 * number)
+        await join(made, OTHER, number)
+        assert (await made.leave(OTHER, NODES[number])).outcome.code == "done"
+
+    await budget(made, 1_000)
+    await asyncio.gather(*(join(made, HOME, number) for number in range(len(NODES))))
+    await asyncio.sleep(0.5)
+    await asyncio.gather(*map(go, range(len(NODES))))
+
+
+def test_nodes_that_move_and_leave_at_once_stay_nowhere() -> None:
+    fresh = found_in(move_and_leave)
+    assert fresh.agreement == Agreement(0, 0, 0, ())
+    assert fresh.differences == ()
+    rows = [f.state.nodes.rows for p, f in fresh.replayed.partitions.items() if p.topic == ZONES]
+    assert not any(rows) and not fresh.fleet.members.rows and not fresh.fleet.holds.rows
+    assert [sum(found.prefixes.size() for found in table(fresh.fleet, zone).sets) for zone in (HOME, OTHER)] == [0, 0]
+
+
+def test_nodes_that_stay_after_they_left_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fold and every device is equal to the log, and the log says something else."""
+    monkeypatch.setattr(Tombstone, "ends_known", lambda *_: False)
+    monkeypatch.setattr(Tombstones, "note", lambda *_: None)
+    fresh = found_in(move_and_leave)
+    (group,) = fresh.agreement.groups
+    assert group.what == f"in zone {HOME}, which a leave from zone {OTHER} has ended"
+    assert set(group.names) == set(fresh.fleet.members.rows) and group.names
+    assert fresh.differences == (str(group),)
+
+
+def test_nodes_that_moved_are_equal() -> None:
+    async def scenario(made: Plane) -> None:
+        await asyncio.gather(*(join(made, HOME, number) for number in range(9)))
+        await asyncio.gather(*(join(made, OTHER, number) for number in range(3)))
+        await made.leave(HOME, NODES[8])
+
+    assert found_in(scenario).agreement == Agreement(8, 0, 0, ())
+
+
+def test_a_node_that_a_hold_keeps_is_counted_as_held() -> None:
+    async def scenario(made: Plane) -> None:
+        await budget(made, 0)
+        await join(made, HOME, 0)
+        await asyncio.sleep(1)
+        await made.leave(HOME, NODES[0])
+
+    assert found_in(scenario).agreement == Agreement(0, 0, 1, ())
+
+
+async def cut(made: Plane, *, forwarded: str) -> Agreement:
+    """A node moved from a zone that fleet has heard of; what is found once one zone more is forwarded, by hand."""
+    await made.add("r1")
+    await join(made, HOME, 0)
+    await tell_fleet(made, HOME)
+    await join(made, OTHER, 0)
+    if forwarded:
+        await tell_fleet(made, forwarded)
+    return (await fresh_of(made)).agreement
+
+
+async def tell_fleet(made: Plane, zone: str) -> None:
+    number = made.partition(zone).number
+    event = forward(made.zone(zone), number, made.fleet().marks.get(number, 0))
+    assert event is not None
+    said = replace(event, envelope=statement("fleet", "test", made.now_ms()))
+    await made.log.append(FLEET_0, b"", encode(said))
+    await made.until(lambda: made.fleet().marks.get(number, 0) == event.to_offset)
+
+
+@pytest.mark.parametrize(("forwarded", "equal"), [("", 1), (OTHER, 1)])
+def test_a_node_that_is_still_to_be_forwarded_or_handed_down_is_pending(forwarded: str, equal: int) -> None:
+    """Before the forward the new zone's node waits, and after it the old zone's."""
+
+    async def run() -> Agreement:
+        async with plane() as made:
+            return await cut(made, forwarded=forwarded)
+
+    assert run_virtual(run()) == Agreement(equal, 1, 0, ())
+
+
+def test_a_leave_that_is_still_to_be_forwarded_is_pending() -> None:
+    async def run() -> Agreement:
+        async with plane() as made:
+            await cut(made, forwarded=OTHER)
+            await made.leave(OTHER, NODES[0])
+            return (await fresh_of(made)).agreement
+
+    assert run_virtual(run()).groups == ()
+
+
+DIFFERENCES: dict[str, Callable[[Any, Any], None]] = {
+    "in zone z1, which fleet does not have": lambda zone, fleet: fleet.members.remove("n0"),
+    "in zone z1, which fleet has in zone z9": lambda zone, fleet: put(fleet, zone="z9"),
+    "in zone z1, of which fleet has another incarnation": lambda zone, fleet: put(fleet, uid="another"),
+    "in zone z1, of which fleet has other addresses": lambda zone, fleet: put(fleet, address4=1),
+    "in zone z1, of which fleet has other labels": lambda zone, fleet: put(fleet, labels={"a": "b"}),
+    "in zone z1 as fleet has it, which the zone does not have": lambda zone, fleet: zone.nodes.remove("n0"),
+}
+
+
+def put(fleet: Any, **changes: Any) -> None:
+    fleet.members.put("n0", replace(fleet.members.rows["n0"], **changes))
+
+
+@pytest.mark.parametrize("what", DIFFERENCES)
+def test_each_way_to_differ_is_a_group_of_its_own(what: str) -> None:
+    async def scenario(made: Plane) -> None:
+        await join(made, HOME, 0)
+
+    fresh = found_in(scenario)
+    partitions = fresh.replayed.partitions
+    number = next(p.number for p, f in partitions.items() if p.topic == ZONES and f.state.nodes.rows)
+    DIFFERENCES[what](partitions[Partition(ZONES, number)].state, fresh.fleet)
+    groups = compare(partitions, Witness()).groups
+    assert Group(what, ("n0",)) in groups
+
+
+def test_a_group_says_how_many_there_are_and_names_the_first() -> None:
+    assert str(Group("lost", ("a",))) == "1 node lost: a"
+    names = tuple(f"n{number:04d}" for number in range(1_234))
+    assert str(Group("lost", names)).startswith("1,234 nodes lost: n0000, n0001, ")
+    assert str(Group("lost", names)).endswith("n0009 and 1,224 more")
