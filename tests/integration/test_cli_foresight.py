@@ -55,15 +55,17 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     assert (effect["zones"], leave["outcome"]) == (["z1"], "done")
     assert effect["rules"][0]["appearing"] == ["10.0.0.2/31"]
     assert (effect["addresses_allowed"], effect["addresses_denied"]) == (0, 2)
+    refused = await ran(plane, "policies", "delete", "web", "--dry-run")
+    assert refused.status == 1
+
     before = found["position"]
-    assert (await ran(plane, "policies", "apply", str(web))).status == 0
+    hold = (await ran(plane, "policies", "apply", str(web), "--output", "json")).json()["hold"]
+    for actor in ("bob", "cid"):
+        assert (await ran(plane, "holds", "approve", str(hold), "--as", actor)).status == 0
     dropped = (await ran(plane, "explain", "n3", dpus[0]["dpu"])).stdout.splitlines()[-2]
     assert "denied on tcp 443 by policy web" in dropped
     then = (await ran(plane, "explain", "n3", dpus[0]["dpu"], "--at", before)).stdout.splitlines()
     assert verdict in then and "denied" not in then[-2]
-    assert (await ran(plane, "policies", "delete", "web")).status == 0
-    refused = await ran(plane, "policies", "delete", "web", "--dry-run")
-    assert refused.status == 1
 
     happened = await ran(plane, "history", "n3", "--output", "json")
     events = [found["event"] for found in happened.json()["happened"]]
