@@ -147,7 +147,7 @@ def _print_no_more() -> None:
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: dpuplane serve --data ./plane & dpuplane nodes list",
+    epilog="Example: dpuplane serve --data plane --simulate 10",
 )
 @click.version_option(package_name="dpuplane")
 def cli() -> None:

@@ -20,7 +20,7 @@ from eventstore.errors import PermanentError, PlaneError
 from projections.names import PATH_SHOWN, shown
 
 
-@click.command(epilog="Example: dpuplane demo --nodes 20000 --zones 200 --dpus-per-zone 100")
+@click.command(epilog="Example: dpuplane demo --nodes 1000 --zones 10 --dpus-per-zone 20")
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True, help="Nodes that join.")
 @click.option("--zones", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Zones they are in.")
 @click.option("--dpus-per-zone", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Simulated DPUs.")

@@ -29,7 +29,7 @@ _OUTPUT = click.Option(
 _FLAGS = [parameter for parameter in serve.params if parameter.name not in ("log_level", "log_format")]
 
 
-@click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data /var/lib/dpuplane")
+@click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data plane")
 def doctor(config: Path | None, output: str, **flags: object) -> None:
     """Check what a process would stand on: program, folders, ports, certificates, brokers, topics, clocks, replicas.
 

@@ -31,7 +31,7 @@ _VERBS = {
 def dpus() -> None:
     """DPUs: register them, and provision, pause, retry, abort or delete.
 
-    Example: dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+    Example: dpuplane dpus provision rack7-dpu-0000 --image bf-bundle-2.10
     """
 
 
@@ -71,7 +71,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuc
 def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     """Show one DPU.
 
-    Example: dpuplane dpus show rack7-d3
+    Example: dpuplane dpus show rack7-dpu-0000
     """
     found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=dpu, zone=zone))
     plain = to_plain(found)
@@ -117,14 +117,14 @@ def provision(*, client: Client, output: str, selection: Selection, image: str) 
 
     \b
     Examples:
-      dpuplane dpus provision rack7-d3 --image bf-bundle-2.10
+      dpuplane dpus provision rack7-dpu-0000 --image bf-bundle-2.10
       dpuplane dpus provision --selector rack=7 --phase Ready --image bf-bundle-2.10 --yes
     """
     request_all(client, output, "provision", selection, image)
 
 
 def _verb_command(verb: str, summary: str) -> Callable[..., Any]:
-    @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-d3")
+    @dpus.command(verb, help=f"{summary}\n\nExample: dpuplane dpus {verb} rack7-dpu-0000")
     @selects_dpus
     @commands
     def run(*, client: Client, output: str, selection: Selection) -> None:

@@ -13,7 +13,7 @@ from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
 
 
-@click.command(epilog="Example: dpuplane explain rack7-n3 rack7-dpu1")
+@click.command(epilog="Example: dpuplane explain rack7-n3 rack7-dpu-0000")
 @click.argument("node", type=NODE)
 @click.argument("dpu", type=DPU)
 @click.option("--zone", default="", type=ZONE, help="The zone of the DPU; looked up if not given.")

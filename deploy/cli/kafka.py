@@ -20,7 +20,6 @@ Examples:
   dpuplane kafka --data kafka
   dpuplane kafka --brokers 1 --data kafka --port 9092
   dpuplane kafka --controllers 3 --data kafka
-  dpuplane kafka --data kafka & dpuplane serve --kafka HOST:PORT,HOST:PORT,HOST:PORT
 """
 
 

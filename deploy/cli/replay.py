@@ -27,7 +27,7 @@ from eventstore.recovery.replay import Replayed, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
-@click.command(name="replay", epilog="Example: dpuplane replay --data plane --at 2026-11-21T09:30:00Z")
+@click.command(name="replay", epilog="Example: dpuplane replay --data plane")
 @click.option("--at", callback=moment, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries

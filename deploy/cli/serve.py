@@ -14,10 +14,10 @@ from deploy.settings import BadSettings, load_settings
 EXAMPLES = """
 \b
 Examples:
-  dpuplane serve --data /var/lib/dpuplane
+  dpuplane serve --data plane
   dpuplane serve --data plane --simulate 50 --listen 127.0.0.1:0
   dpuplane serve --kafka broker1:9092,broker2:9092 --role relay --zones rack-1,rack-2
-  dpuplane serve --data plane --tls-cert plane.pem --tls-key plane.key --tls-client-ca ca.pem --listen 0.0.0.0:7080
+  dpuplane serve --data p2 --tls-cert certs/plane@local.pem --tls-key certs/plane@local.key --tls-client-ca certs/ca.pem
 
 Every flag can come from the environment instead (DPUPLANE_TOPIC_PREFIX for --topic-prefix) or from the YAML file that
 --config names (topic_prefix: ...; --log-level and --log-format cannot). A flag goes before the environment, and that

@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(epilog="Example: dpuplane verify --data /var/lib/dpuplane")
+@click.command(epilog="Example: dpuplane verify --data plane")
 @click.option("--checkpoint", type=_FILE, help="Instead, prove that the log begins with what this file signs.")
 @click.option("--public-key", type=_FILE, help="The key to verify the checkpoint with.")
 @reads_log

@@ -60,7 +60,7 @@ def wait() -> None:
 def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, zone: str) -> None:
     """Wait until a DPU is in a phase.
 
-    Example: dpuplane wait dpu rack7-d3 --for ready --timeout 1800
+    Example: dpuplane wait dpu rack7-dpu-0000 --for ready --timeout 1800
     """
 
     def look() -> Seen:

@@ -67,7 +67,7 @@ class Terminal:
         )
         if words[0] == "kafka":
             self._brokers = process.ready.split()[1]
-        else:
+        elif words[0] == "serve":
             self._plane = process
             fields = dict(part.split("=", 1) for part in process.ready.split()[1:])
             self._places = {**fields, **self._places} if "--kafka" in words else fields

@@ -1,0 +1,96 @@
+"""The examples in every --help run as they are typed, on a plane that has what they name.
+
+`dpuplane serve --data plane --simulate 2` and three nodes of zone rack7 are there. An example that needs more has it
+prepared by the lines in `BEFORE`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.reference.commands import example_of, walk
+from tests.support.terminal import terminal
+
+PLANE = (
+    "dpuplane serve --data plane --simulate 2",
+    "export DPUPLANE_SERVER=127.0.0.1:7080",
+    'export HOME="$PWD"',
+    *(f"dpuplane nodes join rack7-n{n} --zone rack7 --address 10.7.0.{n}" for n in (1, 3, 4)),
+    "dpuplane wait zone rack7 --for applied",
+)
+DPU = "rack7-dpu-0000"
+POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
+FULL = ("dpuplane cliques capacity domain-1 clique-a 1", "dpuplane cliques claim domain-1 clique-a node-3")
+BEFORE = {
+    "dpuplane import ": ("printf 'name\\nrack9-n1\\nrack9-n2\\n' > nodes.csv",),
+    "dpuplane nodes list": ("dpuplane nodes join rack7-n3 --zone rack7 --address 10.7.0.3",),
+    "dpuplane cliques config": FULL[1:],
+    "dpuplane cliques ready": FULL[1:],
+    "dpuplane wait clique": FULL,
+    "dpuplane wait dpu": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10", f"dpuplane dpus retry {DPU}"),
+    "dpuplane checkpoint keygen": ("rm -f plane.key plane.key.pub",),
+    "dpuplane checkpoint --key": ("dpuplane checkpoint keygen --key plane.key",),
+    "dpuplane dpus abort": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",),
+    "dpuplane dpus provision --selector": (
+        "dpuplane zones label rack7 rack=7",
+        f"dpuplane dpus resume {DPU}",
+        f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",
+        f"dpuplane wait dpu {DPU} --for ready",
+    ),
+    "dpuplane dpus resume": (f"dpuplane dpus pause {DPU}",),
+    "dpuplane policies apply": (POLICY,),
+    "dpuplane policies delete": (POLICY, "dpuplane policies apply policy.yaml"),
+    "dpuplane thaw": ("dpuplane freeze rack7",),
+    "dpuplane certs revoke": ("dpuplane certs issue operator ann",),
+    "dpuplane certs show": ("dpuplane certs issue operator ann",),
+    "dpuplane certs init": ("rm -rf certs",),
+    "dpuplane completion": ("mkdir -p .local/share/bash-completion/completions .zfunc .config/fish/completions",),
+}
+OF_THE_READER = {
+    "dpuplane holds approve 31": "hold: 31 is not",
+    "dpuplane holds reject 31": "hold: 31 is not",
+    "dpuplane commands show": "did not come into the log in time",
+}
+"""Ids that only the reader's own plane has: these examples are refused here, with a sentence about that id."""
+NO_FAULT = ("dpuplane dpus retry", "dpuplane dpus skip", "dpuplane dpus abort", "dpuplane dpus resume")
+"""What they act on takes a fault, or a moment, that the plane here may not have: they may be refused."""
+ENDLESS = ("dpuplane events tail",)
+LAST = ("dpuplane dpus register", "dpuplane dpus delete", "dpuplane serve")
+"""A DPU without an agent, one that is gone, and processes that take the place of the plane."""
+OUTSIDE = "kafka"
+"""Examples about brokers are run where there are some (test_brokers.py, test_serve_kafka.py)."""
+
+
+def examples() -> list[str]:
+    """Every example once; those that the others would not survive come last."""
+    found = [line for walked in walk() for line in example_of(walked.command) if OUTSIDE not in line]
+    return sorted(
+        dict.fromkeys(found), key=lambda line: next((n for n, b in enumerate(LAST, 1) if line.startswith(b)), 0)
+    )
+
+
+@pytest.mark.timeout(900)
+async def test_every_example_works_as_it_is_typed(tmp_path: Path) -> None:
+    assert len(examples()) > 60
+    failed = []
+    async with terminal(tmp_path) as here:
+        for line in PLANE:
+            ran = await here.type(line)
+            assert ran.status == 0, f"{line}\n{ran.stderr}"
+        for line in examples():
+            for before in next((lines for start, lines in BEFORE.items() if line.startswith(start)), ()):
+                await here.type(before)
+            if line.startswith(ENDLESS):
+                ran = await here.type(f"timeout --preserve-status -s INT 5 {line}")
+                is_fine = ran.status == 130 and not ran.stderr
+            else:
+                ran = await here.type(line)
+                refused = ran.status == 1 and "refused: " in ran.stderr
+                theirs = next((said for start, said in OF_THE_READER.items() if line.startswith(start)), "")
+                is_theirs = ran.status == 1 and theirs and theirs in ran.stderr
+                is_fine = ran.status == 0 or is_theirs or (refused and line.startswith(NO_FAULT))
+            if not is_fine:
+                failed.append(f"{line}: {ran.status}\n{ran.stdout[-300:]}{ran.stderr}")
+    assert not failed, "\n".join(failed)
