@@ -374,7 +374,7 @@ BUGS = (
         "who may set a budget loosens it without anybody else",
         "I13",
         lambda: patched((projections.fleet.fold, "decide_budget", _at_once)),
-        Stepped(1),
+        Stepped(16),
     ),
     Bug(
         "held-by-half",
