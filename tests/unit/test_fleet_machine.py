@@ -181,7 +181,7 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(
         zone=st.sampled_from(ZONES),
         state=st.sampled_from((1, 2, 2)),
-        verdict=st.sampled_from(("", "approve", "reject")),
+        verdict=st.sampled_from(("", "approve", "reject", "reject")),
     )
     def a_zone_empties(self, zone: str, state: int, verdict: str) -> None:
         """Alone, rules would hardly ever withdraw more than a budget."""
