@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish
+from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back
@@ -35,44 +38,65 @@ def list_holds(*, client: Client, output: str) -> None:
     if output != "table":
         out.print_value(to_plain(found), output)
         return
-    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "approved by", "hash", "reason")
+    heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "command", "approved by", "hash", "reason")
     out.print_table(heads, map(_row, found.holds))
 
 
 def _row(hold: pb.Hold) -> tuple[object, ...]:
     """What an approver has to look at. One that is asked for anew may differ from what they saw in its zones alone."""
     zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
-    who = (hold.requested_by, ",".join(hold.approved_by))
+    who = (hold.requested_by, hold.command_id, ",".join(hold.approved_by))
     return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
 
 
+def _chosen(function: Callable[..., None]) -> Callable[..., None]:
+    """Options of commands about one hold, about those of a command, or about all."""
+    function = click.option("--all", "all_holds", is_flag=True, help="Every hold that is open now.")(function)
+    function = click.option("--command", "of_command", default="", help="The hold of this command.")(function)
+    return click.argument("hold", type=INT64, required=False)(function)
+
+
+def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: bool) -> list[pb.Hold]:
+    """The open holds that are meant, each as it is now."""
+    if sum((hold is not None, bool(of_command), all_holds)) != 1:
+        raise click.UsageError("give one of HOLD, --command ID and --all")
+    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    return [
+        each for each in found.holds if all_holds or each.hold == hold or (of_command and each.command_id == of_command)
+    ]
+
+
 @holds.command()
-@click.argument("hold", type=INT64)
+@_chosen
 @click.option(
     "--hash", "seen", default="", help="The hash that you saw; refused if the hold has changed since.  [as it is now]"
 )
 @commands
-def approve(*, client: Client, output: str, hold: int, seen: str) -> None:
-    """Let a held withdrawal go. It takes two principals: see --as.
+def approve(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool, seen: str) -> None:
+    """Approve a change that is held. It takes two principals, neither of whom asked for it: see --as.
 
     Example: dpuplane holds approve 31 --as alice
     """
-    if not seen:
-        found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
-        seen = next((h.hash for h in found.holds if h.hold == hold), "")
-    if not seen and client.command_id:
+    if seen and hold is not None:
+        finish(client.command("ApproveHold", pb.ApproveHoldRequest(hold=hold, hash=seen)), output)
+        return
+    if seen:
+        raise click.UsageError("--hash is of one HOLD")
+    found = _selected(client, hold, of_command, all_holds=all_holds)
+    if not found and client.command_id:
         earlier: pb.Answer = client.query("ShowCommand", pb.ShowCommandRequest(command_id=client.command_id))
         if earlier.outcome != pb.Answer.unknown:  # this very approval may be what closed it
             finish(earlier, output)
-    if not seen:
-        raise Refused(f"hold: {hold} is not open; see `dpuplane holds list`")
-    finish(client.command("ApproveHold", pb.ApproveHoldRequest(hold=hold, hash=seen)), output)
+            return
+    _each(
+        client, "ApproveHold", [pb.ApproveHoldRequest(hold=each.hold, hash=each.hash) for each in found], output, hold
+    )
 
 
 @holds.command()
-@click.argument("hold", type=INT64)
+@_chosen
 @commands
-def reject(*, client: Client, output: str, hold: int) -> None:
+def reject(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool) -> None:
     """Refuse a change that is held, for good: what was allowed stays, and what would have replaced it does not count.
 
     A node whose leave is rejected stays in the tables until it joins again, and may then leave anew. A node whose
@@ -80,4 +104,18 @@ def reject(*, client: Client, output: str, hold: int) -> None:
 
     Example: dpuplane holds reject 31 --as alice
     """
-    finish(client.command("RejectHold", pb.RejectHoldRequest(hold=hold)), output)
+    if hold is not None and not of_command and not all_holds:
+        finish(client.command("RejectHold", pb.RejectHoldRequest(hold=hold)), output)
+        return
+    found = _selected(client, hold, of_command, all_holds=all_holds)
+    _each(client, "RejectHold", [pb.RejectHoldRequest(hold=each.hold) for each in found], output, hold)
+
+
+def _each(client: Client, method: str, requests: Sequence[Any], output: str, hold: int | None) -> None:
+    """One command per hold, and one answer for all."""
+    if not requests:
+        raise Refused(f"hold: {hold if hold is not None else 'none of these'} is not open; see `dpuplane holds list`")
+    if len(requests) > 1 and client.command_id:
+        raise click.UsageError(f"--command-id is of one command, and these are {len(requests)}")
+    answers = [((f"hold {request.hold}",), client.command(method, request)) for request in requests]
+    finish(merged(answers), output)

@@ -50,18 +50,17 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
 def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
     weighed = change.weighed
     for number, move in enumerate(weighed.moves):
-        yield _move(move, number in weighed.waits, at)
+        yield _move(move, change.held_by.get(number))
     for lost in change.superseded:
         yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
-    if change.hold is not None:
-        hold = change.hold
+    for hold in change.holds:
         detail = {"hold": str(hold.id), "budget": hold.kind, "addresses": str(hold.addresses)}
         yield one("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 
-def _move(move: Move, waits: bool, at: At) -> Items:
+def _move(move: Move, hold: int | None) -> Items:
     """What became of one node: it came, went or changed; or this waits, and it is what it was."""
-    held = {"hold": str(at.offset)} if waits else {}
+    held = {"hold": str(hold)} if hold is not None else {}
     if move.after is None:
         zone = move.before.zone if move.before is not None else ""
         return one("member_left_held" if held else "member_left", move.name, {"zone": zone, "budget": move.kind} | held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,16 +15,15 @@ from projections.fleet.state import FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY, Kind, add_hashes
 
 
-def make_moves(state: FleetState, weighed: Weighed, hold: int, version: int, earliest_ms: int) -> None:
-    """Make moves that were weighed; what of them is held goes under `hold`."""
-    waits = weighed.waits
-    kept = [_leave(state, move, hold if index in waits else -1) for index, move in enumerate(weighed.moves)]
+def make_moves(state: FleetState, weighed: Weighed, held_by: Mapping[int, int], version: int, earliest_ms: int) -> None:
+    """Make moves that were weighed. `held_by` is the hold of each move that waits."""
+    kept = [_leave(state, move, held_by.get(index, -1)) for index, move in enumerate(weighed.moves)]
     for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
-        was_held = held_items(move.name, move.before, state.parts(move.name))
-        member = _arrive(state, move, parts, hold if index in waits else -1)
+        was_held = _of_holds(move.name, move.before, state.parts(move.name))
+        member = _arrive(state, move, parts, held_by.get(index, -1))
         state.contest(move.name, move.before, member)
         _put_rows(state, move.name, member, parts)
-        _account(state, move.name, was_held, held_items(move.name, member, parts))
+        _account(state, move.name, was_held, _of_holds(move.name, member, parts))
     state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
     state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
     gained: dict[int, list[Address]] = {}
@@ -94,10 +94,28 @@ def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[
         state.kept.remove(name)
 
 
-def _account(state: FleetState, name: str, before: Mapping[int, bytes], after: Mapping[int, bytes]) -> None:
+class _Held(NamedTuple):
+    """What holds keep of a node, or keep from counting: per hold a hash, and how many addresses."""
+
+    hashes: Mapping[int, bytes]
+    addresses: Mapping[int, int]
+
+
+def _of_holds(name: str, member: Member | None, parts: Sequence[Part]) -> _Held:
+    """Addresses are those that go or those that come, whichever are more."""
+    counts: dict[int, int] = {}
+    for part in parts:
+        counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)
+    if member is not None and member.withheld >= 0:
+        comes = bool(member.address4) + bool(member.address6)
+        counts[member.withheld] = max(comes, counts.get(member.withheld, 0))
+    return _Held(held_items(name, member, parts), counts)
+
+
+def _account(state: FleetState, name: str, before: _Held, after: _Held) -> None:
     """Holds follow what they keep of a node; a hold that keeps nothing any more ends."""
-    for hold in sorted(before.keys() | after.keys()):
-        was, becomes = before.get(hold), after.get(hold)
+    for hold in sorted(before.hashes.keys() | after.hashes.keys()):
+        was, becomes = before.hashes.get(hold), after.hashes.get(hold)
         if was == becomes:
             continue
         names = state.held_names.setdefault(hold, {})
@@ -108,9 +126,10 @@ def _account(state: FleetState, name: str, before: Mapping[int, bytes], after: M
         key = hold_key(hold)
         table = state.rejected if key in state.rejected.rows else state.holds
         row = table.rows[key]
+        addresses = row.addresses + after.addresses.get(hold, 0) - before.addresses.get(hold, 0)
         summed = add_hashes(row.hash, added=becomes, removed=was)
         if names:
-            table.put(key, replace(row, nodes=len(names), hash=summed))
+            table.put(key, replace(row, nodes=len(names), addresses=addresses, hash=summed))
         else:
             table.remove(key)
             del state.held_names[hold]

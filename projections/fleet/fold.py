@@ -31,7 +31,7 @@ from projections.fleet.holds import (
 )
 from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
 from projections.fleet.replanning import Edit, switch
-from projections.fleet.state import ANY_ZONE, FleetState, Freeze
+from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
@@ -154,8 +154,8 @@ class FleetFold:
                 state.rejected.put(hold_key(hold.id), hold)
             case HoldDropped(hold):
                 _end_holds(state, (hold,))
-            case Released(hold, weighed):
-                make_moves(state, weighed, hold, at.offset + 1, at.append_ms)
+            case Released(_, weighed):
+                make_moves(state, weighed, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
             case Froze(zone, freeze) if freeze is not None:
@@ -255,12 +255,11 @@ def _advance(state: FleetState, source: Source) -> None:
 
 
 def _move(state: FleetState, change: Moved, at: At) -> None:
-    hold_id = at.offset
-    if change.hold is not None:
-        _open_hold(state, change.hold)
+    for hold in change.holds:
+        _open_hold(state, hold)
     charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.weighed.charges.items())
     charge(state, charges, at.time_ms)
-    make_moves(state, change.weighed, hold_id, at.offset + 1, change.source.earliest_ms)
+    make_moves(state, change.weighed, change.held_by, at.offset + 1, change.source.earliest_ms)
     state.tombstones.note(change.tombstones, at.offset)
     hand_superseded(state, change.superseded, at)
 
@@ -275,7 +274,8 @@ def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> N
 
 def _open_hold(state: FleetState, hold: Hold) -> None:
     state.holds.put(hold_key(hold.id), hold)
-    state.held_names[hold.id] = {}
+    state.held_names.setdefault(hold.id, {})
+    state.clocks.put(LAST_HOLD, max(hold.id, state.clocks.rows.get(LAST_HOLD, 0)))
 
 
 def _end_holds(state: FleetState, holds: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple, TypedDict
 
@@ -19,10 +19,11 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
+from projections.fleet.membership import Cause
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
 from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
-from projections.fleet.state import ANY_ZONE, FleetState
+from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -95,37 +96,54 @@ class Released(NamedTuple):
     weighed: Weighed
 
 
-def member_hold(state: FleetState, weighed: Weighed, actor: str, at: At) -> Hold | None:
-    """The hold of the moves that wait, if any do."""
-    if not weighed.waits:
-        return None
-    earlier = [
-        move.before.withheld for index, move in enumerate(weighed.moves) if index in weighed.waits and move.before
-    ]
-    kinds: set[str] = {kind for kind, _ in weighed.over} or {
-        state.holds.rows[hold_key(hold)].kind for hold in earlier if hold >= 0
-    }
-    kind = _named(kinds)
-    lists = {number for _, number in weighed.over}
-    zones = nsmallest(MAX_SHOWN_ZONES, state.zones_with(lists))
+def member_holds(
+    state: FleetState, weighed: Weighed, causes: Mapping[str, Cause], actor: str, at: At
+) -> tuple[tuple[Hold, ...], dict[int, int]]:
+    """The holds of the moves that wait, one per command behind them, and the hold of each of these moves.
+
+    A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them. It
+    is approved anew when it grows. Nodes with no command behind them share the hold of their record, asked for by
+    `actor`.
+    """
+    by_cause: dict[Cause, list[int]] = {}
+    for index in sorted(weighed.waits):
+        by_cause.setdefault(causes.get(weighed.moves[index].name, Cause("", actor)), []).append(index)
+    open_holds = {hold.command_id: hold for hold in state.holds.rows.values() if hold.command_id}
+    held_by: dict[int, int] = {}
+    holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
+    for cause, indices in by_cause.items():
+        earlier = open_holds.get(cause.command_id)
+        if earlier is None:
+            number += 1
+            hold = replace(_of_moves(state, weighed, indices, cause, at.append_ms), id=number)
+        else:
+            hold = replace(earlier, approvals=())
+        holds.append(hold)
+        held_by |= dict.fromkeys(indices, hold.id)
+    return tuple(holds), held_by
+
+
+def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause: Cause, since_ms: int) -> Hold:
+    befores = [weighed.moves[index].before for index in indices]
+    earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
+    kind = _named({kind for kind, _ in weighed.over} or {hold.kind for hold in earlier if hold is not None})
     count = max((count for (of, _), count in weighed.over.items() if of == kind), default=0)
     if count:
         reason = f"nodes: {count} addresses would be {_turned(kind)} at once, over the {kind} budget; what was stays"
     else:
-        reason = (
-            f"nodes: {len(weighed.waits)} of them have a change that waits; what was stays until this one may be made"
-        )
+        reason = f"nodes: {len(indices)} of them have a change that waits; what was stays until this one may be made"
     return Hold(
-        id=at.offset,
+        id=0,
         kind=kind,
         subject=MEMBERS,
         reason=reason,
-        addresses=count,
+        addresses=0,
         nodes=0,
-        zones=tuple(zones),
+        zones=tuple(nsmallest(MAX_SHOWN_ZONES, state.zones_with({list_number for _, list_number in weighed.over}))),
         hash=bytes(16),
-        requested_by=actor,
-        since_ms=at.append_ms,
+        requested_by=cause.actor,
+        since_ms=since_ms,
+        command_id=cause.command_id,
     )
 
 
@@ -156,7 +174,7 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
     asked = _asked(state, proposal, over, at)
     what = f"{asked['addresses']} addresses would be {_turned(asked['kind'])} at once"
     hold = Hold(
-        id=at.offset,
+        id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         subject=POLICY if edit.policy else ZONE,
         reason=f"{_said(edit)}: {what}, over the {asked['kind']} budget; it waits",
         nodes=0,
@@ -195,7 +213,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
         f" with {now.permille} and {now.at_least}; it waits"
     )
     hold = Hold(
-        id=at.offset,
+        id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         kind=budget.kind,
         subject=BUDGET,
         reason=reason,
@@ -305,7 +323,7 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     if event.hold_hash != hold.hash:
         said = event.hold_hash[: len(hold.hash) + 1].hex()  # enough to tell that it is too long
         return refusal(f"hash: {said} must be that of the hold now, {hold.hash.hex()}")
-    if hold.subject != MEMBERS and person(actor) == person(hold.requested_by):
+    if person(actor) == person(hold.requested_by):
         return refusal(f"principal: {shown(actor)} asked for this change, so others must approve it")
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:

@@ -25,7 +25,7 @@ from eventstore.log import partition_of
 from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import note
 from projections.fleet.holders import Address
-from projections.fleet.holds import member_hold
+from projections.fleet.holds import member_holds
 from projections.fleet.membership import Items, Member, Part, read_items
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.roster import Labelled
@@ -68,12 +68,14 @@ class Joined(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Anything else, weighed. `tombstones` are of the nodes that left."""
+    """Anything else, weighed. `holds` are new or grow, `held_by` is the hold of each move that waits, and `tombstones`
+    are of the nodes that left."""
 
     source: Source
     weighed: Weighed
     superseded: Sequence[Superseded]
-    hold: Hold | None
+    holds: tuple[Hold, ...]
+    held_by: Mapping[int, int]
     tombstones: Mapping[str, Tombstone]
 
 
@@ -98,9 +100,10 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
         return Decision(Joined(source, items), DONE)
     moves, superseded, tombstones = _moves(state, items, partition, at.append_ms)
     weighed = weigh(state, moves, at.time_ms)
-    hold = member_hold(state, weighed, event.envelope.actor, at)
-    outcome = DONE if hold is None else Outcome("held", hold.reason, hold=hold.id)
-    return Decision(Moved(source, weighed, superseded, hold, tombstones), outcome)
+    causes = items.cause_by_name() if weighed.waits else {}
+    holds, held_by = member_holds(state, weighed, causes, event.envelope.actor, at)
+    outcome = Outcome("held", holds[0].reason, hold=holds[0].id) if holds else DONE
+    return Decision(Moved(source, weighed, superseded, holds, held_by, tombstones), outcome)
 
 
 def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bool:

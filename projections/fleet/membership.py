@@ -8,7 +8,7 @@ have slots of their own. A node that left but is kept stays a row, marked `held`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -83,6 +83,13 @@ def held_items(name: str, member: Member | None, parts: Iterable[Part]) -> dict[
     return {hold: hash_of(name, item) for hold, item in items.items()}
 
 
+class Cause(NamedTuple):
+    """A command that changed nodes, and who gave it."""
+
+    command_id: str
+    actor: str
+
+
 class Items(NamedTuple):
     """A MembershipChanged, every column at full length."""
 
@@ -97,6 +104,12 @@ class Items(NamedTuple):
     label_index: Sequence[int]
     changed_ms: Sequence[int]
     stated_ms: Sequence[int]
+    causes: Sequence[tuple[Cause, int]]
+
+    def cause_by_name(self) -> dict[str, Cause]:
+        """The command behind each item, as far as one is said."""
+        spread = chain.from_iterable(repeat(cause, count) for cause, count in self.causes)
+        return {name: cause for name, cause in zip(self.names, spread, strict=False) if cause.command_id}
 
 
 T = TypeVar("T")
@@ -120,6 +133,7 @@ def read_items(event: MembershipChanged) -> Items | str:
         _full(event.label_index or [0], count),
         _full(event.changed_ms or [event.earliest_ms], count),
         _full(event.stated_ms or [0], count),
+        list(zip(map(Cause, event.command_ids, event.actors), event.cause_items, strict=True)),
     )
 
 
@@ -137,7 +151,16 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
         return fault
     if count and not 0 <= min(event.states) <= max(event.states) <= MAX_STATE:
         return f"states: {min(event.states)} to {max(event.states)} must be from 0 to {MAX_STATE}"
-    return _label_fault(event)
+    return _label_fault(event) or _cause_fault(event, count)
+
+
+def _cause_fault(event: MembershipChanged, count: int) -> str | None:
+    lengths = {len(event.command_ids), len(event.actors), len(event.cause_items)}
+    if len(lengths) > 1:
+        return f"cause_items: {len(event.cause_items)} entries must be one for each of command_ids and actors"
+    if event.cause_items and (min(event.cause_items) < 1 or sum(event.cause_items) != count):
+        return f"cause_items: {sum(event.cause_items)} items in all must be the {count} of names, at least one each"
+    return None
 
 
 def _label_fault(event: MembershipChanged) -> str | None:

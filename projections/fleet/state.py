@@ -80,6 +80,9 @@ ANY_ZONE = ""
 ALL_MEMBERS = ""
 """The key of the levels of the whole fleet: the addresses of all members."""
 
+LAST_HOLD = "last hold"
+"""The key of the number of the newest hold."""
+
 SAMPLED = "sampled"
 """The key of the clock that says up to which step levels are sampled."""
 

@@ -34,6 +34,7 @@ class HoldView(NamedTuple):
     approved_by: tuple[str, ...]
     hash: str
     since_ms: int
+    command_id: str
 
 
 class BudgetView(NamedTuple):
@@ -68,6 +69,7 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         approved_by=hold.approvals,
         hash=hold.hash.hex(),
         since_ms=hold.since_ms,
+        command_id=hold.command_id,
     )
 
 

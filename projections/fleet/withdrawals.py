@@ -158,14 +158,15 @@ BUDGET: Final = "budget"
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A change that waits for two principals. Its id is the fleet offset of the record that asked for it.
+    """A change that waits for two principals. Holds are numbered from 1 on.
 
     `kind` is the budget that it exceeds, or would loosen. `subject` is `members`, `policy`, `zone` or `budget`.
-    `addresses` is how many would have turned then, in the list in which most would; `nodes` how many nodes it keeps
-    now. `hash` is of what would happen if it were approved: it changes when nodes come back, and approvals given before
-    stay, since they were for more. A hold of members that is rejected, with `rejected_by`, is in a table of its own
-    while it keeps anything. `seen` of an edit is what was over a budget when it was `asked` for, at that offset:
-    addresses, by budget and `key_of` the zones in which they would turn together.
+    `addresses` is how many would have turned then, in the list in which most would; of `members`, how many addresses
+    the hold keeps, or keeps from counting, by now. `nodes` is how many nodes it keeps now. `hash` is of what would
+    happen if it were approved: it changes when nodes come back, and approvals given before stay, since they were for
+    more. A hold of members that is rejected, with `rejected_by`, is in a table of its own while it keeps anything.
+    `seen` of an edit is what was over a budget when it was `asked` for, at that offset: addresses, by budget and
+    `key_of` the zones in which they would turn together. `command_id` is that of the command behind a hold of members.
     """
 
     id: int
@@ -187,6 +188,7 @@ class Hold(msgspec.Struct, frozen=True):
     asked: int = 0
     seen: dict[str, int] = {}
     budget_after: Budget | None = None
+    command_id: str = ""
 
 
 MAX_SHOWN_ZONES = 100

@@ -142,10 +142,10 @@ def of_change(state: FleetState, change: Any, version: int) -> Verdict:
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
-        case Moved(_, weighed, _, hold):
+        case Moved(_, weighed, _, holds, _, _):
             denied = [count for (kind, _), count in weighed.charges.items() if kind in DENIALS]
-            most = hold.addresses if hold is not None else max(denied, default=0)
-            return Verdict(hold.kind if hold is not None else "", most, of_leaves(state, weighed.moves))
+            most = max(weighed.over.values() if holds else denied, default=0)
+            return Verdict(holds[0].kind if holds else "", most, of_leaves(state, weighed.moves))
     return Verdict.nothing()
 
 

@@ -14,25 +14,31 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, groupby, islice, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from projections.columns import each, size_of_labels, spread
 from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
-from projections.zones.rows import Gone, Node
-from projections.zones.state import ZoneState
+from projections.zones.rows import Cause, Gone, Node
+from projections.zones.state import NO_CAUSE, ZoneState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48
 """What an item takes beside its name, zone and uid: addresses, numbers, and the lengths of its strings."""
 
+_CAUSE_BYTES = 400
+"""What the command behind a record takes at most: its id and who gave it."""
+
 _NONE6 = bytes(16)
 
 _ZONE, _UID = attrgetter("zone"), attrgetter("uid")
 _CREATED_MS, _CHANGED_MS = attrgetter("created_ms"), attrgetter("changed_ms")
+_CHANGED = attrgetter("changed")
 _ADDRESS4, _ADDRESS6 = attrgetter("address4"), attrgetter("address6")
 
 _Value = TypeVar("_Value", str, int)
@@ -48,13 +54,14 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     if mark < state.forwarded or first == len(state.outgoing):
         return None
     offsets = _with_room(state, first)
-    items = _items(state, offsets)
-    if items.size() > MAX_FORWARD_BYTES:
+    items, causes = _items(state, offsets), len(state.causes.rows)
+    if items.size(causes) > MAX_FORWARD_BYTES:
         more = range(2, len(offsets) + 1)
-        too_many = bisect_left(more, True, key=lambda n: _items(state, offsets[:n]).size() > MAX_FORWARD_BYTES)
+        too_many = bisect_left(more, True, key=lambda n: _items(state, offsets[:n]).size(causes) > MAX_FORWARD_BYTES)
         offsets = offsets[: 1 + too_many]
         items = _items(state, offsets)
-    return _sealed(items, partition, mark, offsets[-1] + 1)
+    sealed = _sealed(items, partition, mark, offsets[-1] + 1)
+    return _with_causes(state, sealed, items.changed) if state.causes.rows else sealed
 
 
 def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
@@ -79,13 +86,15 @@ class _Items(NamedTuple):
     addresses6: bytes
     changed_ms: list[int]
     stated_ms: list[int]
+    changed: list[int]
     label_sets: list[dict[str, str]]
     label_index: list[int]
 
-    def size(self) -> int:
-        """Bytes of a forward of these, or a few more."""
+    def size(self, causes: int) -> int:
+        """Bytes of a forward of these, or a few more, if so many records have a command behind them that is said."""
         texts = len("".join((*self.names, *self.zones, *self.uids)))
-        return _FIXED_BYTES + _ITEM_BYTES * len(self.names) + texts + sum(map(size_of_labels, self.label_sets))
+        said = _CAUSE_BYTES * min(causes, len(set(self.changed)))
+        return _FIXED_BYTES + said + _ITEM_BYTES * len(self.names) + texts + sum(map(size_of_labels, self.label_sets))
 
 
 def _with_room(state: ZoneState, first: int) -> list[int]:
@@ -157,6 +166,7 @@ def _of_joined(joined: Joined) -> _Items:
         event.addresses6 or bytes(16 * count),
         [*islice(each(joined.append_ms), count)],
         [0] * count,
+        [*islice(each(joined.offsets), count)],
         event.label_sets or [{}],
         [*islice(each(event.label_index or [0]), count)],
     )
@@ -178,6 +188,7 @@ def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> 
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
         list(map(_CHANGED_MS, rows)),
         [row.stated_ms if type(row) is Gone else 0 for _, row in found],
+        list(map(_CHANGED, rows)),
         list(sets.values()),
         [number_of[id(row.labels)] for row in rows],
     )
@@ -214,6 +225,23 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
         changed_ms=items.changed_ms if max(items.changed_ms) > earliest_ms else [],
         stated_ms=items.stated_ms if any(items.stated_ms) else [],
     )
+
+
+def _with_causes(state: ZoneState, said: MembershipChanged, changed: Sequence[int]) -> MembershipChanged:
+    """This, with the commands behind it. Items go record by record, so each command is said once."""
+    causes: list[Cause] = []
+    counts: list[int] = []
+    for offset, items in groupby(changed):
+        cause, count = state.cause_of(offset), sum(1 for _ in items)
+        if causes and causes[-1] == cause:
+            counts[-1] += count
+        else:
+            causes.append(cause)
+            counts.append(count)
+    if causes == [NO_CAUSE]:
+        return said
+    actors, ids = [cause.actor for cause in causes], [cause.command_id for cause in causes]
+    return replace(said, command_ids=ids, actors=actors, cause_items=counts)
 
 
 def _packed(addresses: bytes) -> bytes:

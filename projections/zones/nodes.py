@@ -24,7 +24,7 @@ from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
-from projections.zones.rows import CompleteList, Gone, Node, Zone
+from projections.zones.rows import Cause, CompleteList, Gone, Node, Zone
 from projections.zones.state import Change, ZoneState
 from schemas.events import (
     AGENT_JOINED,
@@ -40,6 +40,8 @@ from schemas.events import (
 )
 
 _MAX_HASH = 64
+_MAX_ACTOR = 300
+"""Letters of an actor that are forwarded: longer ones than a certificate names are in no log but a forged one."""
 
 
 def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
@@ -52,7 +54,9 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     zones = {} if event.zone in state.zone_rows.rows else {event.zone: Zone()}
     if not by_agent and state.knows_none(event.names):
         if len(event.names) > 1:
-            return Decision(Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,))), DONE)
+            return Decision(
+                Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
+            )
         return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
@@ -66,7 +70,7 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
                 items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
             else:
                 put[name] = row
-    return _decision(rows, items, Change(nodes=put, zones=zones if put else {}))
+    return _decision(rows, items, Change(nodes=put, zones=zones if put else {}, cause=_cause(event)))
 
 
 def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
@@ -92,7 +96,7 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
         row = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
         if not _same(old, row):
             put[name] = row
-    return _decision(rows, items, Change(nodes=put))
+    return _decision(rows, items, Change(nodes=put, cause=_cause(event)))
 
 
 def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
@@ -118,7 +122,7 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
             items.append(_refused(name, kept))
         else:
             gone[name] = _gone(old, INFERRED if event.inferred else LEFT, at)
-    return _decision(event.names, items, Change(gone=gone))
+    return _decision(event.names, items, Change(gone=gone, cause=_cause(event)))
 
 
 def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
@@ -215,6 +219,10 @@ def _fault_of_hash(event: NodesLeft) -> str | None:
     if not event.inferred or 1 <= len(event.list_hash) <= _MAX_HASH:
         return None
     return f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH} for an inferred leave"
+
+
+def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> Cause:
+    return Cause(event.envelope.command_id, event.envelope.actor[:_MAX_ACTOR])
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Change) -> Decision:

@@ -50,6 +50,13 @@ class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     stated_ms: int
 
 
+class Cause(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The command behind a record that changed nodes, and who gave it, kept until fleet has heard of the record."""
+
+    command_id: str
+    actor: str
+
+
 class CompleteList(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The last complete list that a source stated of a zone, at this offset."""
 

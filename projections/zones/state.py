@@ -26,10 +26,11 @@ from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
 from projections.zones.phases import STEPS
-from projections.zones.rows import CompleteList, Dpu, Gone, Marks, Node, Zone
+from projections.zones.rows import Cause, CompleteList, Dpu, Gone, Marks, Node, Zone
 
 _CHANGED = attrgetter("changed")
 _MARKS = "marks"
+NO_CAUSE = Cause("", "")
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -44,6 +45,7 @@ class Change(NamedTuple):
     dpus: Mapping[str, Dpu | None] = _NOTHING
     marks: Marks | None = None
     fresh: bool = False
+    cause: Cause | None = None
 
 
 class ZoneState:
@@ -56,6 +58,7 @@ class ZoneState:
         self.lists: Table[CompleteList] = Table("lists", CompleteList)
         self.dpus: Table[Dpu] = Table("dpus", Dpu)
         self.marks: Table[Marks] = Table("marks", Marks)
+        self.causes: Table[Cause] = Table("causes", Cause)
         self._clear()
 
     def _clear(self) -> None:
@@ -68,7 +71,7 @@ class ZoneState:
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
-        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks)
+        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks, self.causes)
 
     @property
     def fleet_mark(self) -> int:
@@ -128,6 +131,10 @@ class ZoneState:
         rows = [row or self.gone.rows.get(name) for name, row in zip(names, rows, strict=True)]
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
 
+    def cause_of(self, offset: int) -> Cause:
+        """The command behind the record at this offset, as far as it is kept."""
+        return self.causes.rows.get(str(offset), NO_CAUSE)
+
     def joined_at(self, offset: int) -> Joined | None:
         """The nodes that the record at this offset changed, if they joined together and none has changed since."""
         return self._joined_at.get(offset)
@@ -146,6 +153,8 @@ class ZoneState:
             self.join_all(change.joined)
         if change.nodes or change.gone:
             self._change_nodes(change, at)
+        if change.cause is not None:
+            self.causes.put(str(at.offset), change.cause)
         for key, complete in change.lists.items():
             if complete is None:
                 self.lists.remove(key)
@@ -251,6 +260,8 @@ class ZoneState:
         del self.outbox[offset]
         del self._fresh_in[offset]
         self._joined_at.pop(offset, None)
+        if self.causes.rows:
+            self.causes.remove(str(offset))
 
     def _count(self, zone: str, by: int) -> None:
         self.node_counts[zone] = self.node_counts.get(zone, 0) + by

@@ -26,6 +26,10 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. `stated_ms` is,
     for a node that left, the append time of the last record that stated it to be there. It is 0 for a present node and
     for one that its own agent had put there, and empty if it is 0 for all.
+
+    `command_ids` and `actors` say which commands caused the changes, and who gave them: each of the next `cause_items`
+    items, in order. Both are empty for a node that joined alone and was new to the partition. Without any, all three
+    are empty.
     """
 
     envelope: Envelope
@@ -44,6 +48,9 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     label_index: list[int]
     changed_ms: list[int]
     stated_ms: list[int]
+    command_ids: list[str] = []
+    actors: list[str] = []
+    cause_items: list[int] = []
 
 
 class PolicySet(msgspec.Struct, frozen=True, gc=False):

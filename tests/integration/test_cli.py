@@ -467,3 +467,32 @@ async def test_the_environment_names_the_server(plane: Served, monkeypatch: pyte
     monkeypatch.setenv("DPUPLANE_SERVER", plane.address)
     result = await asyncio.to_thread(CliRunner().invoke, cli, ["zones", "list", "--output", "json"])
     assert (result.exit_code, json.loads(result.stdout)["zones"]) == (0, [])
+
+
+async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Served) -> None:
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    for number in range(1, 5):
+        await become_member(run, f"n{number}", "z1", f"10.0.0.{number}")
+    command_id = plane.command_id()
+    assert (await run("nodes", "leave", "n1", "n2", "--zone", "z1", "--command-id", command_id)).json[
+        "outcome"
+    ] == "held"
+    for name in ("n3", "n4"):
+        await run("nodes", "leave", name, "--zone", "z1")
+    found = (await run("holds", "list")).json["holds"]
+    assert [hold["node_count"] for hold in found] == [2, 1, 1]
+    assert found[0]["command_id"] == command_id
+    wrong = await run("holds", "approve", str(found[0]["hold"]), "--all")
+    assert (wrong.status, "give one of HOLD, --command ID and --all" in wrong.stderr) == (2, True)
+    own = await run("holds", "approve", "--command", command_id, "--as", found[0]["requested_by"].lstrip("?"))
+    assert (own.status, "others must approve it" in own.stderr) == (1, True)
+    for approver in ("alice", "bob"):
+        said = await run("holds", "approve", "--command", command_id, "--as", approver)
+        assert (said.status, said.json["outcome"]) == (0, "done"), said
+    assert [hold["node_count"] for hold in (await run("holds", "list")).json["holds"]] == [1, 1]
+    assert (await run("holds", "reject", "--all", "--as", "alice")).status == 0
+    assert (await run("holds", "list")).json["holds"] == []
+    shown = {node["name"]: node["standing"] for node in (await run("nodes", "list")).json["nodes"]}
+    assert shown == {"n3": "leave rejected", "n4": "leave rejected"}
+    none = await run("holds", "reject", "--all", "--as", "alice")
+    assert (none.status, "is not open" in none.stderr) == (1, True)

@@ -84,6 +84,8 @@ def _malformed_members(fleet: DeliveredFleet) -> None:
         {"label_index": []},
         {"label_index": [0, 2]},
         {"label_index": [-1, 0]},
+        {"command_ids": ["a"]},
+        {"command_ids": ["a"], "actors": ["x"], "cause_items": [9]},
     ]
     for changes in changed:
         fleet.apply(replace(good, **changes))

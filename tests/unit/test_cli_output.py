@@ -254,7 +254,7 @@ def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.Mon
     wide = pb.Hold(hold=9, zones=[f"z{number}" for number in range(7)], requested_by="ann")
     monkeypatch.setattr(Client, "query", lambda *_: pb.HoldList(holds=[asked, wide]))
     lines = CliRunner().invoke(cli, ["holds", "list"]).stdout.splitlines()
-    assert lines[0].split()[4:10] == ["ZONES", "ASKED", "BY", "APPROVED", "BY", "HASH"]
+    assert lines[0].split()[4:10] == ["ZONES", "ASKED", "BY", "COMMAND", "APPROVED", "BY"]
     assert lines[1].split()[3:] == ["a,b,c", "ann", "bob,eve"]
     assert lines[2].split()[3:] == ["z0,z1,z2,z3,z4,...", "ann"]
 

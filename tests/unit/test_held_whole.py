@@ -199,7 +199,7 @@ def test_a_hold_is_named_after_what_it_denies() -> None:
         fleet.budget(kind, 0, 0)
     swapped = fleet.change(*(node(i, labels={} if i % 2 else {"side": "out"}) for i in range(MANY)))
     hold = fleet.state.holds.rows[str(swapped.hold)]
-    assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY // 2, MANY)
+    assert (hold.kind, hold.addresses, hold.nodes) == (DENIED_BY_CHANGE, MANY, MANY)
 
 
 # --- what is rejected -------------------------------------------------------------------------------------------------

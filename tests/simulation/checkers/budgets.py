@@ -165,8 +165,9 @@ class Levels:
             if end_ms > now_ms - SETTLED_MS and end_ms // STEP_MS > at_ms // STEP_MS
         ]
         levels = [count + before for _, count in (*lasting, noted[-1])]
+        present = [count + before for _, count in (*lasting, noted[-1]) if count]
         is_settled = noted[0][0] // STEP_MS * STEP_MS + STEP_MS <= now_ms - SETTLED_MS
-        return Base(min(levels) if is_settled else 0, min(filter(None, levels), default=0))
+        return Base(min(levels) if is_settled else 0, min(present, default=0))
 
 
 def check_budgets(run: Evidence) -> Found:
@@ -231,7 +232,7 @@ def _unapproved(run: Evidence, approved: Step) -> Found:
         event = step.event
         if isinstance(event, e.HoldApproved) and event.hold == hold and step.rows:
             persons.add(event.envelope.actor)
-        elif step.record.offset == hold and isinstance(event, _ASKED_BY_ONE):
+        elif any(key == str(hold) for key, _ in step.rows.get("holds", ())) and isinstance(event, _ASKED_BY_ONE):
             asked = event.envelope.actor
         if step is approved:
             break

@@ -1,0 +1,146 @@
+"""Each command has one hold, whatever the records, zones and partitions, and the hold says who gave the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from eventstore.folding.fold import Outcome
+from eventstore.log import partition_of
+from projections.fleet.views import holds
+from projections.zones.forwarding import forward
+from schemas.events import Envelope, Event, Forwarded, NodesJoined, NodesLeft
+from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, membership
+from tests.support.zones import ZoneLog
+
+MANY = 40
+
+
+def node(i: int) -> Item:
+    return Item(f"n{i}", "z0" if i < MANY else "z2", f"10.0.0.{i + 1}")
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet()
+    made.change(*(node(i) for i in range(MANY)))
+    made.change(*(node(i) for i in range(MANY, 2 * MANY)))
+    made.budget("denied-by-leave", 0, 5)
+    made.budget("denied-by-change", 0, 5)
+    return made
+
+
+def leave(fleet: Fleet, causes: Mapping[tuple[str, str], range]) -> Outcome:
+    """One record of leaves: these nodes by each command (its id, and who gave it)."""
+    numbers = [i for found in causes.values() for i in found]
+    zone = node(numbers[0]).zone
+    cause = partition_of(zone.encode(), PARTITIONS)
+    mark = fleet.state.marks.get(cause, 0)
+    event = membership(cause, mark, mark + 1, [node(i)._replace(state=1) for i in numbers])
+    ids, actors = [command_id for command_id, _ in causes], [actor for _, actor in causes]
+    return fleet.apply(
+        replace(event, command_ids=ids, actors=actors, cause_items=[len(found) for found in causes.values()])
+    )
+
+
+def test_a_record_of_several_commands_makes_a_hold_for_each(fleet: Fleet) -> None:
+    outcome = leave(fleet, {("a", "operator/ann"): range(10), ("b", "operator/bob"): range(10, 30)})
+    one, other = holds(fleet.state)
+    assert outcome.hold == one.hold
+    assert [(hold.command_id, hold.requested_by, hold.node_count, hold.addresses) for hold in (one, other)] == [
+        ("a", "operator/ann", 10, 10),
+        ("b", "operator/bob", 20, 20),
+    ]
+    assert one.hash != other.hash
+    assert [fleet.approve(one.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
+    assert [hold.hold for hold in holds(fleet.state)] == [other.hold]
+    assert holds(fleet.reload()) == holds(fleet.state)
+
+
+def test_a_command_in_several_zones_and_partitions_has_one_hold(fleet: Fleet) -> None:
+    assert partition_of(b"z0", PARTITIONS) != partition_of(b"z2", PARTITIONS)
+    first = leave(fleet, {("a", "operator/ann"): range(10)})
+    fleet.approve(first.hold, "cid")
+    second = leave(fleet, {("a", "operator/ann"): range(MANY, MANY + 10)})
+    [hold] = holds(fleet.state)
+    assert first.hold == second.hold == hold.hold
+    assert (hold.node_count, hold.addresses, hold.approved_by) == (20, 20, ()), "who approved it saw less"
+    assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
+    assert len(fleet.state.members.rows) == 2 * MANY - 20
+
+
+def test_counts_follow_what_is_left_of_a_hold(fleet: Fleet) -> None:
+    leave(fleet, {("a", "operator/ann"): range(10)})
+    fleet.change(*(node(i)._replace(created_ms=2) for i in range(4)))
+    [hold] = holds(fleet.state)
+    assert (hold.node_count, hold.addresses) == (6, 6)
+
+
+def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> None:
+    held = leave(fleet, {("a", "operator/ann"): range(10)})
+    refused = fleet.approve(held.hold, "approver/ann")
+    assert refused.reason == "principal: 'approver/ann' asked for this change, so others must approve it"
+    before = actual_table(fleet.state, "z0")
+    assert [fleet.approve(held.hold, actor).code for actor in ("bob", "cid")] == ["done", "done"]
+    assert actual_table(fleet.state, "z0") != before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"command_ids": ["a"]},
+        {"command_ids": ["a"], "actors": ["x"], "cause_items": [3]},
+        {"command_ids": ["a", "b"], "actors": ["x", "y"], "cause_items": [2, 0]},
+    ],
+)
+def test_causes_that_do_not_fit_the_items_are_refused(fleet: Fleet, wrong: dict[str, list[str]]) -> None:
+    event = membership(0, 0, 1, [node(0), node(1)])
+    assert fleet.apply(replace(event, cause_partition=3, **wrong)).reason.startswith("cause_items: ")
+
+
+# --- from the command to the forward ----------------------------------------------------------------------------------
+
+
+def said(command_id: str, actor: str) -> Envelope:
+    return Envelope(command_id, "z1", actor, 0)
+
+
+def joined(command_id: str, *names: str, actor: str = "operator/ann") -> NodesJoined:
+    return NodesJoined(said(command_id, actor), "z1", list(names), [], [], b"", b"", [], [])
+
+
+def left(command_id: str, *names: str, actor: str = "operator/ann") -> NodesLeft:
+    return NodesLeft(said(command_id, actor), "z1", list(names), [], [], False, b"")
+
+
+def causes(log: ZoneLog, mark: int = 0) -> list[tuple[str, str, int]]:
+    event = forward(log.state, 0, mark)
+    assert event is not None
+    return list(zip(event.command_ids, event.actors, event.cause_items, strict=True))
+
+
+def logged(*events: Event) -> ZoneLog:
+    log = ZoneLog()
+    for event in events:
+        log.append(event)
+    return log
+
+
+def test_a_forward_says_which_commands_are_behind_it_and_who_gave_them() -> None:
+    log = logged(joined("j", "a", "b", "c", "d"), joined("k", "e"), left("l", "b", "c", actor="operator/bob"))
+    assert causes(log) == [("j", "operator/ann", 2), ("", "", 1), ("l", "operator/bob", 2)]
+    assert causes(log, 2) == [("l", "operator/bob", 2)]
+    log.append(Forwarded(said("", "forwarder/a"), 3))
+    assert log.state.causes.rows == {}
+
+
+def test_nodes_that_join_alone_and_are_new_cost_no_cause() -> None:
+    log = logged(joined("j", "a"), joined("k", "b"))
+    assert (causes(log), log.state.causes.rows) == ([], {})
+
+
+def test_a_command_that_was_overtaken_is_not_kept() -> None:
+    log = logged(joined("j", "a", "b"), left("l", "a", "b"))
+    assert list(log.state.causes.rows) == ["1"]
