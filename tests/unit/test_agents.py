@@ -54,7 +54,8 @@ def test_a_node_agent_creates_no_zone_and_the_refusal_names_the_command() -> Non
 
 
 def test_no_key_and_no_network_are_the_agents_until_an_operator_says_so() -> None:
-    log = limited(networks=(), keys=())
+    log = ZoneLog()
+    log.limit(4, -1)
     assert as_agent(log).code == "done"
     for stated, command in (
         ({"labels": {"trust": "high"}}, "--agent-label-key trust"),
