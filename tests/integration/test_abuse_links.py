@@ -24,6 +24,7 @@ from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, Holding, ProtocolError
 from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.websocket import PINGS_MAX, _SocketLink
+from projections.names import is_printable
 from projections.rules.rule import Held
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
@@ -141,4 +142,4 @@ def test_any_bytes_are_a_message_or_a_protocol_error(data: bytes) -> None:
         try:
             decode(data)
         except ProtocolError as error:
-            assert str(error).isprintable()
+            assert is_printable(str(error))

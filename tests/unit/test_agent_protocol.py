@@ -14,6 +14,7 @@ from drivers.wire import up as protocol_up
 from drivers.wire.down import Frame, Heard, Refused, Unwelcome, Welcome
 from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
 from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from projections.names import is_printable
 from projections.rules.device_table import Code
 from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb
@@ -93,7 +94,7 @@ def test_noise_is_refused_by_both_ends(data: bytes) -> None:
         try:
             decode(data)
         except ProtocolError as error:
-            assert str(error).isprintable()
+            assert is_printable(str(error))
 
 
 @given(FROM_AGENTS, DELTAS, st.data())

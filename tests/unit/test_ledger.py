@@ -14,6 +14,7 @@ from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS, Entry, Ledger
 from eventstore.folding.used_ids import RANGES_MAX
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
+from projections.names import is_printable
 from schemas.events import Envelope
 from tests.support.toy_log import T0
 
@@ -155,7 +156,7 @@ def test_what_is_no_id_of_ours_is_not_quoted_whole_once_ids_are_forgotten() -> N
         take(ledger, command(), at(T0))
     assert ledger.state()[2], "ids are forgotten"
     reason = refusal(take(ledger, Envelope("0\x1b[31m" * 999, "s", "?tester", T0), at(T0)))
-    assert "is not a UUIDv7" in reason and reason.isprintable() and len(reason) < 200
+    assert "is not a UUIDv7" in reason and is_printable(reason) and len(reason) < 200
 
 
 def test_a_time_that_is_not_that_of_the_id_is_refused() -> None:

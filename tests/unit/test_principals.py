@@ -15,7 +15,7 @@ from projections.fleet.principals import (
     trust_domain_of,
     uri_of,
 )
-from projections.names import NAME_PATTERN
+from projections.names import NAME_PATTERN, is_printable
 
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 
@@ -35,7 +35,7 @@ def test_any_other_text_is_nobody_and_one_sentence_says_why(text: str) -> None:
         found = parse_uri(uri, "example.org")
         if isinstance(found, str):
             assert found.startswith("certificate: ")
-            assert found.isprintable()
+            assert is_printable(found)
         else:
             assert uri_of("example.org", found) == uri
 
