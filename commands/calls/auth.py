@@ -91,6 +91,8 @@ METHODS = {
     "Queries.ShowDpu": Rule(_READERS | {PROVISIONER}),
     "Queries.ListPolicies": Rule(_READERS),
     "Queries.ListHolds": Rule(_READERS),
+    "Queries.ShowHold": Rule(_READERS),
+    "Queries.ListHoldNodes": Rule(_READERS),
     "Queries.ListBudgets": Rule(_READERS),
     "Queries.ShowCommand": Rule(_READERS),
     "Queries.ShowStatus": Rule(_READERS),

@@ -19,7 +19,7 @@ from commands.queries.remembering import Remembering
 from commands.queries.status import DeviceSource, StatusBoard
 from commands.requests.shapes import require, require_count, require_one_of
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, INSTALLS, ZONES
+from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, FLEET_0, INSTALLS, ZONES
 from projections import names
 from projections.cliques import files as clique_files
 from projections.cliques import views as clique_views
@@ -254,6 +254,22 @@ class QueriesService(ProgressQueries):
         found = fleet_views.holds(self._reader.fleet)
         return pb.HoldList(holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET))
 
+    async def show_hold(self, request: pb.ShowHoldRequest, call: Call) -> pb.Hold:
+        await self._reader.settle(request.min_position, (FLEET,), call)
+        return message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
+
+    async def list_hold_nodes(self, request: pb.ListHoldNodesRequest, call: Call) -> pb.HoldNodeList:
+        await self._reader.settle(request.min_position, (FLEET,), call)
+        self._hold(request.hold)
+        fleet = self._reader.fleet
+        waiting = fleet.held_names.get(request.hold, {})
+        found = page((FLEET_0.number,), lambda _: waiting, request.page_size, request.page_token)
+        return pb.HoldNodeList(
+            nodes=[pb.HoldNode(name=name, zone=fleet.members.rows[name].zone) for _, name in found.keys],
+            next_page_token=found.next_token,
+            position=self._reader.token(FLEET),
+        )
+
     async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.BudgetList:
         await self._reader.settle(request.min_position, (FLEET,), call)
         found = fleet_views.budgets(self._reader.fleet)
@@ -292,6 +308,13 @@ class QueriesService(ProgressQueries):
                 return await self._devices(zones)
         except TimeoutError:
             raise LogUnavailable(f"devices: not every relay answered in {call.timeout_s:.3g} s") from None
+
+    def _hold(self, number: int) -> fleet_views.HoldView:
+        """A hold that is there. Raises NotFound."""
+        found = fleet_views.hold(self._reader.fleet, number)
+        if found is None:
+            raise NotFound(f"hold: {number} is not open, and no node waits for it; `dpuplane history` shows past holds")
+        return found
 
     def _zone(self, zone: str) -> int:
         """The partition of a zone that is known. Raises NotFound."""

@@ -11,9 +11,10 @@ from deploy.cli import output as out
 from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
-from deploy.cli.options import commands, looks_back
+from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT64
 from deploy.plain import to_plain
+from projections.pages import MAX_PAGE
 from schemas.api import dpuplane_pb2 as pb
 
 _ZONES_SHOWN = 5
@@ -47,6 +48,44 @@ def _row(hold: pb.Hold) -> tuple[object, ...]:
     zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
     who = (hold.requested_by, hold.command_id, ",".join(hold.approved_by))
     return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
+
+
+@holds.command()
+@click.argument("hold", type=INT64)
+@looks_back
+def show(*, client: Client, output: str, hold: int) -> None:
+    """Show one hold, with every node of it.
+
+    A hold that was rejected is shown as long as it keeps nodes as they were.
+
+    Example: dpuplane holds show 31
+    """
+    found: pb.Hold = client.query("ShowHold", pb.ShowHoldRequest(hold=hold))
+    request = pb.ListHoldNodesRequest(hold=hold, page_size=MAX_PAGE)
+    nodes = paged(client, "ListHoldNodes", request, pb.HoldNodeList, "nodes", by=("name",)).nodes
+    del found.nodes[:]
+    found.nodes.extend(node.name for node in nodes)
+    if output != "table":
+        out.print_value(to_plain(found), output)
+        return
+    since = out.moment(found.since_ms)
+    out.print_fields(
+        (
+            ("hold", found.hold),
+            ("state", f"rejected by {found.rejected_by}" if found.rejected_by else f"open since {since}"),
+            ("kind", found.kind),
+            ("reason", found.reason),
+            ("asked by", found.requested_by),
+            ("command", found.command_id),
+            ("approved by", ", ".join(found.approved_by)),
+            ("hash", found.hash),
+            ("addresses", found.addresses),
+            ("zones", ", ".join(found.zones)),
+            ("nodes", len(nodes)),
+        )
+    )
+    if nodes:
+        out.print_table(("node", "zone"), ((node.name, node.zone) for node in nodes))
 
 
 def _chosen(function: Callable[..., None]) -> Callable[..., None]:

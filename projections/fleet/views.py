@@ -6,6 +6,7 @@ from heapq import nsmallest
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from projections.fleet.effects import hold_key
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.withdrawals import KINDS, Hold
 from projections.names import shown
@@ -35,6 +36,7 @@ class HoldView(NamedTuple):
     hash: str
     since_ms: int
     command_id: str
+    rejected_by: str
 
 
 class BudgetView(NamedTuple):
@@ -51,6 +53,12 @@ def policies(state: FleetState) -> list[Policy]:
 def holds(state: FleetState) -> list[HoldView]:
     """What waits for two principals, oldest first."""
     return [_hold(state, hold) for hold in sorted(state.holds.rows.values(), key=lambda hold: hold.id)]
+
+
+def hold(state: FleetState, number: int) -> HoldView | None:
+    """A hold that is open, or one that was rejected and keeps nodes as they were."""
+    row = state.holds.rows.get(hold_key(number)) or state.rejected.rows.get(hold_key(number))
+    return None if row is None else _hold(state, row)
 
 
 def _hold(state: FleetState, hold: Hold) -> HoldView:
@@ -70,6 +78,7 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         hash=hold.hash.hex(),
         since_ms=hold.since_ms,
         command_id=hold.command_id,
+        rejected_by=hold.rejected_by,
     )
 
 

@@ -1122,8 +1122,18 @@ class HoldList(_message.Message):
     position: str
     def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
+class ShowHoldRequest(_message.Message):
+    __slots__ = ("min_position", "hold", "at")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    hold: int
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., at: _Optional[str] = ...) -> None: ...
+
 class Hold(_message.Message):
-    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "since_ms", "command_id")
+    __slots__ = ("hold", "kind", "subject", "reason", "nodes", "node_count", "addresses", "zones", "policy", "requested_by", "approved_by", "hash", "since_ms", "command_id", "rejected_by", "position")
     HOLD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -1138,6 +1148,8 @@ class Hold(_message.Message):
     HASH_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_BY_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     hold: int
     kind: str
     subject: str
@@ -1152,7 +1164,41 @@ class Hold(_message.Message):
     hash: str
     since_ms: int
     command_id: str
-    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ..., command_id: _Optional[str] = ...) -> None: ...
+    rejected_by: str
+    position: str
+    def __init__(self, hold: _Optional[int] = ..., kind: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., addresses: _Optional[int] = ..., zones: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., requested_by: _Optional[str] = ..., approved_by: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., since_ms: _Optional[int] = ..., command_id: _Optional[str] = ..., rejected_by: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ListHoldNodesRequest(_message.Message):
+    __slots__ = ("min_position", "hold", "page_size", "page_token", "at")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    hold: int
+    page_size: int
+    page_token: str
+    at: str
+    def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
+
+class HoldNodeList(_message.Message):
+    __slots__ = ("nodes", "next_page_token", "position")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[HoldNode]
+    next_page_token: str
+    position: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[HoldNode, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class HoldNode(_message.Message):
+    __slots__ = ("name", "zone")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    zone: str
+    def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ListBudgetsRequest(_message.Message):
     __slots__ = ("min_position", "at")

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
+from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 
 
@@ -467,6 +468,30 @@ async def test_the_environment_names_the_server(plane: Served, monkeypatch: pyte
     monkeypatch.setenv("DPUPLANE_SERVER", plane.address)
     result = await asyncio.to_thread(CliRunner().invoke, cli, ["zones", "list", "--output", "json"])
     assert (result.exit_code, json.loads(result.stdout)["zones"]) == (0, [])
+
+
+async def test_a_hold_is_shown_with_every_node_of_it_for_as_long_as_it_keeps_any(
+    run: Run, plane: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.cli.holds.MAX_PAGE", 50)  # several pages without several thousand nodes
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    names = [f"n{number:03}" for number in range(120)]
+    specs = [pb.NodeSpec(name=name, addresses=[f"10.0.0.{number}"]) for number, name in enumerate(names)]
+    joined = await plane.join("z1", *specs)
+    assert (await run("budgets", "list", "--min-position", joined.position)).status == 0
+    hold = str((await run("nodes", "leave", *names, "--zone", "z1")).json["hold"])
+    found = (await run("holds", "show", hold)).json
+    assert (found["nodes"], found["node_count"], found["rejected_by"]) == (names, 120, "")
+    listed = (await run("holds", "list")).json["holds"][0]
+    assert (listed["hash"], listed["nodes"]) == (found["hash"], names[:100])
+    table = (await run("holds", "show", hold, "--output", "table")).stdout
+    assert [line.split() for line in table.splitlines()[-120:]] == [[name, "z1"] for name in names]
+    await run("holds", "reject", hold, "--as", "alice")
+    await run("nodes", "join", names[0], "--zone", "z1", "--address", "10.0.0.0")
+    after = await run("holds", "show", hold)
+    assert (after.json["nodes"], after.json["rejected_by"]) == (names[1:], "?alice")
+    none = await run("holds", "show", "77")
+    assert (none.status, "hold: 77 is not open, and no node waits for it" in none.stderr) == (1, True)
 
 
 async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Served) -> None:

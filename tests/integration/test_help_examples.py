@@ -51,6 +51,7 @@ BEFORE = {
 OF_THE_READER = {
     "dpuplane holds approve 31": "hold: 31 is not",
     "dpuplane holds reject 31": "hold: 31 is not",
+    "dpuplane holds show 31": "hold: 31 is not",
     "dpuplane commands show": "did not come into the log in time",
 }
 """Ids that only the reader's own plane has: these examples are refused here, with a sentence about that id."""

@@ -113,6 +113,8 @@ def _queries() -> list[tuple[str, Message]]:
         ("ShowDpu", pb.ShowDpuRequest(dpu="card-0")),
         ("ListPolicies", pb.ListPoliciesRequest()),
         ("ListHolds", pb.ListHoldsRequest()),
+        ("ShowHold", pb.ShowHoldRequest(hold=1)),
+        ("ListHoldNodes", pb.ListHoldNodesRequest(hold=1, page_size=1)),
         ("ListBudgets", pb.ListBudgetsRequest()),
         ("ListProgress", pb.ListProgressRequest()),
         ("ShowLatency", pb.ShowLatencyRequest()),
