@@ -90,6 +90,8 @@ def comparable(answer: Message) -> Message:
     (what a table was before is remembered from the start of a process on)."""
     if isinstance(answer, pb.Status):
         return pb.Status(log_id=answer.log_id, generation=answer.generation, holds=answer.holds, frozen=answer.frozen)
+    if isinstance(answer, pb.Zone):
+        answer.ClearField("waiting_since_ms")
     if isinstance(answer, pb.ProgressList):
         for zone in answer.zones:
             for field in {field.name for field, _ in zone.ListFields()} & {"waiting_ms", "unreported_ms"}:
