@@ -39,6 +39,7 @@ from projections.rules import device_table
 from projections.rules.device_table import EMPTY, FrameRefused, pack
 from projections.rules.rule import Delta
 from projections.zones.forwarding import forward
+from projections.zones.lifecycle import wait_ms
 from projections.zones.rows import Dpu
 from schemas import events as e
 from tests.simulation.checkers import Fault, judge_history
@@ -367,7 +368,7 @@ class Plane(Folds):
     def _work_on(self, partition: Partition, name: str, dpu: Dpu) -> None:
         about = (self._stated(name, "provisioner"), dpu.zone, name, dpu.phase)
         if dpu.standing == "open":
-            if not dpu.paused and dpu.not_before_ms <= self.now_ms:
+            if not dpu.paused and not wait_ms(dpu, self.now_ms):
                 self._write(partition, e.StepStarted(*about, dpu.attempt + 1, ME))
             return
         late = self.rng.random() < 0.2

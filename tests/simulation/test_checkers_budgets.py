@@ -316,6 +316,50 @@ def test_a_clock_that_jumps_back_forgets_nothing_and_one_that_jumped_ahead_nothi
     assert not withdrawn((610, 10), (10, 0), (1210, 10), at_least=10)
 
 
+def stated_at(*changes: tuple[float, Rows]) -> list[str]:
+    """What is told if rows change at these seconds, with the budgets that there are before any is set."""
+    steps = WrittenSteps()
+    for at_s, rows in changes:
+        steps.now_s = at_s - 1.0
+        steps.add(SAID, FLEET_0, **rows)
+    return list(budgets.check_budgets(steps.evidence()))
+
+
+def nodes(first: int, count: int) -> Rows:
+    return {"members": {f"n{number}": node(f"10.0.0.{number}") for number in range(first, first + count)}}
+
+
+def gone(first: int, count: int) -> Rows:
+    return {"members": {f"n{number}": None for number in range(first, first + count)}}
+
+
+def test_a_list_begins_with_its_first_addresses_whatever_went_before_they_had_lasted() -> None:
+    """The one that went in the first minute was not all that there was of a list of 20."""
+    begun = (1, {"zones": {"z": zone()}}), (90, nodes(1, 1)), (91, gone(1, 1)), (92, nodes(2, 20))
+    assert not stated_at(*begun, (200, gone(2, 9)))
+    assert stated_at(*begun, (200, gone(2, 10))) == [
+        f"fleet/0@4: {where} loses 10 addresses (denied-by-change) after 1, of 10 at most"
+        for where in ("any zone", "z")
+    ]
+
+
+def test_what_goes_after_a_level_lasted_is_not_counted_into_that_level_once_more() -> None:
+    begun = (1, nodes(1, 20)), (200, nodes(21, 40))
+    assert not stated_at(*begun, (300, gone(21, 6)), (301, gone(27, 4)))
+    assert stated_at(*begun, (300, gone(21, 6)), (301, gone(27, 5))) == [
+        "fleet/0@3: any zone loses 5 addresses (denied-by-change) after 6, of 10 at most"
+    ]
+
+
+def test_a_level_that_a_fast_clock_made_an_hour_old_stays_forgotten() -> None:
+    """The plane keeps levels of the last hour only, and cannot know them again when the clock is corrected."""
+    begun = (1, nodes(1, 6)), (120, nodes(7, 94))
+    ahead = (2 * HOUR_S, nodes(200, 1))
+    assert not stated_at(*begun, ahead, (300, gone(1, 50)))
+    assert len(stated_at(*begun, ahead, (300, gone(1, 51)))) == 1
+    assert len(stated_at(*begun, (300, gone(1, 4)))) == 1
+
+
 def test_the_budgets_that_there_are_before_any_is_set() -> None:
     """One in a hundred and 100 that nobody stated, one in ten and 1,000 that somebody did."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
 
 from eventstore.folding.fold import fold_time
@@ -139,35 +140,75 @@ class Levels:
     """How many addresses each zone lets through, over time."""
 
     def __init__(self) -> None:
-        self._noted: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._now_ms = 0
+        self._zones: dict[str, _ZoneLevels] = defaultdict(_ZoneLevels)
 
     def note(self, now_ms: int, allowed: Mapping[str, int]) -> None:
         for zone, count in allowed.items():
-            if not self._noted[zone] or self._noted[zone][-1][1] != count:
-                self._noted[zone].append((now_ms, count))
+            self._zones[zone].note(now_ms, count)
 
-    def set_back(self, now_ms: int) -> None:
-        """What a fast clock dated ahead is of the time of its correction."""
-        for zone, noted in self._noted.items():
-            self._noted[zone] = [(min(at_ms, now_ms), count) for at_ms, count in noted]
+    def move_to(self, now_ms: int) -> None:
+        """Time goes on, or back where a fast clock was corrected."""
+        if now_ms < self._now_ms:
+            for zone in self._zones.values():
+                zone.set_back(self._now_ms, now_ms)
+        self._now_ms = now_ms
 
-    def base(self, now_ms: int, before: int) -> Base:
-        """What a budget is a share of at most, if so many went within its window."""
-        bases = [self._base(noted, now_ms, before) for noted in self._noted.values()] or [Base(0, 0)]
+    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> Base:
+        """What a budget is a share of at most, if these went within its window, as (when, how many)."""
+        bases = [zone.base(now_ms, spent) for zone in self._zones.values()] or [Base(0, 0)]
         return Base(max(base.settled for base in bases), max(base.least for base in bases))
 
-    def _base(self, noted: Sequence[tuple[int, int]], now_ms: int, before: int) -> Base:
-        """The smallest of the levels that lasted over the end of a minute; none is settled in the first hour."""
-        ends = [at_ms for at_ms, _ in noted[1:]] + [now_ms]
-        lasting = [
-            (at_ms, count)
-            for (at_ms, count), end_ms in zip(noted, ends, strict=True)
-            if end_ms > now_ms - SETTLED_MS and end_ms // STEP_MS > at_ms // STEP_MS
+
+class _ZoneLevels:
+    """How many addresses one zone lets through, as (since when, how many), and the end of the minute in which it began
+    to let any through, if it is not among these any more."""
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[int, int]] = []
+        self._began_ms: int | None = None
+
+    def note(self, now_ms: int, count: int) -> None:
+        if not self._noted or self._noted[-1][1] != count:
+            self._noted.append((now_ms, count))
+
+    def set_back(self, was_ms: int, now_ms: int) -> None:
+        """What a fast clock dated ahead is of the time of its correction. What was forgotten because an hour seemed to
+        have passed stays forgotten."""
+        ends = [at_ms for at_ms, _ in self._noted[1:]] + [was_ms]
+        lasting = self._lasting(was_ms)
+        if lasting:
+            self._began_ms = min(self._began_ms or lasting[0][0], _minute_end(now_ms))
+        known = [noted for noted, end_ms in zip(self._noted, ends, strict=True) if end_ms > was_ms - SETTLED_MS]
+        self._noted = [(min(at_ms, now_ms), count) for at_ms, count in known]
+
+    def base(self, now_ms: int, spent: Sequence[tuple[int, int]]) -> Base:
+        """The smallest of the levels of the last hour, each with what had been withdrawn by then; the smallest is
+        settled only when addresses have been let through for an hour."""
+        lasting, horizon_ms = self._lasting(now_ms), now_ms - SETTLED_MS
+        levels = [
+            count + sum(gone for gone_ms, gone in spent if gone_ms < since_ms)
+            for since_ms, count, end_ms in lasting
+            if end_ms > horizon_ms
         ]
-        levels = [count + before for _, count in (*lasting, noted[-1])]
-        present = [count + before for _, count in (*lasting, noted[-1]) if count]
-        is_settled = noted[0][0] // STEP_MS * STEP_MS + STEP_MS <= now_ms - SETTLED_MS
-        return Base(min(levels) if is_settled else 0, min(present, default=0))
+        levels.append(self._noted[-1][1] + sum(gone for _, gone in spent))
+        began_ms = self._began_ms or (lasting[0][0] if lasting else now_ms)
+        return Base(min(levels) if began_ms <= horizon_ms else 0, min(filter(None, levels), default=0))
+
+    def _lasting(self, now_ms: int) -> list[tuple[int, int, int]]:
+        """The levels that lasted over the end of a minute, from the first one above 0, as (the first such end, level,
+        until when): a zone that has let nothing through yet has nothing that could be withdrawn."""
+        ends = [at_ms for at_ms, _ in self._noted[1:]] + [now_ms]
+        lasting = [
+            (_minute_end(at_ms), count, end_ms)
+            for (at_ms, count), end_ms in zip(self._noted, ends, strict=True)
+            if _minute_end(at_ms) <= end_ms
+        ]
+        return lasting if self._began_ms else [*dropwhile(lambda level: level[1] == 0, lasting)]
+
+
+def _minute_end(time_ms: int) -> int:
+    return time_ms - time_ms % STEP_MS + STEP_MS
 
 
 def check_budgets(run: Evidence) -> Found:
@@ -179,7 +220,7 @@ def check_budgets(run: Evidence) -> Found:
         now_ms = fold_time(now_ms, step.record.timestamp_ms)
         for turned in spent.values():  # withdrawals that a fast clock dated ahead count from the correction on
             turned[:] = [(min(at_ms, now_ms), count) for at_ms, count in turned if at_ms > now_ms - WINDOW_MS]
-        levels.set_back(now_ms)
+        levels.move_to(now_ms)
         yield from _half_made(halves, step)
         yield from _loosened(run, step, budgets)
         if _MADE_OF & step.rows.keys():
@@ -189,8 +230,8 @@ def check_budgets(run: Evidence) -> Found:
                 lost = {}
             for (zone, kind), count in lost.items():
                 before = sum(gone for _, gone in spent[zone, kind])
+                most = budgets[kind].limit(levels.base(now_ms, spent[zone, kind]))
                 spent[zone, kind].append((now_ms, count))
-                most = budgets[kind].limit(levels.base(now_ms, before))
                 if most is not None and before + count > most:
                     where = f"{FLEET_0}@{step.record.offset}: {zone or 'any zone'}"
                     yield f"{where} loses {count} addresses ({kind}) after {before}, of {most} at most"
