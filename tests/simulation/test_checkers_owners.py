@@ -9,10 +9,12 @@ import projections.fleet.contested
 import projections.fleet.effects
 import projections.zones.nodes
 from eventstore.log import FLEET_0
+from projections.fleet.membership import Kept, Member, Part
 from schemas import events as e
 from tests.seeded.bugs import does, patched
 from tests.simulation.checkers import owners
 from tests.support.written_log import ZONES_0, WrittenLog
+from tests.support.written_steps import WrittenSteps
 
 BELIEVED = ((projections.zones.nodes, "is_node_agent", does(False)),)
 KEYS, NETWORKS = ["role"], ["10.7.0.0/16"]
@@ -86,3 +88,21 @@ def test_an_address_of_another_goes_to_no_agent_and_does_not_stay_contested() ->
     with patched((projections.fleet.effects, "grant", does({}))):
         (fault,) = owners.check_contested(log.evidence())
         assert fault.endswith("which no node has")
+
+
+def test_an_agent_may_state_the_address_that_its_node_has_by_what_a_hold_keeps() -> None:
+    """Two operators stated one address of two nodes; one of them waits for another, and its agent states the old one
+    once more."""
+
+    def member(slot: int, four: int, withheld: int = -1) -> Member:
+        return Member("z", 1, "u", four, b"", {}, slot, False, withheld, 1)
+
+    def told(**kept: Kept) -> list[str]:
+        stated = log.forward(by_agent(log), 1, 2, states=[e.SUPERSEDED + e.AGENT_ADDRESS4])
+        steps = WrittenSteps().add(None, FLEET_0, members={"other": member(0, 7), "n": member(-1, 8, 1)}, kept=kept)
+        steps.add(stated, FLEET_0, members={"n": member(1, 7)}, kept={"n": None})
+        return list(owners.check_addresses(steps.evidence()))
+
+    log = limited("z")
+    assert told(n=Kept((Part(1, 1, 7, b"", {}),))) == []
+    assert told() == told(other=Kept((Part(1, 1, 7, b"", {}),))) == ["n got 0.0.0.7 by its agent, and other has it"]

@@ -60,23 +60,34 @@ def _wrong(step: Step, zones: Mapping[str, Zone], nodes: Mapping[str, Node]) -> 
 
 
 def check_addresses(run: Evidence) -> Found:
-    """I24: no node gets an address by the word of its agent while another node has it."""
+    """I24: no node gets an address by the word of its agent while another node has it.
+
+    A node that has an address by what a hold keeps of it does not get it anew.
+    """
     members: dict[str, Member] = {}
+    kept: dict[str, Kept] = {}
     for step in run.steps[FLEET_0]:
-        before = {name: members.get(name) for name, _ in step.rows.get("members", ())}
+        before = {name: _states_of(name, members, kept) for name, _ in step.rows.get("members", ())}
         _take(members, step.rows.get("members", ()))
+        _take(kept, step.rows.get("kept", ()))
         if not isinstance(step.event, e.MembershipChanged):
             continue
         bits = {name: max(0, state - e.SUPERSEDED) for name, state in _states(step.event)}
         for name in sorted(before.keys() & bits.keys()):
-            row, was = members.get(name), before[name]
+            row = members.get(name)
             for bit, field in _BITS if row is not None and row.slot >= 0 else ():
                 address = getattr(row, field)
-                if not address or not bits[name] & bit or (was is not None and getattr(was, field) == address):
+                if not address or not bits[name] & bit or any(getattr(was, field) == address for was in before[name]):
                     continue
                 others = [n for n, m in members.items() if n != name and m.slot >= 0 and getattr(m, field) == address]
                 if others:
                     yield f"{name} got {ip_address(address)} by its agent, and {others[0]} has it"
+
+
+def _states_of(name: str, members: Mapping[str, Member], kept: Mapping[str, Kept]) -> list[Member | Part]:
+    """The newest state of a node, and what holds keep of former ones."""
+    newest = [members[name]] if name in members else []
+    return [*newest, *(kept[name].parts if name in kept else ())]
 
 
 def check_contested(run: Evidence) -> Found:
