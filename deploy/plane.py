@@ -330,7 +330,8 @@ class Plane:
         backends = {"http": http_connect(session)}
         if self.settings.simulate:
             loop = asyncio.get_running_loop()
-            backends["simulated"] = SimulatedBmcs(now_s=loop.time, rng=self._rng).connect
+            failures = self.settings.simulated_failures
+            backends["simulated"] = SimulatedBmcs(now_s=loop.time, rng=self._rng, failures=failures).connect
         return backends
 
     def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:

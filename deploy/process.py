@@ -80,6 +80,8 @@ async def _serve_plane(settings: Settings, follower: Follower | None) -> None:
         gc.enable()
         if settings.simulate:
             logger.warning("devices are simulated: no hardware is written", extra={"dpus_per_zone": settings.simulate})
+        for failure in settings.simulated_failures:
+            logger.warning("simulated DPUs will fail as --simulate-fail says", extra={"failure": str(failure)})
         sys.stdout.write(f"ready {plane.addresses_text()}\n")
         sys.stdout.flush()
         await plane.wait()

@@ -17,6 +17,7 @@ from deploy.kafka.access import KafkaAccess, Mechanism, SecurityProtocol
 from deploy.mistakes import kind_of, sentence
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.zone_names import parse_zones
+from drivers.backends.simulated_failures import FORM, Failure, parse_failures
 from eventstore.errors import PermanentError
 from projections.fleet.principals import check_trust_domain
 
@@ -68,6 +69,11 @@ class Settings(BaseModel):
     http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
     simulate: int = Field(0, ge=0, le=10_000, description="Simulated DPUs per zone, inside an `all` process.")
+    simulate_fail: str = Field(
+        "",
+        description=f"{FORM},...: failures injected into simulated DPUs only. The first TIMES tries at the step fail, "
+        "of the DPU or of each.",
+    )
     insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")
     tls_cert: Path | None = Field(
         None,
@@ -178,6 +184,8 @@ class Settings(BaseModel):
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
         if self.simulate and self.role != "all":
             raise ValueError(f"simulate needs role 'all', not '{self.role}': use `dpuplane simulator` beside it")
+        if self.simulated_failures and not self.simulate:
+            raise ValueError("simulate_fail needs simulate: failures are injected into simulated DPUs only")
         return self
 
     @field_validator("trust_domain")
@@ -225,6 +233,10 @@ class Settings(BaseModel):
     def kafka_access(self) -> KafkaAccess:
         """How brokers are spoken to."""
         return KafkaAccess(**{name: getattr(self, f"kafka_{name}") for name in KafkaAccess._fields})
+
+    @property
+    def simulated_failures(self) -> tuple[Failure, ...]:
+        return parse_failures("simulate_fail", self.simulate_fail)
 
     @property
     def zone_names(self) -> frozenset[str]:

@@ -9,13 +9,16 @@ from pathlib import Path
 import click
 
 from deploy.cli.kafka_options import kafka_options
+from deploy.cli.simulated_failures import FAIL_WORDS, joined
 from deploy.settings import BadSettings, load_settings
+from drivers.backends.simulated_failures import FORM
 
 EXAMPLES = """
 \b
 Examples:
   dpuplane serve --data plane
   dpuplane serve --data plane --simulate 50 --listen 127.0.0.1:0
+  dpuplane serve --data plane --simulate 2 --simulate-fail install:device:2 --simulate-fail reboot:operator:1
   dpuplane serve --kafka broker1:9092,broker2:9092 --role relay --zones rack-1,rack-2
   dpuplane serve --data p2 --tls-cert certs/plane@local.pem --tls-key certs/plane@local.key --tls-client-ca certs/ca.pem
 
@@ -37,6 +40,13 @@ before the file.
 @click.option("--http", metavar="HOST:PORT", help="The page, /metrics, /healthz, /readyz.  [127.0.0.1:7081]")
 @click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
 @click.option("--simulate", metavar="N", help="Make up N simulated DPUs in every zone: no hardware is written.")
+@click.option(
+    "--simulate-fail",
+    multiple=True,
+    callback=joined,
+    metavar=FORM,
+    help=f"Simulated DPUs only: fail the first TIMES tries at a step, of one DPU or of each. {FAIL_WORDS} Repeatable.",
+)
 @click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
 @click.option("--archive-states", metavar="N", help="Saved states kept for looking back.  [24]")
 @click.option("--archive-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")

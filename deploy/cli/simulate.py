@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.addresses import Address, parse_address
+from deploy.cli.simulated_failures import FAIL_WORDS, joined
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.cli.values import Real, addresses
 from deploy.zone_names import parse_zones
+from drivers.backends.simulated_failures import FORM, Failure, parse_failures
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -40,6 +43,13 @@ SERVER_DEFAULT = "127.0.0.1:7080"
 @click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Where the DPUs' simulated BMCs listen.")
 @click.option("--loss", type=Real(0, 1), default=0.0, help="Share of frames that never arrive.")
 @click.option("--latency", "latency_ms", type=Real(0), default=0.0, help="Mean ms to apply a frame.")
+@click.option(
+    "--fail",
+    multiple=True,
+    callback=joined,
+    metavar=FORM,
+    help=f"Fail the first TIMES tries at a step, of one simulated DPU or of each. {FAIL_WORDS} Repeatable.",
+)
 @click.option("--seed", type=int, help="Seed of every random choice.  [a fresh one]")
 @tls_options
 def simulator(
@@ -51,6 +61,7 @@ def simulator(
     bmc: str,
     loss: float,
     latency_ms: float,
+    fail: str | None,
     seed: int | None,
     **tls: Path | None,
 ) -> None:
@@ -68,6 +79,7 @@ def simulator(
         raise click.UsageError(f"bmc: {error}") from error
     try:
         wanted = parse_zones(zones)
+        failures = parse_failures("fail", fail or "")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     configure_logs()
@@ -80,6 +92,7 @@ def simulator(
         listen=listen,
         loss=loss,
         latency_ms=latency_ms,
+        failures=failures,
         rng=rng,
         certificates=certificates_of(**tls),
     )
@@ -95,6 +108,7 @@ async def _simulate(
     listen: Address,
     loss: float,
     latency_ms: float,
+    failures: Sequence[Failure],
     rng: random.Random,
     certificates: Certificates | None,
 ) -> None:
@@ -109,7 +123,7 @@ async def _simulate(
     from drivers.simulators.simulator import NAMING, Simulator
 
     async with AsyncExitStack() as stack:
-        bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng)
+        bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng, failures=failures)
         runner = web.AppRunner(application(bmcs.device), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

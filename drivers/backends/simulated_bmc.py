@@ -7,7 +7,7 @@ takes, so it goes on whether or not anybody looks, and outlives every provisione
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from drivers.backends.bmc import (
     TaskState,
     Unreachable,
 )
+from drivers.backends.simulated_failures import Failure, Injected
 from projections.names import shown
 
 SCHEME = "simulated:"
@@ -61,7 +62,15 @@ NO_FAULTS = BmcFaults()
 class SimulatedBmc:
     """One device. `begun` lists what it was told to do, and by which attempt, for tests to judge by."""
 
-    def __init__(self, serial: str, *, now_s: Callable[[], float], rng: Random, faults: BmcFaults = NO_FAULTS) -> None:
+    def __init__(
+        self,
+        serial: str,
+        *,
+        now_s: Callable[[], float],
+        rng: Random,
+        faults: BmcFaults = NO_FAULTS,
+        injected: Injected | None = None,
+    ) -> None:
         self.serial = serial
         self.image = ""
         self.boots = 1
@@ -70,6 +79,7 @@ class SimulatedBmc:
         self.begun: list[Task] = []
         self._now_s = now_s
         self._rng = rng
+        self._injected = injected or Injected(serial)
         self._token = 0
         self._running: Task | None = None
         self._lies = False
@@ -89,6 +99,7 @@ class SimulatedBmc:
         await self._take(token)
         if self._running is not None:
             raise Unreachable("device: another update is in progress")
+        self._injected.check(action)
         if action == "install" and image in self.faults.no_images:
             raise NeedsOperator(f"image: {shown(image)} is not there")
         return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
@@ -175,12 +186,14 @@ class SimulatedBmcs:
         rng: Random,
         faults: BmcFaults = NO_FAULTS,
         serial_of: Callable[[str], str] = lambda name: "",
+        failures: Sequence[Failure] = (),
     ) -> None:
         self.devices: dict[str, SimulatedBmc] = {}
         self._now_s = now_s
         self._rng = rng
         self._faults = faults
         self._serial_of = serial_of
+        self._failures = failures
 
     def connect(self, address: str) -> Bmc:
         """The device at an address. Raises NeedsOperator if it is none of ours."""
@@ -194,6 +207,8 @@ class SimulatedBmcs:
         device = self.devices.get(name)
         if device is None:
             rng = Random(self._rng.getrandbits(64))
-            device = SimulatedBmc(self._serial_of(name), now_s=self._now_s, rng=rng, faults=self._faults)
+            injected = Injected(name, self._failures)
+            serial = self._serial_of(name)
+            device = SimulatedBmc(serial, now_s=self._now_s, rng=rng, faults=self._faults, injected=injected)
             self.devices[name] = device
         return device

@@ -1,0 +1,78 @@
+"""Failures that a user injects into simulated BMCs, to watch retries, backoff and Error without hardware.
+
+A failure is written STEP:KIND:TIMES or STEP:KIND:TIMES:DPU. It ends the first TIMES tries at a step, of one DPU or of
+each, before the device has begun anything. Only `simulated_bmc` reads it: a real BMC has no such call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple, get_args
+
+from drivers.backends.bmc import Action, NeedsOperator, TaskFailed, Unreachable
+from projections.names import check_name, shown
+from projections.tries import KINDS, MAX_TRIES_OF_KIND
+
+logger = logging.getLogger(__name__)
+
+FORM = "STEP:KIND:TIMES[:DPU]"
+STEPS: tuple[str, ...] = get_args(Action)
+MAX_FAILURES = 1_000
+
+_ERRORS = {"transient": Unreachable, "device": TaskFailed, "operator": NeedsOperator}
+
+
+class Failure(NamedTuple):
+    """The first `times` tries at a step fail. An empty `dpu` stands for every simulated DPU."""
+
+    step: str
+    kind: str
+    times: int
+    dpu: str = ""
+
+    def __str__(self) -> str:
+        return ":".join([self.step, self.kind, str(self.times), *filter(None, [self.dpu])])
+
+
+def parse_failures(field: str, text: str) -> tuple[Failure, ...]:
+    """The failures of a list STEP:KIND:TIMES[:DPU],... Raises ValueError: a sentence that names the field."""
+    words = text.split(",") if text else []
+    if len(words) > MAX_FAILURES:
+        raise ValueError(f"{field}: {len(words)} failures are more than the {MAX_FAILURES} allowed")
+    return tuple(_parse(field, word.strip()) for word in words)
+
+
+def _parse(field: str, word: str) -> Failure:
+    parts = word.split(":")
+    if not 3 <= len(parts) <= 4:
+        raise ValueError(f"{field}: {shown(word)} must be {FORM}, as install:transient:3")
+    step, kind, times, *dpu = parts
+    if step not in STEPS:
+        raise ValueError(f"{field}: step {shown(step)} must be one of {', '.join(STEPS)}")
+    if kind not in KINDS:
+        raise ValueError(f"{field}: kind {shown(kind)} must be one of {', '.join(KINDS)}")
+    if not (times.isascii() and times.isdigit() and len(times) <= 3 and 1 <= int(times) <= MAX_TRIES_OF_KIND):
+        raise ValueError(f"{field}: times {shown(times)} must be a number from 1 to {MAX_TRIES_OF_KIND}")
+    if dpu and (fault := check_name("DPU", dpu[0])):
+        raise ValueError(f"{field}: {fault}")
+    return Failure(step, kind, int(times), *dpu)
+
+
+class Injected:
+    """The failures that are left for one simulated DPU, in the order in which they were given."""
+
+    def __init__(self, dpu: str, failures: Iterable[Failure] = ()) -> None:
+        self._dpu = dpu
+        self._failures = [failure for failure in failures if failure.dpu in ("", dpu)]
+        self._done = [0] * len(self._failures)
+
+    def check(self, step: Action) -> None:
+        """Raises Unreachable, TaskFailed or NeedsOperator if this try at the step is one that must fail."""
+        for number, failure in enumerate(self._failures):
+            if failure.step == step and self._done[number] < failure.times:
+                self._done[number] += 1
+                count = f"{self._done[number]} of {failure.times}"
+                about = {"dpu": self._dpu, "step": step, "kind": failure.kind, "count": count}
+                logger.warning("failure injected into a simulated DPU", extra=about)
+                raise _ERRORS[failure.kind](f"simulated: injected {failure.kind} failure of {step}, {count}")

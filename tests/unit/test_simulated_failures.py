@@ -1,0 +1,116 @@
+"""Failures that a user injects: which are written right, whom they touch, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.settings import BadSettings, load_settings
+from drivers.backends.bmc import Action, Bmc, NeedsOperator, TaskFailed, Unreachable
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
+from drivers.backends.simulated_failures import MAX_FAILURES, STEPS, Failure, parse_failures
+from drivers.provisioning.steps import ACTIONS
+from projections.tries import KINDS, MAX_TRIES_OF_KIND
+from tests.support.virtual_loop import run_virtual
+
+FAILURES = st.builds(
+    Failure,
+    st.sampled_from(STEPS),
+    st.sampled_from(KINDS),
+    st.integers(1, MAX_TRIES_OF_KIND),
+    st.sampled_from(["", "d-1"]),
+)
+
+
+@given(st.lists(FAILURES, max_size=5))
+def test_a_list_of_failures_reads_as_it_is_written(failures: list[Failure]) -> None:
+    assert parse_failures("fail", ",".join(map(str, failures))) == tuple(failures)
+
+
+def test_every_step_of_a_provisioning_can_fail() -> None:
+    assert set(STEPS) == set(ACTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("install", "simulate_fail: 'install' must be STEP:KIND:TIMES[:DPU]"),
+        ("install:device:1:d:e", "simulate_fail: 'install:device:1:d:e' must be STEP:KIND:TIMES[:DPU]"),
+        ("install:device:1,", "simulate_fail: '' must be STEP:KIND:TIMES[:DPU]"),
+        ("fly:device:1", "simulate_fail: step 'fly' must be one of drain, "),
+        ("install:odd:1", "simulate_fail: kind 'odd' must be one of transient, device, operator"),
+        ("install:device:0", "simulate_fail: times '0' must be a number from 1 to 100"),
+        ("install:device:101", "simulate_fail: times '101' must be a number from 1 to 100"),
+        ("install:device:²", "simulate_fail: times '²' must be a number"),
+        (f"install:device:{'9' * 5_000}", "must be a number from 1 to 100"),
+        ("install:device:1:", "simulate_fail: DPU: '' must be 1 to 253"),
+        ("install:device:1:a b", "simulate_fail: DPU: 'a b' must be 1 to 253"),
+        (",".join(["install:device:1"] * (MAX_FAILURES + 1)), "simulate_fail: 1001 failures are more than the 1000"),
+    ],
+)
+def test_a_failure_that_is_written_wrong_is_refused_by_its_field(text: str, says: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load_settings({"data": "d", "simulate": 1, "simulate_fail": text}, None, {})
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("place", [{"data": "d"}, {"kafka": "h:1", "role": "provisioner"}])
+def test_a_process_without_simulated_devices_injects_no_failures(place: dict[str, object]) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load_settings({**place, "simulate_fail": "install:device:1"}, None, {})
+    assert str(caught.value) == "simulate_fail needs simulate: failures are injected into simulated DPUs only"
+
+
+def devices(text: str) -> SimulatedBmcs:
+    now_s = asyncio.get_running_loop().time
+    faults = BmcFaults(latency_s=0.0)
+    return SimulatedBmcs(now_s=now_s, rng=Random(1), faults=faults, failures=parse_failures("fail", text))
+
+
+async def tried(bmc: Bmc, action: Action, tries: int) -> list[str]:
+    """How so many tries at a step began, each in a session of its own."""
+    said: list[str] = []
+    for token in range(1, tries + 1):
+        try:
+            await bmc.open(token)
+            task = await bmc.start(token, action, "i")
+            said.append(task.state)
+            await bmc.cancel(token, task.id)
+        except (Unreachable, TaskFailed, NeedsOperator) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said
+
+
+def test_the_first_tries_at_the_step_fail_and_then_none() -> None:
+    async def scenario() -> None:
+        bmcs = devices("install:transient:2:d,install:device:1,reboot:operator:1:d")
+        assert await tried(bmcs.device("d"), "install", 5) == [
+            "Unreachable: simulated: injected transient failure of install, 1 of 2",
+            "Unreachable: simulated: injected transient failure of install, 2 of 2",
+            "TaskFailed: simulated: injected device failure of install, 1 of 1",
+            "running",
+            "running",
+        ]
+        assert await tried(bmcs.device("e"), "install", 2) == [
+            "TaskFailed: simulated: injected device failure of install, 1 of 1",
+            "running",
+        ]
+        assert await tried(bmcs.device("f"), "drain", 3) == ["running"] * 3
+        assert await tried(bmcs.device("g"), "reboot", 3) == ["running"] * 3
+
+    run_virtual(scenario())
+
+
+def test_a_failure_begins_nothing_on_the_device() -> None:
+    async def scenario() -> None:
+        device = devices("install:device:3").device("d")
+        await tried(device, "install", 3)
+        assert device.begun == []
+        assert (await device.read(3)).tasks == ()
+
+    run_virtual(scenario())
