@@ -53,8 +53,10 @@ OF_THE_READER = {
     "dpuplane holds reject 31": "hold: 31 is not",
     "dpuplane holds show 31": "hold: 31 is not",
     "dpuplane commands show": "did not come into the log in time",
+    "dpuplane zones delete": "and must have none",
 }
-"""Ids that only the reader's own plane has: these examples are refused here, with a sentence about that id."""
+"""Ids that only the reader's own plane has, and a zone that is in use here: these examples are refused with a sentence
+about that id or zone."""
 NO_FAULT = ("dpuplane dpus retry", "dpuplane dpus skip", "dpuplane dpus abort", "dpuplane dpus resume")
 """What they act on takes a fault, or a moment, that the plane here may not have: they may be refused."""
 ENDLESS = ("dpuplane events tail",)
