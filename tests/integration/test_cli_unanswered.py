@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.planes import run, serving
 
-LEAVE = ("nodes", "leave", "n1", "--timeout", "1")
+LEAVE = ("nodes", "leave", "n1", "--zone", "z1", "--timeout", "1")
 START = "start `dpuplane serve`, or name its --listen address with --server"
 
 
