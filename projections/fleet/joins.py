@@ -161,11 +161,13 @@ def _moves(
 
 
 def _tombstone(items: Items, i: int, partition: int, own: Member | None) -> Tombstone:
-    """What is remembered of a leave: the newer one of what fleet knew here and what left."""
-    incarnation = (items.created_ms[i], items.stated_ms[i])
-    if own is not None:
-        incarnation = max(incarnation, (own.created_ms, own.stated_ms))
-    return Tombstone(partition, *incarnation, items.changed_ms[i])
+    """What is remembered of a leave: the newer incarnation of what fleet knew here and what left. If they are the same,
+    what left was stated later: append times do not say so if a clock was put right in between.
+    """
+    created_ms, stated_ms = items.created_ms[i], items.stated_ms[i]
+    if own is not None and own.created_ms > created_ms:
+        created_ms, stated_ms = own.created_ms, own.stated_ms
+    return Tombstone(partition, created_ms, stated_ms, items.changed_ms[i])
 
 
 def _member(items: Items, i: int, labels: Sequence[dict[str, str]]) -> Member:

@@ -26,6 +26,10 @@ fleet's own record is of a clock that was fast, and decides nothing: then the or
 leave ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may
 misorder statements of equal creation time that were appended within that difference.
 
+Append times of one partition go back when its clock is put right. A leave follows the statements of its partition, so
+a last statement that has a later append time than its leave is of a clock that was fast. It decides nothing, now and
+later: the leave ends no statement of equal creation time. The time of the leave still decides about older incarnations.
+
 Fleet remembers tombstones, because a partition may forward an old join after it. It keeps those of MAX_TOMBSTONES
 nodes, and forgets the node that it heard of first. The consequence: if more nodes than that leave while a partition
 cannot forward, then a join that waits there, and that one of the forgotten leaves ended, makes its node a member
@@ -62,7 +66,7 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether a statement of another partition ended with this leave, if all clocks are right."""
         if created_ms < self.created_ms:
             return stated_ms <= self.left_ms
-        return created_ms == self.created_ms and stated_ms < self.stated_ms
+        return created_ms == self.created_ms and stated_ms < self.stated_ms <= self.left_ms
 
     def ends_known(self, created_ms: int, stated_ms: int, now_ms: int) -> bool:
         """Whether a statement that fleet knows ended with this leave, of which it hears now."""
@@ -78,7 +82,9 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether this ends all that the other one ends."""
         if self.partition != other.partition or self.left_ms < other.left_ms:
             return False
-        return (self.created_ms, self.stated_ms) >= (other.created_ms, other.stated_ms)
+        if self.created_ms != other.created_ms:
+            return self.created_ms > other.created_ms
+        return other.stated_ms > other.left_ms or other.stated_ms <= self.stated_ms <= self.left_ms
 
 
 class Statement(Protocol):

@@ -5,7 +5,13 @@ from __future__ import annotations
 import projections.zones.nodes
 from eventstore.folding.fold import DONE, Decision
 from projections.fleet.tombstones import Tombstone, Tombstones
-from tests.seeded.bugs import Bug, Stepped, does, patched
+from tests.seeded.bugs import Bug, Stepped, does, instead, patched
+
+
+def _ends_by_time_alone(tombstone: Tombstone, created_ms: int, stated_ms: int) -> bool:
+    limit_ms = tombstone.left_ms + 1 if created_ms < tombstone.created_ms else tombstone.stated_ms
+    return created_ms <= tombstone.created_ms and stated_ms < limit_ms
+
 
 BUGS = (
     Bug(
@@ -28,5 +34,12 @@ BUGS = (
         "I25",
         lambda: patched((projections.zones.nodes, "supersede", does(Decision(None, DONE)))),
         Stepped(1),
+    ),
+    Bug(
+        "statement-after-its-leave-counts",
+        "a node that was stated on a fast clock and left on the right one ends what was stated later elsewhere",
+        "I25",
+        lambda: patched((Tombstone, "ends", instead(_ends_by_time_alone))),
+        Stepped(11),
     ),
 )

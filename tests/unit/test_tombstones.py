@@ -43,6 +43,17 @@ def test_a_leave_ends_older_incarnations_and_its_own_where_that_was_before(
     assert GONE.ends_late(created_ms, stated_ms, LATER) == ends
 
 
+@pytest.mark.parametrize(("created_ms", "stated_ms", "ends"), [(4, 30, True), (4, 31, False), (5, 10, False)])
+def test_a_last_statement_later_than_its_leave_is_of_a_fast_clock_and_decides_nothing(
+    created_ms: int, stated_ms: int, ends: bool
+) -> None:
+    """Neither before fleet's own clock has come to its time nor after that."""
+    fast = Tombstone(1, 5, 50, 30)
+    for now_ms in (40, LATER):
+        assert fast.ends_known(created_ms, stated_ms, now_ms) == ends
+        assert fast.ends_late(created_ms, stated_ms, now_ms) == ends
+
+
 def test_times_ahead_of_fleet_decide_nothing() -> None:
     """A partition whose clock was fast: what fleet hears later counts, and equal creation times end nothing."""
     assert GONE.ends_known(4, 31, 29) and not GONE.ends_known(5, 10, 29)
@@ -57,7 +68,7 @@ tombstone = st.builds(Tombstone, st.just(1), times, times, times)
 def test_one_that_replaces_another_ends_all_that_it_ended(
     new: Tombstone, old: Tombstone, created_ms: int, stated_ms: int
 ) -> None:
-    if new.replaces(old) and old.stated_ms <= old.left_ms and old.ends(created_ms, stated_ms):
+    if new.replaces(old) and old.ends(created_ms, stated_ms):
         assert new.ends(created_ms, stated_ms)
 
 
@@ -145,6 +156,30 @@ def test_a_join_after_the_leave_stands_though_the_callers_clock_is_slow() -> Non
     fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, stated_ms=20))
     fleet.change(Item("n", A, created_ms=5, changed_ms=31))
     assert fleet.state.members.rows["n"].zone == A
+
+
+@pytest.mark.parametrize("created_ms", [5, 6, 7])
+def test_a_join_after_the_leave_stands_though_the_node_that_left_was_stated_on_a_fast_clock(created_ms: int) -> None:
+    fleet = Fleet()
+    now_ms, fast_ms = fleet.now_ms, fleet.now_ms + 3_600_000
+    fleet.now_ms = fast_ms
+    fleet.change(Item("n", B, created_ms=6, changed_ms=fast_ms))
+    fleet.now_ms = now_ms + 30
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 20, stated_ms=fast_ms))
+    fleet.change(Item("n", A, created_ms=created_ms, changed_ms=now_ms + 25))
+    assert fleet.state.members.rows["n"].zone == A
+
+
+def test_the_last_statement_of_a_node_that_left_is_the_last_of_its_partition_though_it_is_earlier() -> None:
+    """The clock was put right between two statements of the node, and fleet had heard of the first."""
+    fleet = Fleet()
+    now_ms, fast_ms = fleet.now_ms, fleet.now_ms + 3_600_000
+    fleet.now_ms = fast_ms
+    fleet.change(Item("n", B, created_ms=6, changed_ms=fast_ms))
+    fleet.now_ms = now_ms + 40
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 30, stated_ms=now_ms + 20))
+    fleet.change(Item("n", A, created_ms=6, changed_ms=now_ms + 10))
+    assert not fleet.state.members.rows
 
 
 def test_a_partition_may_bring_back_what_left_it() -> None:

@@ -28,6 +28,9 @@ def check_ended(run: Evidence) -> Found:
     """I25, at rest: no zone has a node that left another partition in a newer incarnation, told from rows alone.
 
     Where a record of fleet is older by its timestamp than what it tells of, clocks were wrong: then nothing is told.
+    Where a leave is older by its timestamp than the last statement before it in its partition, the clock was put right
+    between them. Then nobody can tell which of two statements of equal creation time was first, and only an older
+    incarnation must not be there.
     """
     left: dict[str, list[Left]] = {}
     for partition, steps in run.steps.items():
@@ -79,7 +82,7 @@ def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
     if max(gone.changed_ms, node.changed_ms) > now_ms:
         return False
     if node.created_ms == gone.created_ms:
-        return node.changed_ms < gone.stated_ms
+        return node.changed_ms < gone.stated_ms <= gone.changed_ms
     return node.created_ms < gone.created_ms and node.changed_ms <= gone.changed_ms
 
 
