@@ -8,6 +8,7 @@ from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, one_token, to_token
 from eventstore.replicas.replica import Answer
+from projections.fleet.verdicts import Verdict
 from schemas.api import dpuplane_pb2 as pb
 
 _CODES = {
@@ -51,6 +52,16 @@ def told_by_all(command_id: str, given: Sequence[Answer], log_id: str) -> pb.Ans
         message.position = token(log_id, {answer.partition: answer.offset + 1 for answer in given})
         message.partitions.extend(_by_partition(answer, log_id) for answer in given)
     return message
+
+
+def found(answer: pb.Answer, verdict: Verdict | None) -> pb.Answer:
+    """The answer to a command that its zone took, with what became of it in fleet."""
+    if verdict is not None and answer.outcome in (pb.Answer.done, pb.Answer.held):
+        answer.outcome = _CODES[verdict.code]
+        answer.reason = verdict.reason
+        if verdict.hold >= 0:
+            answer.hold = verdict.hold
+    return answer
 
 
 def _by_partition(answer: Answer, log_id: str) -> pb.PartitionAnswer:

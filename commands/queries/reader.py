@@ -10,7 +10,9 @@ from commands.calls.guard import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.folds import Folds
 from projections.cliques.state import CliqueState
+from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
+from projections.fleet.verdicts import Verdict
 from projections.installs.rows import InstallsState
 from projections.names import shown
 from projections.states import States
@@ -51,6 +53,10 @@ class Reader:
     @property
     def fleet(self) -> FleetState:
         return self._states.fleet
+
+    def verdict(self, command_id: str) -> Verdict | None:
+        """What became of a command in fleet, where that differs from what its zone decided."""
+        return fleet_views.verdict(self.fleet, command_id)
 
     def zones(self, number: int) -> ZoneState:
         return self._states.zones_at(Partition(ZONES, number))

@@ -19,8 +19,7 @@ from commands.stating.desk import Desk, Shape
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from projections.actors import is_node_agent
-from projections.fleet.views import withheld_addresses
-from projections.names import shown
+from projections.fleet.contested import faults_of_agent
 from schemas.api import dpuplane_pb2 as pb
 
 R = TypeVar("R", pb.JoinNodesRequest, pb.ChangeNodesRequest)
@@ -57,18 +56,7 @@ class Joining:
         except LogUnavailable as error:
             reason = f"the zone took the statement, and whether fleet lets it take effect is not known: {error}"
             return answers.unknown(answer.command_id, reason)
-        faults = [fault for name in names for fault in self._faults(name, request.zone)]
-        if faults:
-            answer.outcome = pb.Answer.refused
-            answer.reason = "; ".join(faults)
-        return answer
-
-    def _faults(self, name: str, zone: str) -> Iterable[str]:
-        """What of a node's statement fleet did not let take effect."""
-        member = self._reader.fleet.members.rows.get(name)
-        if member is not None and not member.held and member.zone != zone:
-            return (
-                f"node: {shown(name)} is in zone {shown(member.zone)}, and a node agent moves no node; an operator"
-                f" moves it, or takes it out with 'dpuplane nodes leave {name}'",
-            )
-        return withheld_addresses(self._reader.fleet, name)
+        if answer.outcome == pb.Answer.unchanged:
+            faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))
+            answer.reason = "; ".join(faults) or answer.reason
+        return answers.found(answer, self._reader.verdict(answer.command_id))

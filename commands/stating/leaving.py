@@ -36,8 +36,10 @@ class Leaving:
         except LogUnavailable as error:
             reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
             return answers.unknown(answer.command_id, reason)
-        self._mark_held(answer, request)
-        return answer
+        verdict = self._reader.verdict(answer.command_id)
+        if verdict is None or verdict.code == "held":
+            self._mark_held(answer, request)
+        return answers.found(answer, verdict)
 
     def _mark_held(self, answer: pb.Answer, request: pb.LeaveNodesRequest) -> None:
         """Say which of these nodes a hold keeps in the tables; by an earlier leave, if this one changed nothing."""
@@ -56,6 +58,6 @@ class Leaving:
         ]
         answer.outcome = pb.Answer.held
         answer.hold = hold_of(fleet, held[0])
-        answer.reason = f"hold {answer.hold} keeps them in the rule tables: the leave is over the budget"
+        answer.reason = f"hold {answer.hold} keeps what was in the rule tables: the change is over the budget"
         del answer.items[:]
         answer.items.extend(others)

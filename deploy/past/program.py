@@ -77,7 +77,9 @@ def service(past: PastFolds, settings: Settings) -> QueriesService:
         alive=lambda: (),
         stalled=dict,
     )
-    return QueriesService(Reader(past, _Settled()), Remembering(past, lambda: past.ends_seen_ms), board, devices=None)
+    reader = Reader(past, _Settled())
+    remembering = Remembering(past, lambda: past.ends_seen_ms, reader.verdict)
+    return QueriesService(reader, remembering, board, devices=None)
 
 
 class _Settled:

@@ -9,12 +9,14 @@ effective at once, and the conflict is reported on both nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 
 from msgspec.structs import replace
 
 from projections.fleet.holders import Address
 from projections.fleet.membership import Items, Member
 from projections.fleet.state import FleetState
+from projections.names import shown
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
 
 
@@ -82,3 +84,29 @@ def _give(state: FleetState, name: str, address: Address) -> None:
     after = replace(after, slot=state.roster.put(name, after.address4, after.address6, number))
     state.members.put(name, after)
     state.contest(name, before, after)
+
+
+def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[str, ...]:
+    """Why what a node's agent stated of it in a zone is not effective, a sentence for each part."""
+    member = state.members.rows.get(name)
+    if member is not None and not member.held and member.zone != zone:
+        return (
+            f"node: {shown(name)} is in zone {shown(member.zone)}, and a node agent moves no node; an operator"
+            f" moves it, or takes it out with 'dpuplane nodes leave {name}'",
+        )
+    return withheld_addresses(state, name)
+
+
+def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
+    """Why a node is without addresses that its agent stated, a sentence for each."""
+    member = state.members.rows.get(name)
+    found: list[str] = []
+    for address in (member.contested4, member.contested6) if member is not None else ():
+        slots = state.roster.holders.of(address) if address else ()
+        if slots:
+            holder = min(state.roster.names[slot] for slot in slots)
+            found.append(
+                f"address: {str(ip_address(address))!r} of {shown(name)} is withheld, as its agent stated it and node"
+                f" {shown(holder)} holds it; it takes effect when that node is without it, or an operator states it"
+            )
+    return tuple(found)

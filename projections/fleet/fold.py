@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
+from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import charge, hold_key, make_moves
 from projections.fleet.handed_down import caused, hand_limits, hand_superseded
 from projections.fleet.holds import (
@@ -27,11 +28,13 @@ from projections.fleet.holds import (
     decide_budget,
     decide_edit,
     decide_rejection,
+    verdict_on,
     waiting_for,
 )
 from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
 from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
+from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
@@ -152,9 +155,12 @@ class FleetFold:
             case Rejected(hold):
                 state.holds.remove(hold_key(hold.id))
                 state.rejected.put(hold_key(hold.id), hold)
+                state.verdicts.note(hold.command_id, verdict_on(hold, at))
             case HoldDropped(hold):
                 _end_holds(state, (hold,))
-            case Released(_, weighed):
+            case Released(number, weighed):
+                hold = state.holds.rows[hold_key(number)]
+                state.verdicts.note(hold.command_id, verdict_on(hold, at))
                 make_moves(state, weighed, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
@@ -262,6 +268,10 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     make_moves(state, change.weighed, change.held_by, at.offset + 1, change.source.earliest_ms)
     state.tombstones.note(change.tombstones, at.offset)
     hand_superseded(state, change.superseded, at)
+    for (name, zone), command_id in change.agents.items():
+        faults = faults_of_agent(state, name, zone)
+        if faults:
+            state.verdicts.note(command_id, Verdict("refused", "; ".join(faults), -1, at.offset))
 
 
 def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:

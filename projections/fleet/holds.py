@@ -24,6 +24,7 @@ from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
 from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
+from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -398,3 +399,11 @@ def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
         rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
         return Decision(Rejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
     return Decision(HoldDropped(hold.id), DONE)
+
+
+def verdict_on(hold: Hold, at: At) -> Verdict:
+    """What becomes of the command of a hold that was rejected, or that is approved now."""
+    if hold.rejected_by:
+        reason = f"hold {hold.id} was rejected by {shown(hold.rejected_by)}: what it kept stays as it was"
+        return Verdict("refused", reason, hold.id, at.offset)
+    return Verdict("done", f"hold {hold.id} was approved", hold.id, at.offset)

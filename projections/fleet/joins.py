@@ -69,7 +69,7 @@ class Joined(NamedTuple):
 
 class Moved(NamedTuple):
     """Anything else, weighed. `holds` are new or grow, `held_by` is the hold of each move that waits, and `tombstones`
-    are of the nodes that left."""
+    are of the nodes that left. `agents` are the commands of node agents, by node and zone."""
 
     source: Source
     weighed: Weighed
@@ -77,6 +77,7 @@ class Moved(NamedTuple):
     holds: tuple[Hold, ...]
     held_by: Mapping[int, int]
     tombstones: Mapping[str, Tombstone]
+    agents: Mapping[tuple[str, str], str]
 
 
 def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> Decision:
@@ -103,7 +104,17 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     causes = items.cause_by_name() if weighed.waits else {}
     holds, held_by = member_holds(state, weighed, causes, event.envelope.actor, at)
     outcome = Outcome("held", holds[0].reason, hold=holds[0].id) if holds else DONE
-    return Decision(Moved(source, weighed, superseded, holds, held_by, tombstones), outcome)
+    return Decision(Moved(source, weighed, superseded, holds, held_by, tombstones, _agents(items)), outcome)
+
+
+def _agents(items: Items) -> dict[tuple[str, str], str]:
+    """The command behind each node that its own agent stated, by node and zone."""
+    if max(items.states, default=0) <= SUPERSEDED:
+        return {}
+    causes = items.cause_by_name()
+    columns = zip(items.names, items.zones, items.states, strict=True)
+    own = ((name, zone) for name, zone, found in columns if agent_bits(found) and name in causes)
+    return {(name, zone): causes[name].command_id for name, zone in own}
 
 
 def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bool:

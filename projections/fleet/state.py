@@ -25,6 +25,7 @@ from projections.fleet.retired import Retired
 from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.tombstones import Tombstones
+from projections.fleet.verdicts import Verdicts
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
 from projections.fleet.zone_rows import (
     NEVER,
@@ -112,6 +113,7 @@ class FleetState:
         self.mark_rows: Table[int] = Table("marks", int)
         self.handed: Table[Handed] = Table("handed", Handed)
         self.tombstones = Tombstones()
+        self.verdicts = Verdicts()
         self.policies.put(BUILT_IN.name, BUILT_IN)
         for kind, budget in DEFAULTS.items():
             self.budgets.put(kind, budget)
@@ -136,6 +138,7 @@ class FleetState:
             self.mark_rows,
             self.handed,
             self.tombstones,
+            self.verdicts,
         )
 
     def rederive(self) -> None:
@@ -157,6 +160,7 @@ class FleetState:
             self.queues.setdefault(handed.partition, []).append(handed)
             self.handed_nodes[handed.partition] += len(handed.names)
         self.tombstones.rederive()
+        self.verdicts.rederive()
         self._seat()
         self.recount()
         self.contested: dict[Address, set[str]] = {}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from heapq import nsmallest
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from projections.fleet.effects import hold_key
 from projections.fleet.state import ANY_ZONE, FleetState
+from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import KINDS, Hold
-from projections.names import shown
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 
@@ -101,19 +100,17 @@ def hold_of(state: FleetState, name: str) -> int:
     return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
 
 
-def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
-    """Why a node is without addresses that its agent stated, a sentence for each."""
-    member = state.members.rows.get(name)
-    found: list[str] = []
-    for address in (member.contested4, member.contested6) if member is not None else ():
-        slots = state.roster.holders.of(address) if address else ()
-        if slots:
-            holder = min(state.roster.names[slot] for slot in slots)
-            found.append(
-                f"address: {str(ip_address(address))!r} of {shown(name)} is withheld, as its agent stated it and node"
-                f" {shown(holder)} holds it; it takes effect when that node is without it, or an operator states it"
-            )
-    return tuple(found)
+def verdict(state: FleetState, command_id: str) -> Verdict | None:
+    """What became of a command in fleet, where that differs from what its zone decided.
+
+    Of several holds the newest one that is open counts, and else the one that was closed last.
+    """
+    waiting = [row for row in state.holds.rows.values() if command_id and row.command_id == command_id]
+    if waiting:
+        newest = max(waiting, key=lambda row: row.id)
+        reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"
+        return Verdict("held", reason, newest.id, -1)
+    return state.verdicts.rows.get(command_id)
 
 
 def budgets(state: FleetState) -> list[BudgetView]:

@@ -16,11 +16,12 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from eventstore.recovery.moment import shown as shown_time
+from projections.fleet.contested import withheld_addresses
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable, held_since, table
-from projections.fleet.views import hold_of, withheld_addresses
+from projections.fleet.views import hold_of
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
 from projections.rules.policies import matches

@@ -142,7 +142,7 @@ def of_change(state: FleetState, change: Any, version: int) -> Verdict:
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
-        case Moved(_, weighed, _, holds, _, _):
+        case Moved(_, weighed, _, holds, _, _, _):
             denied = [count for (kind, _), count in weighed.charges.items() if kind in DENIALS]
             most = max(weighed.over.values() if holds else denied, default=0)
             return Verdict(holds[0].kind if holds else "", most, of_leaves(state, weighed.moves))

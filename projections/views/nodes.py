@@ -6,10 +6,11 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from projections.fleet.contested import withheld_addresses
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
-from projections.fleet.views import HELD, standing, withheld_addresses
+from projections.fleet.views import HELD, standing
 from projections.zones.rows import Node
 from projections.zones.state import ZoneState
 

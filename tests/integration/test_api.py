@@ -111,6 +111,22 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
     assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=second.command_id)) == second
 
 
+async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_closed(plane: Served) -> None:
+    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=0))
+    await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
+    leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
+    held = await plane.calls.LeaveNodes(leave)
+    ask = pb.ShowCommandRequest(command_id=leave.command_id)
+    assert held.outcome == pb.Answer.held
+    assert (await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)) == (held, held)
+    said = await plane.calls.RejectHold(pb.RejectHoldRequest(hold=held.hold))
+    assert said.outcome == pb.Answer.done
+    after, again = await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)
+    assert after == again
+    assert (after.outcome, after.hold) == (pb.Answer.refused, held.hold)
+    assert after.reason == f"hold {held.hold} was rejected by '?anonymous': what it kept stays as it was"
+
+
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))

@@ -36,7 +36,12 @@ async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane:
     assert (taken.outcome, "node 'victim' holds it" in taken.reason) == (pb.Answer.refused, True)
     shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=taken.position))
     assert (list(shown.conflicts), shown.withheld) == (["victim"], taken.reason)
+    again = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
+    assert (again.outcome, again.reason) == (pb.Answer.refused, taken.reason)
+    asked = pb.ShowCommandRequest(command_id=taken.command_id)
+    assert await operator.queries.ShowCommand(asked) == taken
     gone = await operator.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["victim"]))
+    assert await operator.queries.ShowCommand(asked) == taken, "what it was told then"
     assert gone.outcome == pb.Answer.done
     shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=gone.position))
     assert (list(shown.conflicts), shown.withheld) == ([], "")

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collap
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eventstore.folding.fold import At, Outcome, fold_time
 from eventstore.log import FLEET, Partition, partition_of
@@ -76,11 +77,14 @@ class Fleet:
         self.offset += 1
         return decision.outcome
 
-    def change(self, *items: Item, partition: int | None = None, earliest_ms: int = 0) -> Outcome:
-        """One record of these items, from the partition of the first one's zone."""
+    def change(self, *items: Item, partition: int | None = None, earliest_ms: int = 0, command_id: str = "") -> Outcome:
+        """One record of these items, from the partition of the first one's zone, by one command if its id is given."""
         cause = partition_of(items[0].zone.encode(), PARTITIONS) if partition is None else partition
         mark = self.state.marks.get(cause, 0)
-        return self.apply(membership(cause, mark, mark + 1, items, earliest_ms or self.now_ms))
+        event = membership(cause, mark, mark + 1, items, earliest_ms or self.now_ms)
+        if command_id:
+            event = replace(event, command_ids=[command_id], actors=["ann"], cause_items=[len(items)])
+        return self.apply(event)
 
     def leave(self, *names: str, state: int = 1) -> Outcome:
         """These members leave, whatever zone they are in."""

@@ -51,6 +51,7 @@ def records() -> list[Record]:
     _member_holds(fleet)
     _edit_holds(fleet)
     _freezes(fleet)
+    _commands(fleet)
     _some_of_all(fleet, rng)
     _agents(fleet)
     for _ in range(200):
@@ -208,6 +209,21 @@ def _freezes(fleet: DeliveredFleet) -> None:
     for zone in ("z1", "z2", ""):
         fleet.apply(Thawed(envelope("ann"), zone))
     fleet.apply(Frozen(envelope("ann"), "z5"))
+
+
+def _commands(fleet: DeliveredFleet) -> None:
+    """Commands of which fleet decides something else than their zone."""
+    nodes = [Item(f"c{number}", "z1", f"10.6.0.{number + 1}") for number in range(12)]
+    fleet.change(*nodes)
+    fleet.leave(*(node.name for node in nodes[:6]))
+    fleet.change(*(node._replace(created_ms=2) for node in nodes[:6]))
+    hold = fleet.change(*(node._replace(state=1, created_ms=2) for node in nodes[:6]), command_id="approved").hold
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "cid")
+    hold = fleet.change(*(node._replace(state=1) for node in nodes[6:]), command_id="rejected").hold
+    fleet.reject(hold)
+    fleet.change(Item("d", "z2", "10.6.1.1", state=4, created_ms=2))
+    fleet.change(Item("d", "z1", "10.6.1.1", state=4, created_ms=3), command_id="moved")
 
 
 def _some_of_all(fleet: DeliveredFleet, rng: Random) -> None:

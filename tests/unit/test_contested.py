@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from projections.fleet.contested import withheld_addresses
 from projections.fleet.state import ANY_ZONE
-from projections.fleet.views import withheld_addresses
 from projections.views.nodes import find
 from projections.zones.rows import Node
 from tests.support.fleet import Fleet, Item, actual_table, expected_table, saved_bytes
