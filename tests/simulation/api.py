@@ -18,6 +18,7 @@ from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
 from eventstore.replicas.replica import Answer
+from projections.fleet import views as fleet_views
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.metadata import PRINCIPAL_KEY
@@ -68,6 +69,7 @@ class Api:
     def __init__(self, server: CommandServer) -> None:
         self._server = server
         self._handlers = server.handlers()
+        self._replica = server.desk._replica
 
     async def call(self, service: str, method: str, request: bytes, principal: str, timeout_s: float) -> bytes:
         """One unary call."""
@@ -92,11 +94,9 @@ class Api:
             raise AppendUnknown(answer.reason)
         if not answer.position:
             return Answer(outcome_of(answer), FLEET_0, -1)
-        if method == "LeaveNodes" and answer.outcome == pb.Answer.held:  # fleet holds it, and the zone decided it
-            asked = pb.ShowCommandRequest(command_id=answer.command_id)
-            answer = pb.Answer.FromString(
-                await self.call("Queries", "ShowCommand", asked.SerializeToString(), principal, timeout_s)
-            )
+        verdict = fleet_views.verdict(self._replica.state(FLEET_0), answer.command_id)
+        if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.Answer.held):
+            return self._replica.outcomes(answer.command_id)[0]  # fleet has the last word, and the zone decided it
         return answer_of(answer)
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
