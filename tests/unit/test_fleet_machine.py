@@ -115,7 +115,7 @@ SOMETIMES = Sometimes(
 def _ends(left: Tombstone, item: Item) -> bool:
     """Whether a leave is the end of what another partition stated."""
     if item.created_ms == left.created_ms:
-        return item.changed_ms < left.stated_ms
+        return item.changed_ms < left.stated_ms <= left.left_ms  # or a fast clock stated it, and nothing is known
     return item.created_ms < left.created_ms and item.changed_ms <= left.left_ms
 
 
@@ -257,7 +257,9 @@ class FleetMachine(RuleBasedStateMachine):
                 self.members[item.name] = item
             return
         last, counts = (item.created_ms, item.stated_ms), item.state != 3 and item.stated_ms > 0
-        tombstone = Tombstone(here, *(max(last, (own.created_ms, own.changed_ms)) if own else last), item.changed_ms)
+        if own is not None and own.created_ms > item.created_ms:
+            last = (own.created_ms, own.changed_ms)
+        tombstone = Tombstone(here, *last, item.changed_ms)
         if counts:
             known = [found for found in self.left.get(item.name, ()) if not tombstone.replaces(found)]
             self.left[item.name] = [*known, tombstone][-4:]
