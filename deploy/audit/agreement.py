@@ -16,6 +16,7 @@ which is no difference. Nodes that differ in the same way are one group.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from projections.fleet.joins import Joined, Moved
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState, Handed
 from projections.fleet.tombstones import Tombstone
+from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, rejected_names, standing_of
 from projections.zones.fold import ZoneFold
 from projections.zones.rows import Gone, Node
 from projections.zones.state import Change, ZoneState
@@ -50,13 +52,19 @@ class Group(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What was compared: nodes on which zones and fleet agree, those with something under way, and those which left and
-    are kept by a hold; and the differences."""
+    """The counts of a comparison, and its differences. Each node that does not differ has one count.
+
+    `equal` nodes count in the tables as their zones have them, `pending` ones have something under way. A hold that is
+    open keeps `held` nodes in the tables after they left, or their newest state from the tables. The last two counts
+    are nodes of which such a hold was rejected.
+    """
 
     equal: int
     pending: int
     held: int
     groups: tuple[Group, ...]
+    leave_rejected: int = 0
+    change_rejected: int = 0
 
 
 class _Forward(NamedTuple):
@@ -137,7 +145,9 @@ class _Comparison:
         self._owed = _owed(zones, fleet)
         self._seen: set[str] = set()
         self._groups: dict[str, list[str]] = {}
-        self._equal = self._pending = self._held = 0
+        self._equal = self._pending = 0
+        self._held: Counter[str] = Counter()
+        self._rejected = rejected_names(fleet)
 
     def result(self) -> Agreement:
         for number, state in sorted(self._zones.items()):
@@ -147,7 +157,9 @@ class _Comparison:
             if name not in self._seen:
                 self._take_member(name, member)
         groups = (Group(what, tuple(sorted(names))) for what, names in sorted(self._groups.items()))
-        return Agreement(self._equal, self._pending, self._held, tuple(groups))
+        held = self._held
+        leaves, changes = held[LEAVE_REJECTED], held[CHANGE_REJECTED]
+        return Agreement(self._equal, self._pending, held[HELD], tuple(groups), leaves, changes)
 
     def _take(self, number: int, name: str, node: Node) -> None:
         """One node that a zone has."""
@@ -161,13 +173,15 @@ class _Comparison:
             self._seen.add(name)
         if what:
             self._groups.setdefault(what, []).append(name)
+        elif member is not None and member.withheld >= 0:
+            self._held[standing_of(member, rejected=name in self._rejected)] += 1
         else:
             self._equal += 1
 
     def _take_member(self, name: str, member: Member) -> None:
         """One member that no zone has where fleet has it."""
         if member.held:
-            self._held += 1
+            self._held[standing_of(member, rejected=name in self._rejected)] += 1
         elif self._is_pending(name):
             self._pending += 1
         else:

@@ -166,6 +166,9 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     nodes = verdict.fresh.agreement
     rows.append(("nodes equal in zones and fleet", f"{nodes.equal:,}"))
     rows.append(("nodes under way or held", f"{nodes.pending:,} under way, {nodes.held:,} held"))
+    if nodes.leave_rejected or nodes.change_rejected:
+        counts = f"{nodes.leave_rejected:,} leave rejected, {nodes.change_rejected:,} change rejected"
+        rows.append(("nodes of rejected holds", counts))
     if verdict.is_running:
         rows.append(("states compared", f"{verdict.fresh.claims}"))
         rows.append(("DPUs equal to the log", f"{devices.equal:,}"))
@@ -187,6 +190,8 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
         "nodes_equal": nodes.equal,
         "nodes_pending": nodes.pending,
         "nodes_held": nodes.held,
+        "nodes_leave_rejected": nodes.leave_rejected,
+        "nodes_change_rejected": nodes.change_rejected,
         "nodes_differing": [{"what": group.what, "names": list(group.names)} for group in nodes.groups],
         "devices_equal": devices.equal,
         "devices_absent": len(devices.absent),

@@ -6,6 +6,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from projections.fleet.effects import hold_key
+from projections.fleet.membership import Member
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import KINDS, Hold
@@ -15,6 +16,8 @@ from projections.rules.rule import precedence
 _MAX_SHOWN_NODES = 100
 
 HELD = "held"
+LEAVE_REJECTED = "leave rejected"
+CHANGE_REJECTED = "change rejected"
 
 EVERY_ZONE = "*"
 """Stands for the freeze of all zones; no zone can be called so."""
@@ -88,11 +91,24 @@ def standing(state: FleetState, name: str) -> str:
     it was before, until it states another change, or leaves.
     """
     member = state.members.rows.get(name)
-    if member is None or not (member.held or member.withheld >= 0):
+    if member is None:
         return ""
-    if not any(name in state.held_names[hold.id] for hold in state.rejected.rows.values()):
+    rejected = any(name in state.held_names[hold.id] for hold in state.rejected.rows.values())
+    return standing_of(member, rejected=rejected)
+
+
+def standing_of(member: Member, *, rejected: bool) -> str:
+    """The standing of a member; `rejected` says that a rejected hold covers it."""
+    if not member.held and member.withheld < 0:
+        return ""
+    if not rejected:
         return HELD
-    return "leave rejected" if member.held else "change rejected"
+    return LEAVE_REJECTED if member.held else CHANGE_REJECTED
+
+
+def rejected_names(state: FleetState) -> set[str]:
+    """Every node that a rejected hold covers."""
+    return {name for hold in state.rejected.rows.values() for name in state.held_names.get(hold.id, ())}
 
 
 def hold_of(state: FleetState, name: str) -> int:

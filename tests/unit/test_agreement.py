@@ -19,9 +19,9 @@ from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Answer
 from projections.fleet.tables import table
 from projections.fleet.tombstones import Tombstone, Tombstones
-from projections.fleet.withdrawals import DENIED_BY_LEAVE
+from projections.fleet.withdrawals import DENIED_BY_CHANGE, DENIED_BY_LEAVE
 from projections.zones.forwarding import forward
-from schemas.events import BudgetSet, Event, HoldApproved, NodesJoined
+from schemas.events import BudgetSet, Event, HoldApproved, HoldRejected, NodesJoined
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
@@ -64,13 +64,13 @@ async def join(made: Plane, zone: str, number: int) -> None:
     assert (await made.submit(zone, event)).outcome.code == "done"
 
 
-async def budget(made: Plane, permille: int) -> None:
-    """How much may be denied by leaves, from now on; two people approve it if it is looser."""
-    answer = await to_fleet(made, BudgetSet(made.command(""), DENIED_BY_LEAVE, permille, 0))
+async def budget(made: Plane, permille: int, kind: str = DENIED_BY_LEAVE) -> None:
+    """Set how much may be denied from now on; two people approve it if it is looser."""
+    answer = await to_fleet(made, BudgetSet(made.command(""), kind, permille, 0))
     for person in ("?bob", "?cid") if answer.outcome.code == "held" else ():
         hold = made.fleet().holds.rows[str(answer.outcome.hold)]
         await to_fleet(made, HoldApproved(replace(made.command(""), actor=person), hold.id, hold.hash))
-    assert made.fleet().budgets.rows[DENIED_BY_LEAVE].permille == permille
+    assert made.fleet().budgets.rows[kind].permille == permille
 
 
 async def to_fleet(made: Plane, event: Event) -> Answer:
@@ -128,6 +128,32 @@ def test_a_node_that_a_hold_keeps_is_counted_as_held() -> None:
         await made.leave(HOME, NODES[0])
 
     assert found_in(scenario).agreement == Agreement(0, 0, 1, ())
+
+
+async def withhold(made: Plane) -> None:
+    """One node of three leaves and another one states another address, and the budgets hold both."""
+    for kind in (DENIED_BY_LEAVE, DENIED_BY_CHANGE):
+        await budget(made, 0, kind)
+    await asyncio.gather(*(join(made, HOME, number) for number in range(3)))
+    await asyncio.sleep(1)
+    await made.leave(HOME, NODES[0])
+    moved = NodesJoined(made.command(HOME), HOME, [NODES[1]], [], [], address(99), b"", [], [])
+    assert (await made.submit(HOME, moved)).outcome.code == "done"
+    await asyncio.sleep(1)
+
+
+def test_a_node_whose_change_a_hold_withholds_is_held_and_not_equal() -> None:
+    assert found_in(withhold).agreement == Agreement(1, 0, 2, ())
+
+
+def test_nodes_of_rejected_holds_are_counted_apart_from_held_ones() -> None:
+    async def scenario(made: Plane) -> None:
+        await withhold(made)
+        for hold in list(made.fleet().holds.rows.values()):
+            rejection = HoldRejected(replace(made.command(""), actor="?bob"), hold.id)
+            assert (await to_fleet(made, rejection)).outcome.code == "done"
+
+    assert found_in(scenario).agreement == Agreement(1, 0, 0, (), leave_rejected=1, change_rejected=1)
 
 
 async def cut(made: Plane, *, forwarded: str) -> Agreement:
