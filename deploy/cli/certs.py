@@ -110,17 +110,30 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
 @certs.command(epilog="Example: dpuplane certs show certs/operator@ann.pem")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
+    "--list",
+    "listed",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A list of revoked certificates; also show whether this one is in it.",
+)
+@click.option(
     "--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", help="How it is printed."
 )
-def show(file: Path, output: str) -> None:
+def show(file: Path, listed: Path | None, output: str) -> None:
     """Show whom a certificate names, what hosts, and until when it is valid."""
     from commands.calls.identities import load
+    from deploy.tls.revocations import read_serials
 
     try:
         with file.open("rb") as stream:
-            plain = _plain(load(stream.read(_MAX_BYTES)))
+            certificate = load(stream.read(_MAX_BYTES))
+        plain = _plain(certificate)
+        if listed is not None:
+            plain["revoked"] = "yes" if certificate.serial_number in read_serials(listed) else "no"
     except ValueError as error:
         raise Refused(f"file: {file} must be a certificate in PEM or DER") from error
+    except PlaneError as error:
+        raise Refused(str(error)) from error
     if output != "table":
         out.print_value(plain, output)
         return

@@ -27,6 +27,7 @@ from deploy.listening import reason, taken
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Address, Settings
 from deploy.tls.certificates import Certificates
+from deploy.tls.revocations import read_serials
 from eventstore.errors import PlaneError
 
 FREE_BYTES_MIN = 1 << 30
@@ -152,6 +153,18 @@ def check_certificates(settings: Settings, now: datetime) -> Iterator[Finding]:
             yield from _expiries(name, path, now)
 
 
+def check_revocations(settings: Settings) -> Iterator[Finding]:
+    """Whether the list of revoked certificates can be read: a process whose list cannot be read does not start."""
+    if settings.tls_revoked is None:
+        return
+    try:
+        count = len(read_serials(settings.tls_revoked))
+    except PlaneError as error:
+        yield Finding("tls_revoked", False, str(error), "mend the list: a process does not start with it")
+    else:
+        yield Finding("tls_revoked", True, f"{settings.tls_revoked}: {count} serial numbers")
+
+
 def _expiries(name: str, path: Path, now: datetime) -> Iterator[Finding]:
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())
@@ -181,4 +194,5 @@ def check_host(settings: Settings, now_ms: int) -> list[Finding]:
         found.append(Finding("data lock", True, "a plane runs on this folder"))
     found += check_ports(settings, running=running)
     found += check_certificates(settings, datetime.fromtimestamp(now_ms / 1_000, UTC))
+    found += check_revocations(settings)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import ssl
 from pathlib import Path
@@ -193,7 +194,11 @@ def test_certificates_are_added_to_a_list_by_file_or_serial_number(tmp_path: Pat
     ran = CliRunner().invoke(cli, command)
     assert (ran.exit_code, ran.stdout.count("is there already"), listed.read_bytes()) == (0, 2, written)
     ran = CliRunner().invoke(cli, ["certs", "show", str(papers.cert)])
-    assert f"{serial_of(papers):x}" in ran.stdout
+    assert f"{serial_of(papers):x}" in ran.stdout and "REVOKED" not in ran.stdout.upper()
+    for name, revoked in (("operator/ann", "yes"), ("operator/bob", "no")):
+        file = papers.cert if revoked == "yes" else Office(tmp_path / "others").issue(name).cert
+        ran = CliRunner().invoke(cli, ["certs", "show", str(file), "--list", str(listed), "-o", "json"])
+        assert json.loads(ran.stdout)["revoked"] == revoked
     listed.write_text("nonsense\n")
     ran = CliRunner().invoke(cli, command)
     assert (ran.exit_code, listed.read_text()) == (1, "nonsense\n")

@@ -16,7 +16,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from deploy.doctor.host import Finding, check_certificates, check_folder, check_ports, check_program, is_running
+from deploy.doctor.host import (
+    Finding,
+    check_certificates,
+    check_folder,
+    check_host,
+    check_ports,
+    check_program,
+    is_running,
+)
 from deploy.doctor.log import check_clock, check_replica, check_topic
 from deploy.opening import LOG_FOLDER
 from deploy.settings import Settings
@@ -131,6 +139,21 @@ def test_certificates_are_looked_through(tmp_path: Path, begin: int, end: int, s
     assert [said in finding.found for finding in findings] == ([True] if said else [])
     (tmp_path / "ca.pem").write_text("no certificate")
     assert {finding.check for finding in wrong(check_certificates(at, NOW))} == {"kafka access", "kafka_ca_file"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [(b"0a:1b  # operator/ann\n", ""), (b"0a1b\nnonsense\n", "line 2: 'nonsense' must be"), (None, "No such file")],
+)
+def test_a_list_of_revoked_certificates_must_be_one_that_a_process_starts_with(
+    tmp_path: Path, lines: bytes | None, said: str
+) -> None:
+    listed, pem = tmp_path / "revoked.txt", tmp_path / "no.pem"
+    if lines is not None:
+        listed.write_bytes(lines)
+    at = settings(tmp_path, tls_revoked=listed, tls_cert=pem, tls_key=pem, tls_client_ca=pem)
+    [found] = [finding for finding in check_host(at, 0) if finding.check == "tls_revoked"]
+    assert [said in finding.found for finding in wrong([found])] == ([True] if said else [])
 
 
 def zones_topic(*, partitions: int = 3, replicas: int = 3, leader: int = 1) -> Topic:
