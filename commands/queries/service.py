@@ -93,7 +93,8 @@ class QueriesService(ProgressQueries):
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.NodeZones:
         require_count("names", len(request.names))
         await self._reader.settle(request.min_position, (ZONES,), call)
-        found = ((name, node_views.zone_of_node(name, self._reader.all_zones())) for name in request.names)
+        zones, fleet = list(self._reader.all_zones()), self._reader.fleet
+        found = ((name, node_views.zone_of_node(name, zones, fleet)) for name in request.names)
         return pb.NodeZones(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
 
     async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ZoneList:

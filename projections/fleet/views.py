@@ -116,6 +116,11 @@ def hold_of(state: FleetState, name: str) -> int:
     return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
 
 
+def is_rejected(state: FleetState, number: int) -> bool:
+    """Whether a hold was rejected, and keeps nodes as they were."""
+    return hold_key(number) in state.rejected.rows
+
+
 def verdict(state: FleetState, command_id: str) -> Verdict | None:
     """What became of a command in fleet, where that differs from what its zone decided.
 

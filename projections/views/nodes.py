@@ -73,11 +73,13 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
     return view(name, max(found, key=lambda node: (node.created_ms, node.uid)), fleet)
 
 
-def zone_of_node(name: str, states: Iterable[ZoneState]) -> str | None:
-    """The zone of a node's newest incarnation; None if it is nowhere."""
+def zone_of_node(name: str, states: Iterable[ZoneState], fleet: FleetState) -> str | None:
+    """The zone of a node's newest incarnation, or the zone that it left if a hold keeps it; None if it is nowhere."""
     found = (state.nodes.rows.get(name) for state in states)
     newest = max(filter(None, found), key=lambda node: (node.created_ms, node.uid), default=None)
-    return newest.zone if newest is not None else None
+    member = fleet.members.rows.get(name)
+    kept = member.zone if member is not None and member.held else None
+    return newest.zone if newest is not None else kept
 
 
 def _addresses(node: Node | Member) -> tuple[str, ...]:

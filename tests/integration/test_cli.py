@@ -177,6 +177,28 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
 
 
+async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was_rejected(run: Run) -> None:
+    await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
+    for number in (1, 2, 3):
+        await become_member(run, f"n{number}", "z1", f"10.0.0.{number}")
+    hold = (await run("nodes", "leave", "n1", "n2")).json["hold"]
+    for where in ([], ["--zone", "z1"]):
+        again = await run("nodes", "leave", "n1", *where)
+        assert (again.status, again.json["outcome"], again.json["hold"]) == (0, "held", hold)
+        assert (
+            again.json["reason"] == f"node 'n1' has left zone z1 already, and hold {hold} keeps it in the rule tables"
+        )
+    assert (await run("holds", "reject", str(hold), "--as", "alice")).status == 0
+    for where in ([], ["--zone", "z1"]):
+        again = await run("nodes", "leave", "n1", *where)
+        assert (again.status, again.json["outcome"], "hold" in again.json) == (0, "unchanged", False)
+        assert again.json["reason"].startswith(f"its leave was rejected with hold {hold}, and the rule tables keep it")
+    both = await run("nodes", "leave", "n2", "n3")
+    said = {item["name"]: (item["outcome"], item.get("reason", "")) for item in both.json["items"]}
+    assert (both.json["outcome"], both.json["hold"] > hold, said["n3"][0]) == ("held", True, "held")
+    assert (said["n2"][0], f"rejected with hold {hold}" in said["n2"][1]) == ("unchanged", True)
+
+
 async def test_a_command_under_a_given_id_names_its_zone(run: Run, plane: Served) -> None:
     """Looked up a second time, the zone may be another one, and the id would be for two commands."""
     await run("nodes", "join", "n1", "--zone", "z1", "--address", "10.0.0.1")

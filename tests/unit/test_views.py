@@ -109,8 +109,8 @@ def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
     states = [ZoneFold().empty(Partition(ZONES, number)) for number in range(2)]
     joined(states[0], 1, "n", "old")
     joined(states[1], 2, "n", "new")
-    assert node_views.zone_of_node("n", states) == "new"
-    assert node_views.zone_of_node("m", states) is None
+    assert node_views.zone_of_node("n", states, FleetState(1)) == "new"
+    assert node_views.zone_of_node("m", states, FleetState(1)) is None
     rows: list[Node | None] = [state.nodes.rows.get("n") for state in states]
     view = node_views.find("n", rows, FleetState(1))
     assert view is not None
