@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from commands.calls.guard import Call, NotFound, snake_case
+from deploy.cli.answers import merged_position
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 
@@ -22,11 +23,11 @@ CALL = Call("?test", 30.0)
 
 
 class Remembered(NamedTuple):
-    """A query, what it was answered, and the position that the answer gave."""
+    """A query, what it was answered, and the position of the moment at which it was asked."""
 
     method: str
     request: Message
-    answer: Message
+    answer: Any
     position: str
 
 
@@ -46,18 +47,29 @@ class History:
             self._last = await getattr(self._commands, method)(request, timeout=30)
 
     async def remember(self) -> list[Remembered]:
-        """What every query answers now."""
-        found = []
+        """What every query answers now.
+
+        The position of ShowCommand is where the command was decided. What became of it in fleet, as a hold, may be
+        later: so it is of the moment of the first query, which has the positions of fleet and of every zone. That one
+        is asked once fleet has taken the command.
+        """
+        await self._queries.ListZones(pb.ListZonesRequest(min_position=self._last.position), timeout=30)
+        found: list[Remembered] = []
         for method, request in [*_queries(), ("ShowCommand", pb.ShowCommandRequest(command_id=self._last.command_id))]:
             try:
                 found += [
-                    Remembered(method, request, answer, answer.position)
+                    Remembered(method, request, answer, self._moment(method, answer, found))
                     async for answer in answers(partial(getattr(self._queries, method), timeout=30), request)
                     if answer.position  # a command that never came into the log has none
                 ]
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.NOT_FOUND, error
         return found
+
+    def _moment(self, method: str, answer: Any, found: list[Remembered]) -> str:
+        if method != "ShowCommand":
+            return str(answer.position)
+        return merged_position([found[0].position, answer.position])
 
 
 async def answers(ask: Callable[[Any], Any], request: Message) -> AsyncIterator[Any]:
@@ -74,7 +86,7 @@ async def asked_again(service: Any, remembered: Remembered) -> Message | None:
     """What the Queries service of a moment answers to the same; None if it knows of nothing."""
     try:
         async for answer in answers(partial(_call, service, remembered.method), remembered.request):
-            if answer.position == remembered.position:
+            if answer.position == remembered.answer.position:
                 return comparable(answer)
     except NotFound:
         return None
