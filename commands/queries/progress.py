@@ -27,7 +27,7 @@ class ProgressQueries:
         """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
         await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
-        for zone in filter(self._reader.fleet.speaks_of, self._reader.fleet.zones.rows):
+        for zone in self._reader.fleet.spoken_of():
             described.setdefault(self._reader.number_of(zone), set()).add(zone)
         for number in self._reader.partition_numbers:
             zones = sorted({*self._reader.zones(number).zones(), *described.get(number, ())})

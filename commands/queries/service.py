@@ -101,7 +101,7 @@ class QueriesService(ProgressQueries):
         await self._reader.settle(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
-        for zone in filter(fleet.speaks_of, fleet.zones.rows):
+        for zone in fleet.spoken_of():
             described.setdefault(self._reader.number_of(zone), set()).add(zone)
 
         def keys(number: int) -> Iterable[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -202,9 +203,15 @@ class FleetState:
             self.zones.put(name, replace(UNHEARD, heard=version))
 
     def speaks_of(self, zone: str) -> bool:
-        """Whether a zone has a node here, or labels or limits."""
+        """Whether a zone has a node here, or labels or limits, or is frozen by its name."""
+        if zone and zone in self.freezes.rows:
+            return True
         info = self.zones.rows.get(zone)
         return info is not None and (info.is_stated() or self.members.rows.population(zone) > 0)
+
+    def spoken_of(self) -> Iterator[str]:
+        """The zones that `speaks_of` is true of, each once."""
+        return filter(self.speaks_of, dict.fromkeys(chain(self.zones.rows, self.freezes.rows)))
 
     def moved(self, zone: str) -> ListMove:
         """When a zone got the list that it has."""

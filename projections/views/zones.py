@@ -92,7 +92,7 @@ class RuleView(NamedTuple):
 
 
 def is_known(zone: str, state: ZoneState, fleet: FleetState) -> bool:
-    """Whether anything is known of a zone: it had a node or a DPU, or somebody described it."""
+    """Whether anything is known of a zone: it had a node or a DPU, or somebody described it or froze it by name."""
     return state.existing(zone) is not None or fleet.speaks_of(zone)
 
 

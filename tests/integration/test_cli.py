@@ -273,6 +273,12 @@ async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
     frozen = await run("freeze", "nowhere", "--create")
     assert (frozen.status, frozen.json["outcome"]) == (0, "done")
     assert "'nowhere' has no node and no DPU" in frozen.stderr
+    assert [(zone["zone"], zone["frozen"]) for zone in (await run("zones", "list")).json["zones"]] == [
+        ("nowhere", True)
+    ]
+    assert (await run("zones", "show", "nowhere")).json["frozen_by"]
+    assert (await run("thaw", "nowhere")).status == 0
+    assert (await run("zones", "show", "nowhere")).status == 1
     await run("nodes", "join", "n1", "--zone", "z1")
     assert (await run("freeze", "z1")).stderr == ""
 
