@@ -51,15 +51,22 @@ class Scan:
         self._text = joined.decode("latin-1")
         self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
 
-    def skip_texts(self, count: int, *, last_is_no: bytes) -> None:
-        """Skip so many texts of each record, which have to be texts. The last one must not begin with these bytes."""
+    def last_text(self, count: int, *, is_no: bytes) -> list[str]:
+        """The last of the next texts of each record, which have to be texts; one for all if they are equal.
+
+        It must not begin with these bytes.
+        """
         starts = self._at
         for _ in range(count):
-            begin, _ = self._span()
-        self._cut(starts, self._at)
-        alike = begin[self._bytes[begin] == last_is_no[0]]
-        octets = self._bytes[alike[:, None] + np.arange(len(last_is_no))]
-        _require(not (octets == np.frombuffer(last_is_no, np.uint8)).all(axis=1).any())
+            begin, end = self._span()
+        skipped = self._cut(starts, self._at)
+        if _is_one(skipped):
+            begin, end = begin[:1], end[:1]
+        alike = begin[self._bytes[begin] == is_no[0]]
+        octets = self._bytes[alike[:, None] + np.arange(len(is_no))]
+        _require(not (octets == np.frombuffer(is_no, np.uint8)).all(axis=1).any())
+        texts = self._cut(begin, end)
+        return texts[:1] if _is_one(texts) else texts
 
     def texts(self) -> list[str]:
         """A text of each record."""
@@ -133,6 +140,10 @@ class Scan:
         texts = [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         _require("".join(texts).isascii())
         return texts
+
+
+def _is_one(texts: list[str]) -> bool:
+    return texts.count(texts[0]) == len(texts)
 
 
 def _require(regular: Any) -> None:

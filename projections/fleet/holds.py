@@ -103,17 +103,18 @@ def member_holds(
     """The holds of the moves that wait, one per command behind them, and the hold of each of these moves.
 
     A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them. It
-    is approved anew when it grows. Nodes with no command behind them share the hold of their record, asked for by
+    is approved anew when it grows. What somebody else asked for under the same id is another one: or they would approve
+    their own in the name of another. Nodes with no command behind them share the hold of their record, asked for by
     `actor`.
     """
     by_cause: dict[Cause, list[int]] = {}
     for index in sorted(weighed.waits):
         by_cause.setdefault(causes.get(weighed.moves[index].name, Cause("", actor)), []).append(index)
-    open_holds = {hold.command_id: hold for hold in state.holds.rows.values() if hold.command_id}
+    open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in state.holds.rows.values()}
     held_by: dict[int, int] = {}
     holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
     for cause, indices in by_cause.items():
-        earlier = open_holds.get(cause.command_id)
+        earlier = open_holds.get(cause) if cause.command_id else None
         if earlier is None:
             number += 1
             hold = replace(_of_moves(state, weighed, indices, cause, at.append_ms), id=number)

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from eventstore.ids import BadCommandId, issued_at_ms
 from projections.columns import fault_of_label_numbers, fault_of_widths
 from projections.fleet.holders import Address, Column4, column4
 from projections.fleet.roster import Column6
@@ -107,12 +108,25 @@ class Items(NamedTuple):
     causes: Sequence[tuple[Cause, int]]
 
     def cause_by_name(self) -> dict[str, Cause]:
-        """The command behind each item, as far as one is said."""
+        """The command behind each item, as far as one is said. Its id is empty if only who gave it is known."""
         spread = chain.from_iterable(repeat(cause, count) for cause, count in self.causes)
-        return {name: cause for name, cause in zip(self.names, spread, strict=False) if cause.command_id}
+        columns = zip(self.names, spread, self.uids, self.created_ms, strict=False)
+        return {
+            name: cause if cause.command_id else Cause(_command_of(uid, created_ms), cause.actor)
+            for name, cause, uid, created_ms in columns
+            if cause.command_id or cause.actor
+        }
 
 
 T = TypeVar("T")
+
+
+def _command_of(uid: str, created_ms: int) -> str:
+    """The command that stated this incarnation, if it stated none of its own: then it is the uid, and says the time."""
+    try:
+        return uid if issued_at_ms(uid) == created_ms else ""
+    except BadCommandId:
+        return ""
 
 
 def read_items(event: MembershipChanged) -> Items | str:

@@ -54,14 +54,14 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     if mark < state.forwarded or first == len(state.outgoing):
         return None
     offsets = _with_room(state, first)
-    items, causes = _items(state, offsets), len(state.causes.rows)
+    items, causes = _items(state, offsets), 2 * len(state.causes.rows) + len(state.askers.rows)
     if items.size(causes) > MAX_FORWARD_BYTES:
         more = range(2, len(offsets) + 1)
         too_many = bisect_left(more, True, key=lambda n: _items(state, offsets[:n]).size(causes) > MAX_FORWARD_BYTES)
         offsets = offsets[: 1 + too_many]
         items = _items(state, offsets)
     sealed = _sealed(items, partition, mark, offsets[-1] + 1)
-    return _with_causes(state, sealed, items.changed) if state.causes.rows else sealed
+    return _with_causes(state, sealed, items)
 
 
 def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
@@ -91,7 +91,7 @@ class _Items(NamedTuple):
     label_index: list[int]
 
     def size(self, causes: int) -> int:
-        """Bytes of a forward of these, or a few more, if so many records have a command behind them that is said."""
+        """Bytes of a forward of these, or a few more, if so many commands and askers are said at the most."""
         texts = len("".join((*self.names, *self.zones, *self.uids)))
         said = _CAUSE_BYTES * min(causes, len(set(self.changed)))
         return _FIXED_BYTES + said + _ITEM_BYTES * len(self.names) + texts + sum(map(size_of_labels, self.label_sets))
@@ -227,12 +227,21 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
     )
 
 
-def _with_causes(state: ZoneState, said: MembershipChanged, changed: Sequence[int]) -> MembershipChanged:
-    """This, with the commands behind it. Items go record by record, so each command is said once."""
+def _with_causes(state: ZoneState, said: MembershipChanged, items: _Items) -> MembershipChanged:
+    """This, with the commands behind it. Items go record by record, so each command is said once.
+
+    A node that joined alone and was new is there, and its record has no command by itself.
+    """
+    first, last, count = items.changed[0], items.changed[-1], len(items.names)
+    if not state.causes.rows and state.has_one_asker(first, last) and items.states.count(PRESENT) == count:
+        asker = state.asker_of(first)
+        return replace(said, command_ids=[""], actors=[asker], cause_items=[count]) if asker else said
     causes: list[Cause] = []
     counts: list[int] = []
-    for offset, items in groupby(changed):
-        cause, count = state.cause_of(offset), sum(1 for _ in items)
+    for (offset, found), these in groupby(zip(items.changed, items.states, strict=True)):
+        cause, count = state.cause_of(offset), sum(1 for _ in these)
+        if cause is NO_CAUSE and found == PRESENT:
+            cause = Cause("", state.asker_of(offset))
         if causes and causes[-1] == cause:
             counts[-1] += count
         else:

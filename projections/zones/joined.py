@@ -12,12 +12,16 @@ from schemas.events import NodesJoined
 
 
 class Joined(NamedTuple):
-    """Nodes that joined together, as the columns they came in; one zone, offset or time may stand for all."""
+    """Nodes that joined together, as the columns they came in; one zone, offset, time or asker may stand for all.
+
+    `askers` stated the nodes, if a record of its own stated each; there are none if one record stated all of them.
+    """
 
     event: NodesJoined
     zones: Sequence[str]
     offsets: Sequence[int]
     append_ms: Sequence[int]
+    askers: Sequence[str] = ()
 
     def node(self, place: int) -> Node:
         """The node in this place, from 0."""

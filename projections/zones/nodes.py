@@ -24,7 +24,7 @@ from projections.columns import fault_of_nodes, incarnations, single, spread
 from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
-from projections.zones.rows import Cause, CompleteList, Gone, Node, Zone
+from projections.zones.rows import MAX_ACTOR, Cause, CompleteList, Gone, Node, Zone
 from projections.zones.state import Change, ZoneState
 from schemas.events import (
     AGENT_JOINED,
@@ -40,8 +40,6 @@ from schemas.events import (
 )
 
 _MAX_HASH = 64
-_MAX_ACTOR = 300
-"""Letters of an actor that are forwarded: longer ones than a certificate names are in no log but a forged one."""
 
 
 def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
@@ -57,7 +55,8 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
             return Decision(
                 Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
             )
-        return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
+        asker = event.envelope.actor[:MAX_ACTOR]
+        return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True, asker=asker), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []
@@ -222,7 +221,7 @@ def _fault_of_hash(event: NodesLeft) -> str | None:
 
 
 def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> Cause:
-    return Cause(event.envelope.command_id, event.envelope.actor[:_MAX_ACTOR])
+    return Cause(event.envelope.command_id, event.envelope.actor[:MAX_ACTOR])
 
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Change) -> Decision:

@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from projections.tries import Tries
 
+MAX_ACTOR = 300
+"""Letters of an actor that are forwarded: longer ones than a certificate names are in no log but a forged one."""
+
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node that is there. `created_ms` and `uid` are its incarnation.
@@ -54,6 +57,12 @@ class Cause(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The command behind a record that changed nodes, and who gave it, kept until fleet has heard of the record."""
 
     command_id: str
+    actor: str
+
+
+class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who stated the nodes that joined alone and were new, from this record on up to the next row."""
+
     actor: str
 
 

@@ -17,9 +17,10 @@ from eventstore.avro.scan import Irregular, Scan
 from eventstore.errors import Undecodable
 from eventstore.ids import BadCommandId, issued_at_ms
 from projections.actors import NODE_AGENT_PREFIX, is_node_agent
-from projections.columns import fault_of_nodes, part, shared
+from projections.columns import fault_of_nodes, part, part_of, shared
 from projections.names import check_zone
 from projections.zones.joined import Joined
+from projections.zones.rows import MAX_ACTOR
 from projections.zones.state import Change, ZoneState
 from schemas.events import Envelope, NodesJoined
 
@@ -36,9 +37,13 @@ _Labels = dict[str, str]
 
 
 class SingleJoins(NamedTuple):
-    """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone."""
+    """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone.
+
+    One actor may stand for all.
+    """
 
     ids: list[str]
+    actors: list[str]
     issued_ms: list[int]
     zones: list[str]
     as_one: NodesJoined
@@ -60,7 +65,8 @@ def decide(
     event, zones = part(joins.as_one, 0, count), joins.zones[:count]
     if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
         return None
-    return Joined(event, zones, offsets[:count], append_ms[:count]), count
+    askers = [actor[:MAX_ACTOR] for actor in part_of(joins.actors, 0, count)]
+    return Joined(event, zones, offsets[:count], append_ms[:count], askers), count
 
 
 def _new_first(state: ZoneState, names: Sequence[str]) -> int:
@@ -90,7 +96,7 @@ def _scanned(values: Sequence[bytes]) -> SingleJoins:
     """The fields in the order of the schema, up to the labels."""
     scan = Scan(values, HEADER_BYTES)
     ids, inside_ms = scan.ids()
-    scan.skip_texts(2, last_is_no=_AGENT)
+    actors = scan.last_text(2, is_no=_AGENT)
     issued_ms = scan.numbers()
     zones = list(map(intern, scan.texts()))
     if not scan.has_item() or (issued_ms != inside_ms).any():
@@ -110,7 +116,7 @@ def _scanned(values: Sequence[bytes]) -> SingleJoins:
     addresses = scan.packed(4), scan.packed(16)
     said = Envelope(ids[0], "", "", times_ms[0])
     as_one = NodesJoined(said, zones[0], names, created_ms, uids, *addresses, *_scanned_labels(values, scan.rest()))
-    return SingleJoins(ids, times_ms, zones, as_one)
+    return SingleJoins(ids, actors, times_ms, zones, as_one)
 
 
 def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[list[_Labels], list[int]]:
@@ -122,7 +128,8 @@ def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[li
 
 def _decoded(values: Sequence[bytes]) -> SingleJoins:
     events = list(map(_join, values))
-    if any(is_node_agent(event.envelope.actor) for event in events):
+    actors = [event.envelope.actor for event in events]
+    if any(map(is_node_agent, actors)):
         raise Irregular
     ids = [event.envelope.command_id for event in events]
     times_ms = [event.envelope.issued_at_ms for event in events]
@@ -143,7 +150,7 @@ def _decoded(values: Sequence[bytes]) -> SingleJoins:
         list(map(_labels_of, events)),
         list(range(len(events))),
     )
-    return SingleJoins(ids, times_ms, [intern(event.zone) for event in events], as_one)
+    return SingleJoins(ids, actors, times_ms, [intern(event.zone) for event in events], as_one)
 
 
 def _join(value: bytes) -> NodesJoined:

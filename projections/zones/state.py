@@ -6,12 +6,16 @@ comparison, and a node is forwarded as it is now. A record whose last node was o
 has more records than nodes, however long fleet is away. As the nodes say all of it, it is not saved: a second row for
 each join would double what saving costs.
 
+The command behind a record is kept while the record is in the outbox, but not for each node that joins alone and is
+new. Most are that, and need a command only if fleet holds them back. Of those it is kept who stated them, once for all
+in a row that the same principal stated, and the uid of a node says the command (forwarding).
+
 Of DPUs it derives who has an open step, who stands in line, and what the limits of a zone count.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
@@ -26,7 +30,7 @@ from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
 from projections.zones.phases import STEPS
-from projections.zones.rows import Cause, CompleteList, Dpu, Gone, Marks, Node, Zone
+from projections.zones.rows import Asker, Cause, CompleteList, Dpu, Gone, Marks, Node, Zone
 
 _CHANGED = attrgetter("changed")
 _MARKS = "marks"
@@ -35,7 +39,10 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Change(NamedTuple):
-    """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone."""
+    """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone.
+
+    `asker` stated the one node that is `fresh`.
+    """
 
     joined: Joined | None = None
     nodes: Mapping[str, Node] = _NOTHING
@@ -46,6 +53,7 @@ class Change(NamedTuple):
     marks: Marks | None = None
     fresh: bool = False
     cause: Cause | None = None
+    asker: str = ""
 
 
 class ZoneState:
@@ -59,6 +67,7 @@ class ZoneState:
         self.dpus: Table[Dpu] = Table("dpus", Dpu)
         self.marks: Table[Marks] = Table("marks", Marks)
         self.causes: Table[Cause] = Table("causes", Cause)
+        self.askers: Table[Asker] = Table("askers", Asker)
         self._clear()
 
     def _clear(self) -> None:
@@ -67,11 +76,12 @@ class ZoneState:
         self.outgoing: list[int] = []
         self._fresh_in: dict[int, int] = {}
         self._joined_at: dict[int, Joined] = {}
+        self._asked_from: list[int] = []
         self.dpu_index = DpuIndex()
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
-        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks, self.causes)
+        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks, self.causes, self.askers)
 
     @property
     def fleet_mark(self) -> int:
@@ -120,6 +130,7 @@ class ZoneState:
                 waiting.setdefault(row.changed, []).append(name)
         for offset, names in sorted(waiting.items()):
             self._send(offset, names)
+        self._asked_from = sorted(map(int, self.askers.rows))
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
 
@@ -132,8 +143,17 @@ class ZoneState:
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
 
     def cause_of(self, offset: int) -> Cause:
-        """The command behind the record at this offset, as far as it is kept."""
+        """The command behind the record at this offset, if it is kept by itself."""
         return self.causes.rows.get(str(offset), NO_CAUSE)
+
+    def asker_of(self, offset: int) -> str:
+        """Who stated the node that joined alone, and was new, by the record at this offset."""
+        place = bisect_right(self._asked_from, offset) - 1
+        return self.askers.rows[str(self._asked_from[place])].actor if place >= 0 else ""
+
+    def has_one_asker(self, first: int, last: int) -> bool:
+        """Whether `asker_of` is the same for every record from one of these offsets to the other."""
+        return bisect_right(self._asked_from, first) == bisect_right(self._asked_from, last)
 
     def joined_at(self, offset: int) -> Joined | None:
         """The nodes that the record at this offset changed, if they joined together and none has changed since."""
@@ -155,6 +175,8 @@ class ZoneState:
             self._change_nodes(change, at)
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
+        if change.fresh:
+            self._ask((at.offset,), (change.asker,))
         for key, complete in change.lists.items():
             if complete is None:
                 self.lists.remove(key)
@@ -195,6 +217,7 @@ class ZoneState:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
         self.nodes.add_joined(joined)
+        self._ask(offsets, joined.askers)
         if len(offsets) == 1:
             self._send(offsets[0], names)
             self._joined_at[offsets[0]] = joined
@@ -202,6 +225,15 @@ class ZoneState:
         self.outbox.update(zip(offsets, zip(names, strict=True), strict=True))
         self.outgoing += offsets
         self._fresh_in.update(zip(offsets, repeat(1), strict=False))
+
+    def _ask(self, offsets: Sequence[int], askers: Sequence[str]) -> None:
+        """Nodes joined alone at these offsets, stated by these, or all by the one."""
+        last = self.asker_of(offsets[0])
+        for offset, actor in zip(offsets, askers, strict=False):
+            if actor != last:
+                self.askers.put(str(offset), Asker(actor))
+                self._asked_from.append(offset)
+                last = actor
 
     def _mark(self) -> Marks:
         return self.marks.rows.get(_MARKS) or Marks()
@@ -255,6 +287,10 @@ class ZoneState:
                     self.gone.remove(name)
             self._drop(offset)
         del self.outgoing[:count]
+        over = max(bisect_right(self._asked_from, forwarded) - 1, 0)
+        for offset in self._asked_from[:over]:
+            self.askers.remove(str(offset))
+        del self._asked_from[:over]
 
     def _drop(self, offset: int) -> None:
         del self.outbox[offset]

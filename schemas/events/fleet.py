@@ -28,8 +28,9 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     for one that its own agent had put there, and empty if it is 0 for all.
 
     `command_ids` and `actors` say which commands caused the changes, and who gave them: each of the next `cause_items`
-    items, in order. Both are empty for a node that joined alone and was new to the partition. Without any, all three
-    are empty.
+    items, in order. The id is empty for a node that joined alone and was new to the partition: that node's uid is the
+    id of the command, unless the command stated another one. Both are empty where no command is behind an item. Without
+    any, all three are empty.
     """
 
     envelope: Envelope

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 import pytest
 from msgspec.structs import replace
 
 from eventstore.folding.fold import Outcome
+from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.fleet.views import holds
 from projections.zones.forwarding import forward
-from schemas.events import Envelope, Event, Forwarded, NodesJoined, NodesLeft
+from schemas.events import Envelope, Event, Forwarded, NodesJoined, NodesLeft, NodesSuperseded
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, membership
-from tests.support.zones import ZoneLog
+from tests.support.zones import START_MS, ZoneLog
 
 MANY = 40
 
@@ -130,15 +132,68 @@ def logged(*events: Event) -> ZoneLog:
 
 def test_a_forward_says_which_commands_are_behind_it_and_who_gave_them() -> None:
     log = logged(joined("j", "a", "b", "c", "d"), joined("k", "e"), left("l", "b", "c", actor="operator/bob"))
-    assert causes(log) == [("j", "operator/ann", 2), ("", "", 1), ("l", "operator/bob", 2)]
+    assert causes(log) == [("j", "operator/ann", 2), ("", "operator/ann", 1), ("l", "operator/bob", 2)]
     assert causes(log, 2) == [("l", "operator/bob", 2)]
     log.append(Forwarded(said("", "forwarder/a"), 3))
     assert log.state.causes.rows == {}
 
 
-def test_nodes_that_join_alone_and_are_new_cost_no_cause() -> None:
+def test_nodes_that_join_alone_and_are_new_cost_one_row_for_all_that_one_principal_stated() -> None:
+    log = logged(joined("j", "a"), joined("k", "b"), joined("l", "c", actor="operator/bob"), joined("m", "d", "e"))
+    log.append(joined("n", "f", actor="operator/bob"))
+    log.append(NodesSuperseded(said("", "fleet/0"), 0, 1, ["z1"], ["b"], [0], ["k"], 6))
+    assert {at: row.actor for at, row in log.state.askers.rows.items()} == {"0": "operator/ann", "2": "operator/bob"}
+    expected = [("", "operator/ann", 1), ("", "operator/bob", 1), ("m", "operator/ann", 2), ("", "operator/bob", 1)]
+    assert causes(log) == [*expected, ("", "", 1)], "nobody asked for what fleet said"
+    assert list(log.state.causes.rows) == ["3"]
+    log.append(Forwarded(said("", "forwarder/a"), 2))
+    assert list(log.state.askers.rows) == ["2"]
+    assert causes(log, 2) == [*expected[1:], ("", "", 1)]
+    log.append(joined("o", "g", actor="operator/bob"))
+    assert list(log.state.askers.rows) == ["2"], "the same principal goes on"
+
+
+def test_nodes_that_one_principal_stated_alone_have_one_cause() -> None:
     log = logged(joined("j", "a"), joined("k", "b"))
-    assert (causes(log), log.state.causes.rows) == ([], {})
+    assert causes(log) == [("", "operator/ann", 2)]
+    log.append(joined("l", "c", actor=""))
+    log.append(joined("m", "d"))
+    assert causes(log) == [("", "operator/ann", 2), ("", "", 1), ("", "operator/ann", 1)]
+    assert causes(logged(joined("j", "a", actor=""))) == []
+
+
+def alone(rng: Random, zone: str, uid: str = "") -> NodesJoined:
+    """A node that fleet knows elsewhere joins alone, with another address."""
+    stated = ([START_MS + 1], [uid]) if uid else ([], [])
+    asked = envelope(zone, "operator/joe", uuid7(START_MS, rng))
+    return NodesJoined(asked, zone, ["n0"], *stated, bytes((10, 9, 9, 9)), b"", [], [])
+
+
+@pytest.mark.parametrize("uid", ["", "stated"])
+def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: str) -> None:
+    fleet.budget("denied-by-change", 0, 0)
+    log = ZoneLog()
+    event = alone(Random(1), "z2", uid)
+    log.append(event)
+    said = forward(log.state, 0, 0)
+    assert said is not None
+    cause = partition_of(b"z2", PARTITIONS)
+    mark = fleet.state.marks[cause]
+    held = fleet.apply(replace(said, cause_partition=cause, from_offset=mark, to_offset=mark + 1))
+    assert held.code == "held"
+    [hold] = holds(fleet.state)
+    assert (hold.requested_by, hold.command_id) == ("operator/joe", "" if uid else event.envelope.command_id)
+    assert fleet.approve(held.hold, "approver/joe").code == "refused"
+    assert [fleet.approve(held.hold, actor).code for actor in ("approver/ann", "approver/bob")] == ["done", "done"]
+
+
+def test_the_id_of_a_command_of_somebody_else_joins_no_hold_of_theirs(fleet: Fleet) -> None:
+    leave(fleet, {("a", "operator/ann"): range(10)})
+    leave(fleet, {("a", "operator/joe"): range(MANY, MANY + 10)})
+    assert [(hold.requested_by, hold.node_count) for hold in holds(fleet.state)] == [
+        ("operator/ann", 10),
+        ("operator/joe", 10),
+    ]
 
 
 def test_a_command_that_was_overtaken_is_not_kept() -> None:

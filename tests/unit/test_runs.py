@@ -142,6 +142,9 @@ ODD: Sequence[dict[str, Any]] = (
     {"envelope": msgspec.structs.replace(envelope("z", "p", uuid7(T0, random.Random(1))), command_id="f" * 36)},
     {"envelope": envelope("zöne", "p", uuid7(T0, random.Random(1)))},
     {"envelope": join(1).envelope},
+    {"envelope": envelope("zone/z", "another", uuid7(T0 - 50, random.Random(7)))},
+    {"envelope": envelope("zone/z", "a" * 400, uuid7(T0 - 50, random.Random(8)))},
+    {"envelope": envelope("zone/z", "", uuid7(T0 - 50, random.Random(9)))},
 )
 
 
