@@ -2,12 +2,15 @@
 
 Only fleet knows whether another node holds an address that the agent stated, or whether the node lives in a zone of
 another partition. The caller hears `refused` then, with what became of the statement.
+
+What an operator states is held only if it moves or changes a node that fleet has: then the answer waits for fleet as
+well, and says so. Nobody waits for nodes that are new. That this replica has a node of fleet decides no more than that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from commands import answers
@@ -34,29 +37,43 @@ class Joining:
         self._waiting = waiting
 
     async def join(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
-        if not is_node_agent(call.principal):
-            return await self._desk.state(nodes.join, request, call)
         names = [*request.columns.names, *(node.name for node in request.nodes)]
+        if not is_node_agent(call.principal):
+            return await self._of_operator(nodes.join, request, names, call)
         return await self._of_agent(nodes.join, request, names, call)
 
     async def change(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
+        names = [node.name for node in request.nodes]
         if not is_node_agent(call.principal):
-            return await self._desk.state(nodes.change, request, call)
-        return await self._of_agent(nodes.change, request, [node.name for node in request.nodes], call)
+            return await self._of_operator(nodes.change, request, names, call)
+        return await self._of_agent(nodes.change, request, names, call)
+
+    async def _of_operator(self, shape: Shape[R], request: R, names: Sequence[str], call: Call) -> pb.Answer:
+        deadline_s = asyncio.get_running_loop().time() + call.timeout_s
+        answer = await self._desk.state(shape, request, call)
+        if answer.outcome != pb.Answer.done or not self._reader.fleet.members.rows.has_any(names):
+            return answer
+        reason = "the zone took the statement, and whether a hold keeps it from the rule tables is not known"
+        return await self._heard(answer, deadline_s, reason)
 
     async def _of_agent(self, shape: Shape[R], request: R, names: Iterable[str], call: Call) -> pb.Answer:
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + call.timeout_s
+        deadline_s = asyncio.get_running_loop().time() + call.timeout_s
         answer = await self._desk.state(shape, request, call)
         if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
             return answer
-        ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
-        try:
-            await self._waiting.forwarded(partition, position, timeout_s=deadline_s - loop.time())
-        except LogUnavailable as error:
-            reason = f"the zone took the statement, and whether fleet lets it take effect is not known: {error}"
-            return answers.unknown(answer.command_id, reason)
+        reason = "the zone took the statement, and whether fleet lets it take effect is not known"
+        answer = await self._heard(answer, deadline_s, reason)
         if answer.outcome == pb.Answer.unchanged:
             faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))
             answer.reason = "; ".join(faults) or answer.reason
+        return answer
+
+    async def _heard(self, answer: pb.Answer, deadline_s: float, unknown: str) -> pb.Answer:
+        """The answer of the zone, with what became of the command in fleet; `unknown` says what is unknown if late."""
+        ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        try:
+            await self._waiting.forwarded(partition, position, timeout_s=left_s)
+        except LogUnavailable as error:
+            return answers.unknown(answer.command_id, f"{unknown}: {error}")
         return answers.found(answer, self._reader.verdict(answer.command_id))

@@ -14,8 +14,9 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
+from eventstore.log import partition_of
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.served import Served, served
+from tests.support.served import PARTITIONS, Served, served
 
 
 class Ran(NamedTuple):
@@ -238,6 +239,22 @@ async def test_a_leave_of_many_says_of_each_name_first_what_became_of_it(run: Ru
             "unchanged: 2 unchanged",
         ],
     )
+
+
+async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_moves_it(run: Run) -> None:
+    assert partition_of(b"z1", PARTITIONS) != partition_of(b"z3", PARTITIONS)
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "0")
+    await become_member(run, "n1", "z1", "10.0.0.1")
+    moved = await run("nodes", "join", "n1", "--zone", "z3", "--address", "10.0.0.9", "--as", "joe")
+    assert (moved.status, moved.json["outcome"]) == (0, "held"), moved
+    (hold,) = (await run("holds", "list")).json["holds"]
+    assert (hold["hold"], hold["requested_by"]) == (moved.json["hold"], "?joe")
+    command = ("--command", moved.json["command_id"])
+    own = await run("holds", "approve", *command, "--as", "joe")
+    assert (own.status, "others must approve it" in own.stderr) == (1, True)
+    assert [(await run("holds", "approve", *command, "--as", name)).status for name in ("ann", "bob")] == [0, 0]
+    changed = await run("nodes", "join", "n1", "--zone", "z3", "--address", "10.0.0.8")
+    assert (changed.status, changed.json["outcome"]) == (0, "held"), changed
 
 
 async def test_each_hold_of_a_leave_from_several_zones_is_named(run: Run) -> None:
