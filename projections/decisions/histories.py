@@ -58,6 +58,8 @@ def _is_in(subject: str, change: Any) -> bool:
             return any(subject in pair for pair in lost) or any(_moves(subject, change.weighed.moves))
         case holds.Released():
             return any(_moves(subject, change.weighed.moves))
+        case holds.Rejected():
+            return subject in change.names
         case holds.Edited() | fleet.Described():
             edit = change.edit if isinstance(change, fleet.Described) else change
             return isinstance(edit, holds.Edited) and subject in (edit.proposal.edit.policy, edit.proposal.edit.zone)

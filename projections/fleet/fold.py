@@ -182,7 +182,7 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: At) -> Decision:
     standing = policies.get(policy.name)
     if standing is not None and standing.says() == policy.says():
         return _as_it_stands(waiting_for(state, policy=policy.name))
-    return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope.actor, at))
+    return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope, at))
 
 
 def _policies_but(state: FleetState, name: str) -> int:
@@ -198,7 +198,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: At) -> D
         return refusal(f"name: {names.shown(name)} must be the name of a policy")
     if standing is None or (name == DEFAULT and standing.says() == BUILT_IN.says()):
         return _as_it_stands(waiting)
-    return Decision(*decide_edit(state, Edit(policy=name), event.envelope.actor, at))
+    return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
 
 
 def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
@@ -224,7 +224,7 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
         if not waiting and limits == info.limits:
             return Decision(None, UNCHANGED)
         return Decision(Described(event.zone, limits, Withdrawn(waiting)), DONE)
-    edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope.actor, at)
+    edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope, at)
     return Decision(Described(event.zone, limits, edited), outcome)
 
 

@@ -36,6 +36,7 @@ from projections.fleet.withdrawals import (
     MAX_SHOWN_ZONES,
     MEMBERS,
     POLICY,
+    WINDOW_MS,
     ZONE,
     Budget,
     Hold,
@@ -43,10 +44,11 @@ from projections.fleet.withdrawals import (
     fault_of_budget,
     hash_of,
     key_of,
+    reason_of,
 )
 from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
-from schemas.events import BudgetSet, HoldApproved, HoldRejected
+from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
 
 class Edited(NamedTuple):
@@ -110,14 +112,15 @@ def member_holds(
     by_cause: dict[Cause, list[int]] = {}
     for index in sorted(weighed.waits):
         by_cause.setdefault(causes.get(weighed.moves[index].name, Cause("", actor)), []).append(index)
-    open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in state.holds.rows.values()}
+    of_members = (hold for hold in state.holds.rows.values() if hold.subject == MEMBERS)
+    open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in of_members}
     held_by: dict[int, int] = {}
     holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
     for cause, indices in by_cause.items():
         earlier = open_holds.get(cause) if cause.command_id else None
         if earlier is None:
             number += 1
-            hold = replace(_of_moves(state, weighed, indices, cause, at.append_ms), id=number)
+            hold = replace(_of_moves(state, weighed, indices, cause, at), id=number)
         else:
             hold = replace(earlier, approvals=())
         holds.append(hold)
@@ -125,15 +128,20 @@ def member_holds(
     return tuple(holds), held_by
 
 
-def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause: Cause, since_ms: int) -> Hold:
+def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause: Cause, at: At) -> Hold:
     befores = [weighed.moves[index].before for index in indices]
     earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
     kind = _named({kind for kind, _ in weighed.over} or {hold.kind for hold in earlier if hold is not None})
-    count = max((count for (of, _), count in weighed.over.items() if of == kind), default=0)
+    count, number = max(((count, number) for (of, number), count in weighed.over.items() if of == kind), default=(0, 0))
+    zones: Iterable[str]
     if count:
-        reason = f"nodes: {count} addresses would be {_turned(kind)} at once, over the {kind} budget; what was stays"
+        addresses = sum(_addresses_of(weighed.moves[index]) for index in indices)
+        together = f", as part of {count} together" if count > addresses else ""
+        reason = _over(kind, together + _of_late(state, kind, number, at)) + "; what was stays"
+        zones = state.zones_with({list_number for _, list_number in weighed.over})
     else:
-        reason = f"nodes: {len(indices)} of them have a change that waits; what was stays until this one may be made"
+        reason = "of nodes whose last change waits; what was stays until this one may be made"
+        zones = {row.zone for index in indices for row in weighed.moves[index][2:4] if row is not None}
     return Hold(
         id=0,
         kind=kind,
@@ -141,12 +149,35 @@ def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause
         reason=reason,
         addresses=0,
         nodes=0,
-        zones=tuple(nsmallest(MAX_SHOWN_ZONES, state.zones_with({list_number for _, list_number in weighed.over}))),
+        zones=tuple(nsmallest(MAX_SHOWN_ZONES, zones)),
         hash=bytes(16),
         requested_by=cause.actor,
-        since_ms=since_ms,
+        since_ms=at.append_ms,
         command_id=cause.command_id,
     )
+
+
+def outcome_of(weighed: Weighed, hold: Hold, held_by: Mapping[int, int]) -> Outcome:
+    """The outcome of a record of members that opened this hold, or made it grow."""
+    added = sum(_addresses_of(weighed.moves[index]) for index, held in held_by.items() if held == hold.id)
+    return Outcome("held", reason_of(replace(hold, addresses=hold.addresses + added)), hold=hold.id)
+
+
+def _addresses_of(move: Move) -> int:
+    """Addresses of a move that a hold of it would count: those that go or those that come, whichever are more."""
+    goes = sum(bool(part.address4) + bool(part.address6) for part in move.outs)
+    comes = bool(move.after.address4) + bool(move.after.address6) if move.after is not None and move.arrives else 0
+    return max(goes, comes)
+
+
+def _over(kind: Kind, more: str) -> str:
+    return f"would be {_turned(kind)} at once{more}, over the {kind} budget"
+
+
+def _of_late(state: FleetState, kind: Kind, number: int, at: At) -> str:
+    """What of a list turned within the window already: with it, less than a budget allows may be over it."""
+    spent = state.window(kind, number).spent(at.time_ms)
+    return f", after {spent} in the last {WINDOW_MS // 60_000} minutes" if spent else ""
 
 
 def _named(kinds: Collection[str]) -> Kind:
@@ -159,7 +190,7 @@ def _turned(kind: Kind) -> str:
     return "denied" if kind in DENIALS else "allowed"
 
 
-def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edited | EditHeld, Outcome]:
+def decide_edit(state: FleetState, edit: Edit, envelope: Envelope, at: At) -> tuple[Edited | EditHeld, Outcome]:
     """Make an edit within the budget; hold one that is over it.
 
     One that waits already goes on waiting: who keeps stating what they want must not take back approvals of it.
@@ -174,18 +205,21 @@ def decide_edit(state: FleetState, edit: Edit, actor: str, at: At) -> tuple[Edit
         if _says_the_same(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
             return EditHeld(waiting, ()), Outcome("held", waiting.reason, hold=waiting.id)
     asked = _asked(state, proposal, over, at)
-    what = f"{asked['addresses']} addresses would be {_turned(asked['kind'])} at once"
+    kind, addresses = asked["kind"], asked["addresses"]
+    number = next(pair[0] for (of, pair), count in over.items() if (of, count) == (kind, addresses))
+    what = f"{addresses} addresses {_over(kind, _of_late(state, kind, number, at))}"
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
         subject=POLICY if edit.policy else ZONE,
-        reason=f"{_said(edit)}: {what}, over the {asked['kind']} budget; it waits",
+        reason=f"{_said(edit)}: {what}; it waits",
         nodes=0,
-        requested_by=actor,
+        requested_by=envelope.actor,
         since_ms=at.append_ms,
         policy=edit.policy,
         policy_after=edit.policy_after,
         zone=edit.zone,
         labels_after=edit.labels_after,
+        command_id=envelope.command_id,
         **asked,
     )
     return EditHeld(hold, ends), Outcome("held", hold.reason, hold=hold.id)
@@ -226,6 +260,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
         requested_by=event.envelope.actor,
         since_ms=at.append_ms,
         budget_after=budget,
+        command_id=event.envelope.command_id,
     )
     return Decision(EditHeld(hold, ends), Outcome("held", reason, hold=hold.id))
 
@@ -330,6 +365,8 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
     approvals = tuple({person(approver): approver for approver in (*hold.approvals, actor)}.values())
     if len(approvals) < APPROVALS:
         reason = f"hold {hold.id} has {len(approvals)} of {APPROVALS} approvals"
+        if len(approvals) == len(hold.approvals):
+            return Decision(None, Outcome("unchanged", f"{reason}, one of them yours"))
         return Decision(HoldChanged(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == MEMBERS:
         moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]

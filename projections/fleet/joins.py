@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eventstore.folding.fold import DONE, At, Decision, Outcome, refusal
+from eventstore.folding.fold import DONE, At, Decision, refusal
 from eventstore.log import partition_of
 from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import note
 from projections.fleet.holders import Address
-from projections.fleet.holds import member_holds
+from projections.fleet.holds import member_holds, outcome_of
 from projections.fleet.membership import Items, Member, Part, read_items
 from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.roster import Labelled
@@ -103,7 +103,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     weighed = weigh(state, moves, at.time_ms)
     causes = items.cause_by_name() if weighed.waits else {}
     holds, held_by = member_holds(state, weighed, causes, event.envelope.actor, at)
-    outcome = Outcome("held", holds[0].reason, hold=holds[0].id) if holds else DONE
+    outcome = outcome_of(weighed, holds[0], held_by) if holds else DONE
     return Decision(Moved(source, weighed, superseded, holds, held_by, tombstones, _agents(items)), outcome)
 
 

@@ -9,7 +9,7 @@ from projections.fleet.effects import hold_key
 from projections.fleet.membership import Member
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.verdicts import Verdict
-from projections.fleet.withdrawals import KINDS, Hold
+from projections.fleet.withdrawals import KINDS, MEMBERS, Hold, reason_of
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
 
@@ -69,7 +69,7 @@ def _hold(state: FleetState, hold: Hold) -> HoldView:
         hold=hold.id,
         kind=hold.kind,
         subject=hold.subject,
-        reason=hold.reason,
+        reason=reason_of(hold),
         nodes=tuple(nsmallest(_MAX_SHOWN_NODES, names)),
         node_count=hold.nodes,
         addresses=hold.addresses,
@@ -126,7 +126,8 @@ def verdict(state: FleetState, command_id: str) -> Verdict | None:
 
     Of several holds the newest one that is open counts, and else the one that was closed last.
     """
-    waiting = [row for row in state.holds.rows.values() if command_id and row.command_id == command_id]
+    asked_for = (row for row in state.holds.rows.values() if command_id and row.command_id == command_id)
+    waiting = [row for row in asked_for if row.subject == MEMBERS]
     if waiting:
         newest = max(waiting, key=lambda row: row.id)
         reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"

@@ -166,7 +166,8 @@ class Hold(msgspec.Struct, frozen=True):
     happen if it were approved: it changes when nodes come back, and approvals given before stay, since they were for
     more. A hold of members that is rejected, with `rejected_by`, is in a table of its own while it keeps anything.
     `seen` of an edit is what was over a budget when it was `asked` for, at that offset: addresses, by budget and
-    `key_of` the zones in which they would turn together. `command_id` is that of the command behind a hold of members.
+    `key_of` the zones in which they would turn together. `command_id` is that of the command that asked for the change.
+    `reason` of members lacks its beginning, which counts `addresses`: see `reason_of`.
     """
 
     id: int
@@ -189,6 +190,13 @@ class Hold(msgspec.Struct, frozen=True):
     seen: dict[str, int] = {}
     budget_after: Budget | None = None
     command_id: str = ""
+
+
+def reason_of(hold: Hold) -> str:
+    """Why a change waits, in one sentence. A hold of members grows and shrinks, and the sentence counts what it has."""
+    if hold.subject != MEMBERS:
+        return hold.reason
+    return f"nodes: {hold.addresses} address{'' if hold.addresses == 1 else 'es'} {hold.reason}"
 
 
 MAX_SHOWN_ZONES = 100

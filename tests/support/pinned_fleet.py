@@ -171,6 +171,10 @@ def _member_holds(fleet: DeliveredFleet) -> None:
     fleet.approve(hold, "bob")
     fleet.approve(hold, "cid")
     fleet.now_ms += 700_000
+    fleet.change(*(_node(number)._replace(created_ms=8) for number in range(2 * MANY)), partition=0)
+    mark = fleet.state.marks[0]
+    leaves = membership(0, mark, mark + 1, [_node(number)._replace(state=2) for number in range(MANY)])
+    fleet.apply(replace(leaves, command_ids=["a", "b"], actors=["ann", "bob"], cause_items=[9, MANY - 9]))
 
 
 def _edit_holds(fleet: DeliveredFleet) -> None:

@@ -85,7 +85,9 @@ def test_one_node_of_a_held_change_does_not_pass_by_being_stated_again_alone(fle
     assert fleet.state.holds.rows[str(held.hold)].nodes == MANY
     again = fleet.change(node(0, 2))
     assert (again.code, addresses(fleet)) == ("held", before)
-    assert again.reason == "nodes: 1 of them have a change that waits; what was stays until this one may be made"
+    assert (
+        again.reason == "nodes: 1 address of nodes whose last change waits; what was stays until this one may be made"
+    )
     assert saved_bytes(fleet.state) != rows
     fleet.now_ms += 2 * WINDOW_MS
     assert fleet.change(node(0, 3)).code == "held"
@@ -158,8 +160,9 @@ def test_changes_of_known_nodes_and_edits_share_what_may_be_allowed() -> None:
     assert fleet.change(*(node(i, labels={"side": "in"}) for i in range(70))).code == "done"
     held = fleet.change(*(node(i, labels={"side": "in"}) for i in range(70, 80)))
     assert (held.code, len(addresses(fleet))) == ("held", 70)
-    assert (
-        held.reason == "nodes: 10 addresses would be allowed at once, over the allowed-by-change budget; what was stays"
+    late = ", after 70 in the last 10 minutes"
+    assert held.reason == (
+        f"nodes: 10 addresses would be allowed at once{late}, over the allowed-by-change budget; what was stays"
     )
     assert fleet.policy("open", priority=1).code == "held"
     fleet.now_ms += 2 * WINDOW_MS
@@ -172,8 +175,9 @@ def test_joins_of_new_nodes_have_no_limit_until_an_operator_sets_one() -> None:
     fleet.budget(ALLOWED_BY_JOIN, 0, 20)
     assert fleet.change(*(node(i, 1, name=f"x{i}") for i in range(15))).code == "done"
     held = fleet.change(*(node(i, 2, name=f"y{i}") for i in range(15)))
-    assert (
-        held.reason == "nodes: 15 addresses would be allowed at once, over the allowed-by-join budget; what was stays"
+    late = ", after 15 in the last 10 minutes"
+    assert held.reason == (
+        f"nodes: 15 addresses would be allowed at once{late}, over the allowed-by-join budget; what was stays"
     )
     assert fleet.state.members.rows["y0"].slot < 0
     assert fleet.change(*(node(i, 3, name=f"w{i}") for i in range(5))).code == "done"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from deploy.past.history import ITEMS_SHOWN, Happening, history
 from deploy.roles import folds_of
 from eventstore.avro.codec import decode, encode
+from eventstore.folding.fold import At
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES, partition_for
 from projections.decisions.decided import DECIDED_TOPICS, spell
+from projections.decisions.histories import about
+from projections.decisions.items import Item as Told
 from projections.decisions.items import each_of
-from schemas.events import HoldApproved, IndexReleased, LogCreated, NodesJoined
+from schemas.events import Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
 from tests.support.decisions import Heard
+from tests.support.fleet import Fleet, Item
 from tests.support.virtual_loop import run_virtual
 from tests.unit.test_decisions import LossyLog, World, a_day
 
@@ -84,3 +88,16 @@ def test_a_history_says_when_where_who_and_what() -> None:
         assert await told(world, "never-heard-of") == []
 
     run_virtual(scenario())
+
+
+def test_a_rejection_is_in_the_history_of_each_node_that_the_hold_kept() -> None:
+    fleet = Fleet()
+    fleet.budget("denied-by-leave", 0, 0)
+    fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}") for i in range(9)))
+    hold = fleet.leave("n1", "n2").hold
+    event = HoldRejected(Envelope("", str(hold), "eve", 0), hold)
+    at = At(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
+    change, outcome = fleet.fold.decide(fleet.state, event, at)
+    for name in ("n1", "n2"):
+        assert about(name, event, change, outcome, at) == [Told("member_rejected", name, {"hold": str(hold)})]
+    assert about("n3", event, change, outcome, at) == []

@@ -13,7 +13,17 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.fleet.views import holds
 from projections.zones.forwarding import forward
-from schemas.events import Envelope, Event, Forwarded, NodesJoined, NodesLeft, NodesSuperseded
+from schemas.events import (
+    BudgetSet,
+    Envelope,
+    Event,
+    Forwarded,
+    NodesJoined,
+    NodesLeft,
+    NodesSuperseded,
+    PolicySet,
+    ZoneDescribed,
+)
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, membership
 from tests.support.zones import START_MS, ZoneLog
 
@@ -78,6 +88,48 @@ def test_counts_follow_what_is_left_of_a_hold(fleet: Fleet) -> None:
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(4)))
     [hold] = holds(fleet.state)
     assert (hold.node_count, hold.addresses) == (6, 6)
+
+
+def test_a_hold_counts_its_own_addresses_in_its_reason_and_says_what_turned_before(fleet: Fleet) -> None:
+    leave(fleet, {("a", "operator/ann"): range(5)})
+    held = leave(fleet, {("b", "operator/ann"): range(5, 7), ("c", "operator/bob"): range(7, 17)})
+    two, ten = holds(fleet.state)
+    late = "as part of 12 together, after 5 in the last 10 minutes, over the denied-by-leave budget; what was stays"
+    assert held.reason == two.reason == f"nodes: 2 addresses would be denied at once, {late}"
+    assert (ten.addresses, ten.reason) == (10, f"nodes: 10 addresses would be denied at once, {late}")
+    fleet.change(*(node(i)._replace(created_ms=2) for i in range(7, 11)))
+    assert holds(fleet.state)[1].reason == f"nodes: 6 addresses would be denied at once, {late}"
+
+
+def test_a_change_of_nodes_whose_change_waits_names_their_zones(fleet: Fleet) -> None:
+    fleet.change(*(node(i)._replace(address=f"10.1.0.{i + 1}", changed_ms=2) for i in range(10)), command_id="a")
+    fleet.change(*(node(i)._replace(address=f"10.2.0.{i + 1}", changed_ms=3) for i in range(10)), command_id="b")
+    [hold] = holds(fleet.state)
+    reason = "nodes: 10 addresses of nodes whose last change waits; what was stays until this one may be made"
+    assert (hold.command_id, hold.zones, hold.reason) == ("b", ("z0",), reason)
+
+
+def test_every_hold_knows_the_command_that_asked_for_it(fleet: Fleet) -> None:
+    def by(command_id: str) -> Envelope:
+        return Envelope(command_id, "", "operator/ann", 0)
+
+    fleet.describe("z2", {"tier": "t"})
+    fleet.apply(PolicySet(by("p"), "no", 0, "drop", "any", [], {}, {}))
+    fleet.apply(PolicySet(by("c"), "not-there", 0, "drop", "any", [], {}, {"tier": "none"}))
+    fleet.apply(ZoneDescribed(by("z"), "z0", True, {"tier": "none"}, -1, -1))
+    fleet.apply(BudgetSet(by("b"), "denied-by-leave", 500, 5))
+    assert [(hold.subject, hold.command_id) for hold in holds(fleet.state)] == [
+        ("policy", "p"),
+        ("zone", "z"),
+        ("budget", "b"),
+    ]
+
+
+def test_a_hold_of_an_edit_is_not_that_of_nodes_though_they_share_an_id(fleet: Fleet) -> None:
+    edit = fleet.apply(PolicySet(Envelope("a", "", "operator/ann", 0), "no", 0, "drop", "any", [], {}, {}))
+    held = leave(fleet, {("a", "operator/ann"): range(10)})
+    found = {hold.hold: (hold.subject, hold.node_count) for hold in holds(fleet.state)}
+    assert found == {edit.hold: ("policy", 0), held.hold: ("members", 10)}
 
 
 def test_a_person_who_asked_for_a_leave_does_not_approve_it(fleet: Fleet) -> None:

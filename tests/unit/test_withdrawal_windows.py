@@ -20,6 +20,7 @@ from projections.fleet.withdrawals import (
     add_hashes,
     hash_of,
     merged,
+    reason_of,
 )
 from tests.support.fleet import Fleet, Item
 
@@ -136,7 +137,7 @@ def test_a_hold_says_what_would_go_and_over_which_budget(held: Callable[[Fleet],
     outcome = held(fleet)
     assert outcome.code == "held"
     hold = fleet.state.holds.rows[str(outcome.hold)]
-    assert (hold.reason, hold.since_ms, hold.requested_by != "") == (reason, fleet.now_ms, True)
+    assert (reason_of(hold), hold.since_ms, hold.requested_by != "") == (reason, fleet.now_ms, True)
 
 
 def test_a_hold_of_a_zones_labels_names_the_zone() -> None:
