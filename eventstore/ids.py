@@ -7,12 +7,16 @@ look fresh. Ids compare as text in the order of their times.
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from random import Random
 
 from eventstore.errors import PermanentError
 from schemas.events import Envelope
 
 _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
+
+_NUMBER_DIGITS = 6
+"""Hex digits of an id that number a part."""
 
 
 class BadCommandId(PermanentError):
@@ -21,7 +25,26 @@ class BadCommandId(PermanentError):
 
 def uuid7(now_ms: int, rng: Random) -> str:
     """A fresh id issued at `now_ms` (RFC 9562, section 5.7), in canonical text."""
-    chance = rng.getrandbits(74)
+    return _text(now_ms, rng.getrandbits(74))
+
+
+def part_id(command_id: str, number: int) -> str:
+    """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same.
+
+    The first 50 of its 74 free bits are a digest of the whole's id, the last 24 are the number. So the parts of a
+    command are known by its id alone: see `is_part_of`. Raises BadCommandId.
+    """
+    assert 0 < number < 1 << 24, "more parts than any command has"
+    family = int.from_bytes(sha256(command_id.encode()).digest()[:8], "big") >> 14
+    return _text(issued_at_ms(command_id), family << 24 | number)
+
+
+def is_part_of(command_id: str, whole: str) -> bool:
+    """Whether an id is that of a command, or of a part of it."""
+    return command_id == whole or command_id[:-_NUMBER_DIGITS] == part_id(whole, 1)[:-_NUMBER_DIGITS]
+
+
+def _text(now_ms: int, chance: int) -> str:
     number = (now_ms & (1 << 48) - 1) << 80 | 7 << 76 | (chance >> 62) << 64 | 2 << 62 | chance & (1 << 62) - 1
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

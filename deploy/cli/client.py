@@ -6,7 +6,6 @@ under the same id, and it takes effect at most once whatever became of the first
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from google.protobuf.message import Message
 from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable, again
 from deploy.cli.unanswered import is_answer, is_folding, no_answer, not_sent, was_sent
-from eventstore.ids import issued_at_ms, uuid7
+from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY
 from schemas.api.stubs import CommandsStub, QueriesStub
 
@@ -90,7 +89,12 @@ class Client:
         if not self._command_id:
             return uuid7(self._now_ms(), self._rng)
         number, self._made = self._made, self._made + 1
-        return derived(self._command_id, number) if number else self._command_id
+        return part_id(self._command_id, number) if number else self._command_id
+
+    def as_one(self) -> str:
+        """From here on all commands are parts of one, under the given id or a fresh one, which is returned."""
+        self._command_id = self._command_id or uuid7(self._now_ms(), self._rng)
+        return self._command_id
 
     def command(self, method: str, request: Message) -> Any:
         """Call a method of Commands that takes one request; its command id is filled in."""
@@ -210,9 +214,3 @@ class Client:
             self.stated.pop(command_id, None)
             return Unreachable(not_sent(server, error, is_secure=is_secure))
         return Unreachable(no_answer(server, error, again(command_id) or "try again", is_secure=is_secure))
-
-
-def derived(command_id: str, number: int) -> str:
-    """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same."""
-    chance = random.Random(hashlib.sha256(f"{command_id}/{number}".encode()).digest())
-    return uuid7(issued_at_ms(command_id), chance)

@@ -7,6 +7,7 @@ import click
 from deploy.cli import values
 from deploy.cli.answers import finish
 from deploy.cli.client import Client
+from deploy.cli.holds import of_the_command
 from deploy.cli.options import looks_back
 from schemas.api import dpuplane_pb2 as pb
 
@@ -29,4 +30,10 @@ def show(*, client: Client, output: str, command_id: str) -> None:
 
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """
-    finish(client.query("ShowCommand", pb.ShowCommandRequest(command_id=command_id)), output)
+    answer: pb.Answer = client.query("ShowCommand", pb.ShowCommandRequest(command_id=command_id))
+    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    parts = [hold for hold in of_the_command(found.holds, command_id) if hold.command_id != command_id]
+    if parts:
+        said = f"it is one of several commands, as of an import; {len(parts)} holds of the others are open"
+        click.echo(f"{said}: dpuplane holds list --command {command_id}", err=True)
+    finish(answer, output)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
 from deploy.cli import output as out
+from deploy.cli import values
 from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT64
 from deploy.plain import to_plain
+from eventstore.ids import is_part_of
 from projections.pages import MAX_PAGE
 from schemas.api import dpuplane_pb2 as pb
 
@@ -29,13 +31,20 @@ def holds() -> None:
 
 
 @holds.command("list")
+@click.option("--command", "of_command", default="", callback=values.command_id, help="Those of this command.")
 @looks_back
-def list_holds(*, client: Client, output: str) -> None:
+def list_holds(*, client: Client, output: str, of_command: str) -> None:
     """List what is held.
+
+    An import, or a command about many names, is many commands: --command takes the id of the whole.
 
     Example: dpuplane holds list --output json
     """
     found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    if of_command:
+        asked_for = of_the_command(found.holds, of_command)
+        del found.holds[:]
+        found.holds.extend(asked_for)
     if output != "table":
         out.print_value(to_plain(found), output)
         return
@@ -48,6 +57,11 @@ def _row(hold: pb.Hold) -> tuple[object, ...]:
     zones = ",".join([*hold.zones[:_ZONES_SHOWN], *(["..."] if len(hold.zones) > _ZONES_SHOWN else [])])
     who = (hold.requested_by, hold.command_id, ",".join(hold.approved_by))
     return hold.hold, hold.kind, hold.node_count, hold.addresses, zones, *who, hold.hash, hold.reason
+
+
+def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
+    """The holds that a command asked for, or a part of it."""
+    return [hold for hold in found if is_part_of(hold.command_id, command_id)]
 
 
 @holds.command()
@@ -91,7 +105,13 @@ def show(*, client: Client, output: str, hold: int) -> None:
 def _chosen(function: Callable[..., None]) -> Callable[..., None]:
     """Options of commands about one hold, about those of a command, or about all."""
     function = click.option("--all", "all_holds", is_flag=True, help="Every hold that is open now.")(function)
-    function = click.option("--command", "of_command", default="", help="The hold of this command.")(function)
+    function = click.option(
+        "--command",
+        "of_command",
+        default="",
+        callback=values.command_id,
+        help="Every hold of this command, as of an import.",
+    )(function)
     return click.argument("hold", type=INT64, required=False)(function)
 
 
@@ -100,9 +120,11 @@ def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: b
     if sum((hold is not None, bool(of_command), all_holds)) != 1:
         raise click.UsageError("give one of HOLD, --command ID and --all")
     found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
-    return [
-        each for each in found.holds if all_holds or each.hold == hold or (of_command and each.command_id == of_command)
-    ]
+    if of_command:
+        chosen = of_the_command(found.holds, of_command)
+    else:
+        chosen = [each for each in found.holds if all_holds or each.hold == hold]
+    return chosen
 
 
 @holds.command()
@@ -127,9 +149,9 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
         if earlier.outcome != pb.Answer.unknown:  # this very approval may be what closed it
             finish(earlier, output)
             return
-    _each(
-        client, "ApproveHold", [pb.ApproveHoldRequest(hold=each.hold, hash=each.hash) for each in found], output, hold
-    )
+    if not found:
+        raise _none_of(hold, of_command)
+    _each(client, "ApproveHold", [pb.ApproveHoldRequest(hold=each.hold, hash=each.hash) for each in found], output)
 
 
 @holds.command()
@@ -147,13 +169,21 @@ def reject(*, client: Client, output: str, hold: int | None, of_command: str, al
         finish(client.command("RejectHold", pb.RejectHoldRequest(hold=hold)), output)
         return
     found = _selected(client, hold, of_command, all_holds=all_holds)
-    _each(client, "RejectHold", [pb.RejectHoldRequest(hold=each.hold) for each in found], output, hold)
+    if not found:
+        raise _none_of(hold, of_command)
+    _each(client, "RejectHold", [pb.RejectHoldRequest(hold=each.hold) for each in found], output)
 
 
-def _each(client: Client, method: str, requests: Sequence[Any], output: str, hold: int | None) -> None:
+def _none_of(hold: int | None, of_command: str) -> Refused:
+    if hold is not None:
+        fault = f"{hold} is not open"
+    else:
+        fault = f"no open hold was asked for by command {of_command}" if of_command else "no hold is open"
+    return Refused(f"hold: {fault}; see `dpuplane holds list`")
+
+
+def _each(client: Client, method: str, requests: Sequence[Any], output: str) -> None:
     """One command per hold, and one answer for all."""
-    if not requests:
-        raise Refused(f"hold: {hold if hold is not None else 'none of these'} is not open; see `dpuplane holds list`")
     if len(requests) > 1 and client.command_id:
         raise click.UsageError(f"--command-id is of one command, and these are {len(requests)}")
     answers = [((f"hold {request.hold}",), client.command(method, request)) for request in requests]

@@ -75,6 +75,7 @@ def import_file(
         _finish(summary, output)
     if found.shifts_most and not yes:
         raise Unconfirmed(_shift(found))
+    summary.command_id = client.as_one()
     try:
         _join(client, plan, summary)
         _claim(client, plan, summary)
@@ -215,6 +216,10 @@ def _finish(summary: pb.ImportSummary, output: str) -> None:
         for item in answer.items or [pb.ItemAnswer(reason=answer.reason)]:
             said = " ".join(filter(None, (item.name, item.reason)))
             click.echo(f"{pb.Answer.Outcome.Name(answer.outcome)}: {said}", err=True)
+    if len(summary.refusals) > _SHOWN_REFUSALS:
+        more = len(summary.refusals) - _SHOWN_REFUSALS
+        some = "at least " if len(summary.refusals) >= _MAX_REFUSALS else ""
+        click.echo(f"and {some}{more} more", err=True)
     if output == "table":
         _print(summary)
     else:
@@ -255,4 +260,5 @@ def _told(summary: pb.ImportSummary) -> str:
     if not summary.held:
         return f"{told}, 0 held"
     holds = ", ".join(map(str, summary.holds[:_SHOWN_HOLDS])) + (", ..." if len(summary.holds) > _SHOWN_HOLDS else "")
-    return f"{told}, {summary.held} held as they were until two people approve (dpuplane holds list: {holds})"
+    shown = f"dpuplane holds list --command {summary.command_id}: {holds}"
+    return f"{told}, {summary.held} held as they were until two people approve ({shown})"

@@ -24,7 +24,7 @@ class Known(NamedTuple):
 
 def read_known(client: Client) -> Known:
     """All nodes of the plane. Of a node that is in two zones for a moment, the newest incarnation."""
-    known = Known({}, set(), _holds(client))
+    known = Known({}, set(), {hold.hold: hold.hash for hold in _holds(client)})
     newest: dict[str, tuple[int, str]] = {}
     labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
     for node in _every_node(client):
@@ -43,19 +43,24 @@ def read_known(client: Client) -> Known:
 
 
 def held_since(client: Client, names: Collection[str], known: Known, position: str) -> tuple[int, list[int]]:
-    """How many of these nodes a hold keeps as they were, as of a position; and the holds of nodes.
+    """How many of these nodes the holds of this import keep as they were, as of a position; and these holds.
 
-    The nodes are read again only if an import changed a hold: to read a large plane takes longer than to import it.
+    A hold of nodes that were new has no command: it is of this import if it changed under way. Only then are the nodes
+    read again: to read a large plane takes longer than to import it.
     """
     client.no_older_than(position)
-    holds = _holds(client)
-    held = known.held if holds == known.holds else {node.name for node in _every_node(client) if node.held}
-    return len(held & set(names)), sorted(holds)
+    own = [hold for hold in _holds(client) if hold.command_id in client.stated]
+    nameless = [hold for hold in _holds(client) if not hold.command_id and known.holds.get(hold.hold) != hold.hash]
+    held = sum(hold.node_count for hold in own)
+    if nameless:
+        fresh = {node.name for node in _every_node(client) if node.held} - known.held
+        held = max(held, len(fresh & set(names)))
+    return held, sorted(hold.hold for hold in (*own, *nameless))
 
 
-def _holds(client: Client) -> dict[int, str]:
+def _holds(client: Client) -> list[pb.Hold]:
     found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
-    return {hold.hold: hold.hash for hold in found.holds if hold.subject == "members"}
+    return [hold for hold in found.holds if hold.subject == "members"]
 
 
 def _every_node(client: Client) -> Iterator[pb.Node]:

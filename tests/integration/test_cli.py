@@ -565,4 +565,6 @@ async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Serv
     shown = {node["name"]: node["standing"] for node in (await run("nodes", "list")).json["nodes"]}
     assert shown == {"n3": "leave rejected", "n4": "leave rejected"}
     none = await run("holds", "reject", "--all", "--as", "alice")
-    assert (none.status, "is not open" in none.stderr) == (1, True)
+    assert (none.status, "no hold is open" in none.stderr) == (1, True)
+    none = await run("holds", "reject", "--command", command_id, "--as", "alice")
+    assert (none.status, f"no open hold was asked for by command {command_id}" in none.stderr) == (1, True)

@@ -63,6 +63,28 @@ async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) ->
     other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16", "--yes")
     held = await run("import", file, *other)
     assert (held.status, held.json["joined"], held.json["held"], len(held.json["holds"])) == (0, 20, 20, 1)
-    table = (await run("import", file, *other, "--output", "table")).stdout
-    told = "20 joined, 0 refused, 0 unknown, 20 held as they were until two people approve (dpuplane holds list: "
-    assert told in table.splitlines()[-1]
+    command_id = held.json["command_id"]
+    again = (*other, "--command-id", command_id, "--output", "table")
+    line = (await run("import", file, *again)).stdout.splitlines()[-1]
+    told = (
+        "20 joined, 0 refused, 0 unknown, 20 held as they were until two people approve (dpuplane holds list --command "
+    )
+    assert f"{told}{command_id}: " in line
+
+
+async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path: Path) -> None:
+    file, zones = inventory(tmp_path, *range(20)), ("--zone-size", "5", "--address-pool")
+    await run("import", file, *zones, "10.0.0.0/16")
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    first = (await run("import", file, *zones, "10.2.0.0/16", "--yes")).json
+    other = (await run("import", file, *zones, "10.2.0.0/16", "--yes")).json
+    assert ((first["held"], len(first["holds"])), (other["held"], other.get("holds", []))) == ((20, 4), (0, []))
+    listed = (await run("holds", "list", "--command", first["command_id"])).json["holds"]
+    assert [hold["hold"] for hold in listed] == first["holds"]
+    assert (await run("holds", "list", "--command", other["command_id"])).json["holds"] == []
+    shown = await run("commands", "show", first["command_id"])
+    assert "it is one of several commands, as of an import; 3 holds of the others are open" in shown.stderr
+    bad = await run("holds", "reject", "--command", "7")
+    assert (bad.status, "'--command': command id: '7' is not a UUIDv7" in bad.stderr) == (2, True)
+    assert (await run("holds", "reject", "--command", first["command_id"], "--as", "alice")).status == 0
+    assert (await run("holds", "list")).json["holds"] == []

@@ -18,14 +18,14 @@ from click.testing import CliRunner, Result
 
 from deploy.cli import _ending, cli
 from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
-from deploy.cli.client import Client, derived
+from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.output import print_table, print_value
 from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
 from deploy.plain import to_plain
-from eventstore.ids import issued_at_ms
+from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.stated_log import stated
 
@@ -124,8 +124,8 @@ def test_positions_merge_to_the_later_of_each_partition() -> None:
 
 
 def test_ids_of_parts_are_the_same_again_and_issued_when_the_whole_was() -> None:
-    parts = [derived(ID, number) for number in range(1, 50)]
-    assert parts == [derived(ID, number) for number in range(1, 50)]
+    parts = [part_id(ID, number) for number in range(1, 50)]
+    assert parts == [part_id(ID, number) for number in range(1, 50)]
     assert len(set(parts) | {ID}) == 50
     assert {issued_at_ms(part) for part in parts} == {issued_at_ms(ID)}
 
@@ -318,7 +318,7 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
 ) -> None:
     file = tmp_path / "policies.json"
     file.write_text(json.dumps([{"name": f"p{number}", "action": "allow"} for number in range(count)]))
-    ids = [ID, *(derived(ID, number) for number in range(1, count))]
+    ids = [ID, *(part_id(ID, number) for number in range(1, count))]
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

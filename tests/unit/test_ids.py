@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.ids import BadCommandId, envelope, issued_at_ms, statement, uuid7
+from eventstore.ids import BadCommandId, envelope, is_part_of, issued_at_ms, part_id, statement, uuid7
 
 times = st.integers(0, (1 << 48) - 1)
 
@@ -60,3 +60,16 @@ def test_a_command_has_the_time_of_its_id_and_a_statement_has_no_id() -> None:
     assert envelope("node-1", "?me", command_id).issued_at_ms == 1_700_000_000_123
     said = statement("zone-1", "relay/r1", 1_700_000_000_456)
     assert (said.command_id, said.issued_at_ms) == ("", 1_700_000_000_456)
+
+
+def test_parts_of_a_command_are_known_by_the_id_of_the_whole() -> None:
+    rng = random.Random(1)
+    whole, other = uuid7(1_700_000_000_123, rng), uuid7(1_700_000_000_123, rng)
+    parts = [part_id(whole, number) for number in (1, 2, 4_096, (1 << 24) - 1)]
+    assert len({*parts, whole}) == 5
+    assert parts[0] == part_id(whole, 1), "a repeat has the same ids"
+    assert {issued_at_ms(part) for part in parts} == {1_700_000_000_123}
+    assert all(is_part_of(part, whole) for part in (whole, *parts))
+    assert not any(is_part_of(part, other) for part in (whole, *parts, "", part_id(parts[0], 1)))
+    neighbour = whole[:-1] + ("0" if whole[-1] != "0" else "1")
+    assert not is_part_of(neighbour, whole), "ids that somebody counts up are not parts of one another"
