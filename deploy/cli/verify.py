@@ -16,7 +16,7 @@ from deploy.audit.verification import Claim, Devices, Fresh, compare_devices, fo
 from deploy.cli import output as out
 from deploy.cli.alike import grouped
 from deploy.cli.client import Client
-from deploy.cli.failures import Unreachable
+from deploy.cli.failures import Refused, Unreachable
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
@@ -39,6 +39,7 @@ class Live(NamedTuple):
     claims: list[Claim]
     holdings: Holdings
     is_running: bool
+    log_id: str = ""
 
 
 class Verdict(NamedTuple):
@@ -124,9 +125,13 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
     for left in reversed(range(TRIES)):
         live, where = _live(client, place)
         async with open_to_read(where, rng=random.Random()) as log:
+            origin = await await_origin(log)
+            if live.is_running and live.log_id != origin.log_id:
+                is_of = f"{client.server} is a server of log {live.log_id}, and this is log {origin.log_id}"
+                raise Refused(f"log: {is_of}; name a server of this log by --server, or leave out the place of the log")
             with ProgressLine("verify") as progress:
                 fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims, progress.show)
-            lineage = lineage_of(await await_origin(log))
+            lineage = lineage_of(origin)
         devices = compare_devices(fresh, lineage, live.holdings)
         if fresh.differences or not devices.differences or not left:
             break
@@ -152,7 +157,7 @@ def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
         for part in replica.partitions
         if part.partition.split("/")[0] in DECIDING_TOPICS and not part.halted
     ]
-    return Live(claims, held, True), place or place_of_status(status, client.server)
+    return Live(claims, held, True, status.log_id), place or place_of_status(status, client.server)
 
 
 def _partition(text: str) -> Partition:

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
+from deploy.opening import LOG_FOLDER
 from eventstore.log import partition_of
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import PARTITIONS, Served, served
@@ -568,3 +569,13 @@ async def test_holds_are_approved_and_rejected_by_selector(run: Run, plane: Serv
     assert (none.status, "no hold is open" in none.stderr) == (1, True)
     none = await run("holds", "reject", "--command", command_id, "--as", "alice")
     assert (none.status, f"no open hold was asked for by command {command_id}" in none.stderr) == (1, True)
+
+
+async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run, tmp_path: Path) -> None:
+    async with served(tmp_path / "other" / LOG_FOLDER) as other:
+        status = (await run("status", server=other.address)).json
+        ran = await run("verify", "--data", str(tmp_path / "other"))
+    own = (await run("status")).json["log_id"]
+    assert (ran.status, ran.stdout) == (1, "")
+    assert f"is a server of log {own}, and this is log {status['log_id']}" in ran.stderr
+    assert "has state" not in ran.stderr
