@@ -9,7 +9,7 @@ from commands.requests.shapes import BadRequest
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held
-from projections.views.explanations import AddressView, Subject, VerdictView, explain
+from projections.views.explanations import AddressView, Subject, VerdictView, explain, is_remembered
 from projections.zones.dpu_views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
@@ -23,7 +23,7 @@ def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
     if not found:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of {f'zone {shown(zone)}' if zone else 'any zone'}")
     if len(found) > 1:
-        raise BadRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one")
+        raise BadRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one by its zone (--zone)")
     return found[0]
 
 
@@ -35,6 +35,8 @@ def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | Non
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
     places = [(found.created_ms, number, found) for number, found in rows if found is not None]
     _, number, known = max(places, key=lambda place: place[:2], default=(0, 0, None))
+    if known is None and not is_remembered(node, reader.fleet, reader.all_zones()):
+        raise NotFound(f"name: {shown(node)} is not a node of any zone")
     about = Subject(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
     numbers = sorted({number, reader.number_of(zone)})

@@ -9,7 +9,7 @@ that its zone has of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NamedTuple
 
@@ -26,8 +26,9 @@ from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.names import shown
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
-from projections.views.verdicts import Matching, Summary, sentence, summary, verdicts
+from projections.views.verdicts import Matching, Summary, Verdict, sentence, summary, verdicts
 from projections.zones.rows import Dpu, Node
+from projections.zones.state import ZoneState
 
 _FEW_NAMES = 5
 """Other nodes with an address that are named."""
@@ -112,9 +113,37 @@ def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> Expla
         reason=reason,
         verdicts=tuple(VerdictView(address, *found) for address, listed in said.items() for found in listed),
         verdict=summary(found for listed in said.values() for found in listed),
-        sentence=sentence(said),
+        sentence=_sentence(about, fleet, said),
         notes=tuple(_conflicts(about, fleet, addresses)),
     )
+
+
+def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZoneState]) -> bool:
+    """Whether a node that is in no zone was in one: fleet has it, or its leave is not forgotten."""
+    return (
+        name in fleet.members.rows or name in fleet.tombstones.rows or any(name in state.gone.rows for state in zones)
+    )
+
+
+def _sentence(about: Subject, fleet: FleetState, said: Mapping[str, Sequence[Verdict]]) -> str:
+    """The verdicts for people. A verdict on an address that only other nodes have in the tables says so."""
+    if not said and about.node is None:
+        ended = fleet.tombstones.rows.get(about.node_name)
+        if ended is None:
+            return "denied: the node is in no zone"
+        return f"denied: the node left at {shown_time(max(found.left_ms for found in ended.tombstones))}"
+    own = {_text(address) for row in _effective(about, fleet) for address in (row.address4, row.address6) if address}
+    others = [address for address, listed in said.items() if listed and address not in own]
+    if not others or about.node is None:
+        return sentence(said)
+    theirs = f"{', '.join(others)} counts as an address of other nodes only, and not of this one"
+    return f"{sentence(said)}; {theirs}"
+
+
+def _effective(about: Subject, fleet: FleetState) -> list[Member | Part]:
+    """What the node makes reachable now."""
+    member = fleet.members.rows.get(about.node_name)
+    return [*([member] if member is not None and member.slot >= 0 else []), *fleet.parts(about.node_name)]
 
 
 def _steps(
@@ -254,10 +283,8 @@ def _unreported(version: int) -> str:
 
 def _addresses(about: Subject, fleet: FleetState) -> list[Address]:
     """What the node makes reachable, and what its zone has of it."""
-    member = fleet.members.rows.get(about.node_name)
-    effective = [member] if member is not None and member.slot >= 0 else []
     stated = [about.node] if about.node is not None else []
-    rows: list[Member | Part | Node] = [*effective, *fleet.parts(about.node_name), *stated]
+    rows: list[Member | Part | Node] = [*_effective(about, fleet), *stated]
     return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
 
 

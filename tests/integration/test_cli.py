@@ -579,3 +579,14 @@ async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run
     assert (ran.status, ran.stdout) == (1, "")
     assert f"is a server of log {own}, and this is log {status['log_id']}" in ran.stderr
     assert "has state" not in ran.stderr
+
+
+async def test_a_node_that_nobody_knows_is_not_explained_and_one_that_left_is(run: Run, plane: Served) -> None:
+    assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))).outcome == pb.Answer.done
+    nope = await run("explain", "nope", "d1")
+    assert (nope.status, nope.stdout, "name: 'nope' is not a node of any zone" in nope.stderr) == (1, "", True)
+    await become_member(run, "n1", "z1", "10.0.0.1")
+    assert (await run("explain", "n1", "d1")).json["sentence"].startswith("allowed")
+    left = await run("nodes", "leave", "n1")
+    found = await run("explain", "n1", "d1", "--min-position", left.json["position"])
+    assert (found.status, found.json["sentence"][:27]) == (0, "denied: the node left at 20")

@@ -81,7 +81,10 @@ async def test_a_wait_for_a_dpu_that_two_zones_have_asks_at_once_which(plane: Se
         assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.Answer.done
     for asked in (("wait", "dpu", "d1", "--timeout", "100"), ("dpus", "show", "d1")):
         ended = await run(*asked, server=plane.address)
-        assert (ended.status, ended.stderr) == (1, "Error: dpu: 'd1' is in the zones z1, z2; name one\n")
+        assert (ended.status, ended.stderr) == (
+            1,
+            "Error: dpu: 'd1' is in the zones z1, z2; name one by its zone (--zone)\n",
+        )
     named = await run("wait", "dpu", "d1", "--zone", "z2", "--for", "initializing", server=plane.address)
     assert (named.status, named.stdout) == (0, "dpu d1: Initializing: Initializing, tries 0\n")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
+
 import pytest
 from pyroaring import BitMap
 
 from projections.fleet.tables import table
+from projections.fleet.tombstones import Tombstone
 from projections.installs.rows import Exceptional, InstallsState, VersionInstalls, ZoneInstalls, version_key
 from projections.rules.rule import Held
-from projections.views.explanations import AddressView, ExplanationView, StepView, Subject, explain
+from projections.views.explanations import AddressView, ExplanationView, StepView, Subject, explain, is_remembered
 from projections.zones.rows import Dpu, Node
 from schemas.events import Frozen
 from tests.support.fleet import Fleet, Item, actual_table, envelope
@@ -58,7 +61,7 @@ def test_a_node_that_nobody_knows(fleet: Fleet) -> None:
     found = ask(Fleet(), node=None)
     assert (found.missing, found.reason) == ("stated", "node: 'n' is in no zone; it never joined, or has left")
     assert [(step.name, step.reached) for step in found.steps] == [("stated", False)]
-    assert (found.verdict, found.sentence, found.verdicts) == ("denied", "denied: the node has no address", ())
+    assert (found.verdict, found.sentence, found.verdicts) == ("denied", "denied: the node is in no zone", ())
 
 
 def test_a_node_whose_leave_fleet_has_not_heard_of_is_allowed_until_then(fleet: Fleet) -> None:
@@ -80,6 +83,23 @@ def test_a_node_whose_leave_is_held_is_allowed_and_the_steps_go_on(fleet: Fleet)
     for actor in ("bob", "cid"):
         fleet.approve(hold, actor)
     assert (ask(fleet, node=None).missing, ask(fleet, node=None).verdict) == ("stated", "denied")
+
+
+def test_a_node_that_left_is_told_from_one_that_nobody_knows() -> None:
+    made = Fleet()
+    assert not is_remembered("n", made.state, ())
+    made.state.tombstones.note({"n": Tombstone(HERE, 5, 5, 1_700_000_000_000)}, 9)
+    assert is_remembered("n", made.state, ())
+    found = ask(made, node=None)
+    assert (found.verdict, found.sentence) == ("denied", "denied: the node left at 2023-11-14T22:13:20.000Z")
+
+
+def test_an_address_that_only_another_node_has_in_the_tables_is_said_to_be_of_that_one(fleet: Fleet) -> None:
+    theirs = Node("z0", 1, "u", int(IPv4Address("10.9.0.0")), b"", {}, 3, 77)
+    policy = "allowed on all traffic by policy default"
+    found = ask(fleet, node=theirs)
+    assert found.sentence == f"{policy}; 10.9.0.0 counts as an address of other nodes only, and not of this one"
+    assert ask(fleet).sentence == policy
 
 
 def test_a_node_that_a_policy_drops_is_denied_though_every_step_is_reached(fleet: Fleet) -> None:
