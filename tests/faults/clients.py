@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import grpc
+from msgspec.structs import replace
 
 from eventstore.ids import uuid7
-from eventstore.log import CLIQUES
+from eventstore.log import CLIQUES, ZONES
 from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
@@ -117,10 +118,16 @@ class Client:
             undecided = Answer(outcome_of(answer), asked.partition, -1)
             self._history.add(Told(time.monotonic(), self.name, server, command_id, undecided))
             return True
-        if asked.method == "LeaveNodes" and answer.outcome == pb.Answer.held:  # fleet holds it, and the zone decided it
+        if answer.HasField("hold"):  # without the items that the answer of a held leave adds to those of its zone
             shown = QueriesStub(self._channels[server]).ShowCommand
-            answer = await shown(pb.ShowCommandRequest(command_id=command_id), timeout=TIMEOUT_S)
-        told = answer_of(answer)
+            try:
+                answer = await shown(pb.ShowCommandRequest(command_id=command_id), timeout=TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                self.counts[error.code().name.lower()] += 1
+                return False
+            if not answer.position:
+                return False
+        told = _of_its_zone(answer_of(answer))
         self._history.add(Told(time.monotonic(), self.name, server, command_id, told))
         if self._rng.random() < READ:
             await self._read_back(told, answer.position)
@@ -146,3 +153,10 @@ class Client:
             return str((await queries.ListCliques(cliques, timeout=TIMEOUT_S)).position)
         nodes = pb.ListNodesRequest(min_position=token, page_size=1)
         return str((await queries.ListNodes(nodes, timeout=TIMEOUT_S)).position)
+
+
+def _of_its_zone(told: Answer) -> Answer:
+    """What the zone decided, of an answer that says what fleet made of it: a hold follows only what a zone took."""
+    if told.partition.topic != ZONES or told.outcome.hold < 0:
+        return told
+    return told._replace(outcome=replace(told.outcome, code="done", reason="", hold=-1))
