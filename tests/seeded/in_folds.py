@@ -451,7 +451,7 @@ BUGS = (
         "after a restart the first record behind what was saved is skipped",
         "I11",
         lambda: patched((eventstore.saved.saving, "_take_over", _behind_its_offset)),
-        Stepped(1),
+        Stepped(11),
     ),
     Bug(
         "changed-rows-not-saved",

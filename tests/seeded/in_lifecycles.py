@@ -48,6 +48,10 @@ def _never_again(backoff_ms: Any) -> Any:
     return lambda name, attempt, failures: 10**10
 
 
+def _as_long(longest_ms: Any) -> Any:
+    return 10**10
+
+
 def _by_dice(backoff_ms: Any) -> Any:
     return lambda name, attempt, failures: random.SystemRandom().randrange(1, 2_000)
 
@@ -116,7 +120,10 @@ BUGS = (
         "retry-never-due",
         "the wait before a retry is meant in seconds and counted in months",
         "I16",
-        lambda: patched((projections.zones.lifecycle, "backoff_ms", _never_again)),
+        lambda: patched(
+            (projections.zones.lifecycle, "backoff_ms", _never_again),
+            (projections.zones.lifecycle, "LONGEST_BACKOFF_MS", _as_long),
+        ),
         Stepped(1),
     ),
     Bug(
