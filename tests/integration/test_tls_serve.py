@@ -63,7 +63,7 @@ async def test_a_fleet_of_its_own_processes_works_under_tls(tmp_path: Path) -> N
         said = await run("nodes", "list", "--as", "root", *viewer, server=server)
         assert (said.status, "your certificate says who you are, viewer/vic" in said.stderr) == (2, True)
     log = (tmp_path / "serve.log").read_text()
-    assert "principal=viewer/vic" in log
+    assert "peer=viewer/vic" in log
     assert "ssl_transport_security" not in log, "a stranger's handshake writes no lines"
 
 
