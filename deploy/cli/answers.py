@@ -62,11 +62,16 @@ def sentence(answer: pb.Answer) -> str:
 def _print(answer: pb.Answer) -> None:
     err = exit_status(answer) != 0
     click.echo(coloured(sentence(answer), err=err), err=err)
-    for item in answer.items:
+    for item in answer.items if not _is_told(answer) else ():
         click.echo(_item_line(item, err=err), err=err)
     for part in answer.partitions:
         said = f": {part.reason}" if part.reason else ""
         click.echo(f"  {part.partition}: {pb.Answer.Outcome.Name(part.outcome)}{said}", err=err)
+
+
+def _is_told(answer: pb.Answer) -> bool:
+    """Whether the first line says already all that there is to say of the only item."""
+    return [(item.outcome, item.reason) for item in answer.items] == [(answer.outcome, answer.reason)]
 
 
 def _item_line(item: pb.ItemAnswer, *, err: bool) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from deploy.cli.answers import exit_status, merged
+from deploy.cli.answers import exit_status, finish, merged
 from deploy.cli.failures import REFUSED, UNKNOWN
 from schemas.api import dpuplane_pb2 as pb
 
@@ -33,3 +35,38 @@ def test_the_whole_is_refused_only_if_every_part_is(outcomes: tuple[str, ...], h
     assert (Outcome.Name(answer.outcome), exit_status(answer)) == (headline, status)
     told = {item.name: Outcome.Name(item.outcome) for item in answer.items}
     assert [told.get(f"n{i}", headline) for i in range(len(outcomes))] == list(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "printed"),
+    [
+        (
+            pb.Answer(
+                outcome=Outcome.refused,
+                reason="node: no",
+                items=[pb.ItemAnswer(name="n1", outcome=Outcome.refused, reason="node: no")],
+            ),
+            ["refused: node: no"],
+        ),
+        (
+            pb.Answer(
+                outcome=Outcome.done, items=[pb.ItemAnswer(name="n1", outcome=Outcome.refused, reason="node: no")]
+            ),
+            ["done", "  n1: refused: node: no"],
+        ),
+        (
+            pb.Answer(
+                outcome=Outcome.refused,
+                reason="node: no",
+                items=[pb.ItemAnswer(name=name, outcome=Outcome.refused, reason="node: no") for name in ("n1", "n2")],
+            ),
+            ["refused: node: no", "  n1: refused: node: no", "  n2: refused: node: no"],
+        ),
+    ],
+)
+def test_the_sentence_about_the_only_item_is_printed_once(answer: pb.Answer, printed: list[str]) -> None:
+    @click.command()
+    def command() -> None:
+        finish(answer, "table")
+
+    assert CliRunner().invoke(command).output.splitlines() == printed
