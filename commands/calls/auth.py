@@ -37,8 +37,8 @@ def _changing(request: pb.ChangeNodesRequest) -> Iterable[str]:
     return [node.name for node in request.nodes]
 
 
-def _leaving(request: pb.LeaveNodesRequest) -> Iterable[str]:
-    return request.names
+def _names(request: Any) -> Iterable[str]:
+    return list(request.names)
 
 
 def _node(request: Any) -> Iterable[str]:
@@ -59,7 +59,7 @@ _LISTS_DPUS = _READERS | {PROVISIONER, SIMULATOR}
 METHODS = {
     "Commands.JoinNodes": Rule(_OPERATORS, _joining),
     "Commands.ChangeNodes": Rule(_OPERATORS, _changing),
-    "Commands.LeaveNodes": Rule(_OPERATORS, _leaving),
+    "Commands.LeaveNodes": Rule(_OPERATORS, _names),
     "Commands.JoinNodesStream": Rule(_OPERATORS),
     "Commands.DescribeZone": Rule(_OPERATORS),
     "Commands.DeleteZone": Rule(_OPERATORS),
@@ -80,7 +80,7 @@ METHODS = {
     "Commands.RaiseFoldVersion": Rule(_APPROVERS),
     "Queries.ListNodes": Rule(_READERS),
     "Queries.ShowNode": Rule(_READERS, _name),
-    "Queries.LocateNodes": Rule(_READERS),
+    "Queries.LocateNodes": Rule(_READERS, _names),
     "Queries.ListZones": Rule(_LISTS_DPUS),
     "Queries.ShowZone": Rule(_READERS),
     "Queries.ShowRules": Rule(_READERS),

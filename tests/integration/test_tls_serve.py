@@ -89,6 +89,19 @@ async def test_the_agent_of_one_dpu_follows_with_its_own_certificate(tmp_path: P
             assert (await until_equal(server, operator, 1)).status == 0
 
 
+async def test_the_agent_of_a_node_reads_a_refusal_once_and_leaves_without_naming_its_zone(tmp_path: Path) -> None:
+    async with secure_plane(tmp_path) as (plane, authority):
+        server = plane.address("api")
+        operator, agent = await authority.issue("operator", "ann"), await authority.issue("node-agent", "n1")
+        refused = await run("nodes", "join", "n1", "--zone", "a", *agent, server=server)
+        assert (refused.status, refused.stderr.count("dpuplane zones limit a --create")) == (1, 1), refused.stderr
+        await run("nodes", "join", "n1", "--zone", "a", *operator, server=server)
+        others = await run("nodes", "leave", "n2", *agent, server=server)
+        assert (others.status, "may speak for its own node only, not for 'n2'" in others.stderr) == (1, True)
+        left = await run("nodes", "leave", "n1", *agent, server=server)
+        assert (left.status, left.stdout.strip()) == (0, "done"), left.stderr
+
+
 async def test_a_running_plane_takes_up_what_certs_issue_writes(tmp_path: Path) -> None:
     async with secure_plane(tmp_path) as (plane, authority):
         viewer = await authority.issue("viewer", "vic")

@@ -95,6 +95,7 @@ OWN: list[tuple[str, Any, Any]] = [
     ("Commands.ReportReady", pb.ReportReadyRequest(node="n1"), pb.ReportReadyRequest(node="N1")),
     ("Commands.OpenSession", pb.OpenSessionRequest(node="n1"), pb.OpenSessionRequest(node="n2")),
     ("Queries.ShowNode", pb.ShowNodeRequest(name="n1"), pb.ShowNodeRequest(name="n2")),
+    ("Queries.LocateNodes", pb.LocateNodesRequest(names=["n1"]), pb.LocateNodesRequest(names=["n1", "n2"])),
 ]
 
 
