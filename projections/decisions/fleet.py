@@ -9,7 +9,16 @@ from eventstore.folding.fold import At
 from projections.decisions.items import Items, in_zones, limits_in_words, one
 from projections.fleet import joins
 from projections.fleet.fold import Described, Froze, Withdrawn
-from projections.fleet.holds import Budgeted, Edited, EditHeld, HoldChanged, HoldDropped, Rejected, Released
+from projections.fleet.holds import (
+    Budgeted,
+    Edited,
+    EditHeld,
+    HoldChanged,
+    HoldDropped,
+    Rejected,
+    Released,
+    addresses_with,
+)
 from projections.fleet.moves import Move
 from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
@@ -54,7 +63,8 @@ def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
     for lost in change.superseded:
         yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
     for hold in change.holds:
-        detail = {"hold": str(hold.id), "budget": hold.kind, "addresses": str(hold.addresses)}
+        detail = {"hold": str(hold.id), "budget": hold.kind}
+        detail["addresses"] = str(addresses_with(weighed, hold, change.held_by))
         yield one("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 

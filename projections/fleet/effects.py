@@ -7,23 +7,26 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from eventstore.folding.table import Table
 from projections.fleet.contested import grant
 from projections.fleet.holders import Address
 from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.moves import Move, Shift, Weighed
 from projections.fleet.state import FleetState, SetRow, window_key
-from projections.fleet.withdrawals import EMPTY, Kind, add_hashes
+from projections.fleet.withdrawals import EMPTY, Hold, Kind, add_hashes
 
 
 def make_moves(state: FleetState, weighed: Weighed, held_by: Mapping[int, int], version: int, earliest_ms: int) -> None:
     """Make moves that were weighed. `held_by` is the hold of each move that waits."""
     kept = [_leave(state, move, held_by.get(index, -1)) for index, move in enumerate(weighed.moves)]
+    concerned: set[int] = set()
     for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
         was_held = _of_holds(move.name, move.before, state.parts(move.name))
         member = _arrive(state, move, parts, held_by.get(index, -1))
         state.contest(move.name, move.before, member)
         _put_rows(state, move.name, member, parts)
-        _account(state, move.name, was_held, _of_holds(move.name, member, parts))
+        concerned |= _account(state, move.name, was_held, _of_holds(move.name, member, parts))
+    _end_empty(state, concerned)
     state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
     state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
     gained: dict[int, list[Address]] = {}
@@ -112,9 +115,10 @@ def _of_holds(name: str, member: Member | None, parts: Sequence[Part]) -> _Held:
     return _Held(held_items(name, member, parts), counts)
 
 
-def _account(state: FleetState, name: str, before: _Held, after: _Held) -> None:
-    """Holds follow what they keep of a node; a hold that keeps nothing any more ends."""
-    for hold in sorted(before.hashes.keys() | after.hashes.keys()):
+def _account(state: FleetState, name: str, before: _Held, after: _Held) -> set[int]:
+    """Holds follow what they keep of a node. Returns those that it is, or was, in."""
+    concerned = before.hashes.keys() | after.hashes.keys()
+    for hold in sorted(concerned):
         was, becomes = before.hashes.get(hold), after.hashes.get(hold)
         if was == becomes:
             continue
@@ -123,16 +127,25 @@ def _account(state: FleetState, name: str, before: _Held, after: _Held) -> None:
             del names[name]
         else:
             names[name] = becomes
-        key = hold_key(hold)
-        table = state.rejected if key in state.rejected.rows else state.holds
-        row = table.rows[key]
+        table = _table_of(state, hold)
+        row = table.rows[hold_key(hold)]
         addresses = row.addresses + after.addresses.get(hold, 0) - before.addresses.get(hold, 0)
         summed = add_hashes(row.hash, added=becomes, removed=was)
-        if names:
-            table.put(key, replace(row, nodes=len(names), addresses=addresses, hash=summed))
-        else:
-            table.remove(key)
-            del state.held_names[hold]
+        table.put(hold_key(hold), replace(row, nodes=len(names), addresses=addresses, hash=summed))
+    return concerned
+
+
+def _end_empty(state: FleetState, holds: Iterable[int]) -> None:
+    """End those of these holds that keep nothing any more. This waits for the end of a record: its last node may be the
+    first one that comes to a hold which all others leave."""
+    for hold in sorted(holds):
+        if not state.held_names.get(hold):
+            _table_of(state, hold).remove(hold_key(hold))
+            state.held_names.pop(hold, None)
+
+
+def _table_of(state: FleetState, hold: int) -> Table[Hold]:
+    return state.rejected if hold_key(hold) in state.rejected.rows else state.holds
 
 
 def hold_key(hold: int) -> str:

@@ -155,12 +155,12 @@ class FleetFold:
             case Rejected(hold):
                 state.holds.remove(hold_key(hold.id))
                 state.rejected.put(hold_key(hold.id), hold)
-                state.verdicts.note(hold.command_id, verdict_on(hold, at))
+                state.verdicts.note({hold.command_id: verdict_on(hold, at)})
             case HoldDropped(hold):
                 _end_holds(state, (hold,))
             case Released(number, weighed):
                 hold = state.holds.rows[hold_key(number)]
-                state.verdicts.note(hold.command_id, verdict_on(hold, at))
+                state.verdicts.note({hold.command_id: verdict_on(hold, at)})
                 make_moves(state, weighed, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
@@ -268,10 +268,9 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     make_moves(state, change.weighed, change.held_by, at.offset + 1, change.source.earliest_ms)
     state.tombstones.note(change.tombstones, at.offset)
     hand_superseded(state, change.superseded, at)
-    for (name, zone), command_id in change.agents.items():
-        faults = faults_of_agent(state, name, zone)
-        if faults:
-            state.verdicts.note(command_id, Verdict("refused", "; ".join(faults), -1, at.offset))
+    faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}
+    refused = {command_id: Verdict("refused", "; ".join(of), -1, at.offset) for command_id, of in faults.items() if of}
+    state.verdicts.note(refused)
 
 
 def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:

@@ -109,6 +109,8 @@ def member_holds(
     their own in the name of another. Nodes with no command behind them share the hold of their record, asked for by
     `actor`.
     """
+    if not weighed.waits:
+        return (), {}  # most records; there may be thousands of open holds to look through
     by_cause: dict[Cause, list[int]] = {}
     for index in sorted(weighed.waits):
         by_cause.setdefault(causes.get(weighed.moves[index].name, Cause("", actor)), []).append(index)
@@ -159,8 +161,13 @@ def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause
 
 def outcome_of(weighed: Weighed, hold: Hold, held_by: Mapping[int, int]) -> Outcome:
     """The outcome of a record of members that opened this hold, or made it grow."""
-    added = sum(_addresses_of(weighed.moves[index]) for index, held in held_by.items() if held == hold.id)
-    return Outcome("held", reason_of(replace(hold, addresses=hold.addresses + added)), hold=hold.id)
+    return Outcome("held", reason_of(replace(hold, addresses=addresses_with(weighed, hold, held_by))), hold=hold.id)
+
+
+def addresses_with(weighed: Weighed, hold: Hold, held_by: Mapping[int, int]) -> int:
+    """The addresses of a hold as it was decided, with those that its record adds to it."""
+    added = (_addresses_of(weighed.moves[index]) for index, held in held_by.items() if held == hold.id)
+    return hold.addresses + sum(added)
 
 
 def _addresses_of(move: Move) -> int:

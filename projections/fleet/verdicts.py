@@ -8,6 +8,7 @@ a node agent stated without effect. The ledger of the zone forgets a command as 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -41,11 +42,13 @@ class Verdicts(Table[Verdict]):
         order = sorted((row.heard, command_id) for command_id, row in self.rows.items())
         self._order = OrderedDict.fromkeys(command_id for _, command_id in order)
 
-    def note(self, command_id: str, verdict: Verdict) -> None:
-        if not command_id:
-            return
-        self.put(command_id, verdict)
-        self._order[command_id] = None
-        self._order.move_to_end(command_id)
+    def note(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Remember what one record of fleet decided, in the order in which `rederive` has it, or a replica that was
+        restarted would forget others than the rest."""
+        for command_id, verdict in sorted(verdicts.items()):
+            if command_id:
+                self.put(command_id, verdict)
+                self._order[command_id] = None
+                self._order.move_to_end(command_id)
         while len(self._order) > MAX_VERDICTS:
             self.remove(self._order.popitem(last=False)[0])

@@ -93,8 +93,7 @@ def standing(state: FleetState, name: str) -> str:
     member = state.members.rows.get(name)
     if member is None:
         return ""
-    rejected = any(name in state.held_names[hold.id] for hold in state.rejected.rows.values())
-    return standing_of(member, rejected=rejected)
+    return standing_of(member, rejected=is_rejected(state, hold_of(state, name)))
 
 
 def standing_of(member: Member, *, rejected: bool) -> str:
@@ -112,8 +111,9 @@ def rejected_names(state: FleetState) -> set[str]:
 
 
 def hold_of(state: FleetState, name: str) -> int:
-    """The hold that keeps a node which left; -1 if none does. Older ones may keep what it was before."""
-    return max((hold for hold, names in state.held_names.items() if name in names), default=-1)
+    """The hold that keeps a node, or its newest state from counting; -1 if none does."""
+    member = state.members.rows.get(name)
+    return max((part.hold for part in state.parts(name)), default=member.withheld if member is not None else -1)
 
 
 def is_rejected(state: FleetState, number: int) -> bool:
@@ -136,7 +136,7 @@ def verdict(state: FleetState, command_id: str) -> Verdict | None:
 
 
 def budgets(state: FleetState) -> list[BudgetView]:
-    """Both budgets."""
+    """Every budget."""
     rows = (state.budgets.rows[kind] for kind in KINDS)
     return [BudgetView(row.kind, row.permille, row.at_least) for row in rows]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
-from eventstore.folding.fold import Outcome
+from eventstore.folding.fold import At, Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
+from projections.decisions.decided import spell
 from projections.fleet.views import holds
 from projections.zones.forwarding import forward
 from schemas.events import (
@@ -18,13 +19,14 @@ from schemas.events import (
     Envelope,
     Event,
     Forwarded,
+    MembershipChanged,
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
     PolicySet,
     ZoneDescribed,
 )
-from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, membership
+from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, actual_table, membership
 from tests.support.zones import START_MS, ZoneLog
 
 MANY = 40
@@ -44,17 +46,19 @@ def fleet() -> Fleet:
     return made
 
 
-def leave(fleet: Fleet, causes: Mapping[tuple[str, str], range]) -> Outcome:
-    """One record of leaves: these nodes by each command (its id, and who gave it)."""
-    numbers = [i for found in causes.values() for i in found]
-    zone = node(numbers[0]).zone
-    cause = partition_of(zone.encode(), PARTITIONS)
+def said_of(fleet: Fleet, items: Sequence[Item], causes: Mapping[tuple[str, str], int]) -> MembershipChanged:
+    """The next record of these items: so many by each command (its id, and who gave it)."""
+    cause = partition_of(items[0].zone.encode(), PARTITIONS)
     mark = fleet.state.marks.get(cause, 0)
-    event = membership(cause, mark, mark + 1, [node(i)._replace(state=1) for i in numbers])
     ids, actors = [command_id for command_id, _ in causes], [actor for _, actor in causes]
-    return fleet.apply(
-        replace(event, command_ids=ids, actors=actors, cause_items=[len(found) for found in causes.values()])
-    )
+    event = membership(cause, mark, mark + 1, items)
+    return replace(event, command_ids=ids, actors=actors, cause_items=[*causes.values()])
+
+
+def leave(fleet: Fleet, causes: Mapping[tuple[str, str], range]) -> Outcome:
+    """One record of leaves: these nodes by each command."""
+    items = [node(i)._replace(state=1) for found in causes.values() for i in found]
+    return fleet.apply(said_of(fleet, items, {cause: len(found) for cause, found in causes.items()}))
 
 
 def test_a_record_of_several_commands_makes_a_hold_for_each(fleet: Fleet) -> None:
@@ -81,6 +85,31 @@ def test_a_command_in_several_zones_and_partitions_has_one_hold(fleet: Fleet) ->
     assert (hold.node_count, hold.addresses, hold.approved_by) == (20, 20, ()), "who approved it saw less"
     assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
     assert len(fleet.state.members.rows) == 2 * MANY - 20
+
+
+def test_a_hold_that_all_its_nodes_leave_goes_on_with_those_that_come_in_the_same_record(fleet: Fleet) -> None:
+    first = leave(fleet, {("a", "operator/ann"): range(10)})
+    back, gone = (node(i)._replace(created_ms=2) for i in range(10)), (node(i)._replace(state=1) for i in range(10, 20))
+    causes = {("b", "operator/bob"): 10, ("a", "operator/ann"): 10}
+    second = fleet.apply(said_of(fleet, [*back, *gone], causes))
+    [hold] = holds(fleet.state)
+    assert (hold.hold, hold.node_count, hold.addresses) == (first.hold, 10, 10)
+    assert hold.nodes == tuple(f"n{i}" for i in range(10, 20)) and second.hold == hold.hold
+    assert holds(fleet.reload()) == holds(fleet.state)
+    assert [fleet.approve(hold.hold, actor).code for actor in ("cid", "dan")] == ["done", "done"]
+    assert not holds(fleet.state) and not fleet.state.held_names
+
+
+def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(fleet: Fleet) -> None:
+    leave(fleet, {("a", "operator/ann"): range(10)})
+    gone = [node(i)._replace(state=1) for i in range(10, 30)]
+    said = said_of(fleet, gone, {("a", "operator/ann"): 5, ("b", "operator/bob"): 15})
+    at = At(HERE, fleet.offset, fleet.now_ms, fleet.time_ms)
+    change, outcome = fleet.fold.decide(fleet.state, said, at)
+    fleet.apply(said)
+    counts = {hold.hold: str(hold.addresses) for hold in holds(fleet.state)}
+    told = [items.detail for items in spell(said, change, outcome, at) if items.kind == "members_held"]
+    assert {int(detail["hold"]): detail["addresses"] for detail in told} == counts == {1: "15", 2: "15"}
 
 
 def test_counts_follow_what_is_left_of_a_hold(fleet: Fleet) -> None:

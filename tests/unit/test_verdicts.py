@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from eventstore.log import partition_of
 from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.verdicts import Verdict
 from projections.fleet.views import verdict
-from tests.support.fleet import Fleet, Item, saved_bytes
+from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 
 BY_AGENT = 10
 """The agent stated the zone and both addresses."""
@@ -67,15 +70,29 @@ def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> 
 def test_the_oldest_verdicts_are_forgotten_first() -> None:
     table = verdicts.Verdicts()
     for offset in range(verdicts.MAX_VERDICTS + 2):
-        table.note(f"c{max(offset, 1)}", Verdict("refused", "no", -1, offset))
+        table.note({f"c{max(offset, 1)}": Verdict("refused", "no", -1, offset)})
     assert len(table.rows) == verdicts.MAX_VERDICTS
     assert "c1" not in table.rows and "c2" in table.rows
     again = verdicts.Verdicts()
     again.load([*table.rows.items()][::-1])
     again.rederive()
-    again.note("new", Verdict("refused", "no", -1, verdicts.MAX_VERDICTS + 2))
+    again.note({"new": Verdict("refused", "no", -1, verdicts.MAX_VERDICTS + 2)})
     assert "c2" not in again.rows and "c3" in again.rows
     assert len(again.rows) == verdicts.MAX_VERDICTS
+
+
+def test_a_replica_that_was_restarted_forgets_the_same_verdicts_of_a_record_as_the_rest() -> None:
+    fleet = Fleet()
+    fleet.change(Item("a", "z0", "10.0.0.1"))
+    cause, agents = partition_of(b"z0", PARTITIONS), [Item(n, "z0", "10.0.0.1", state=BY_AGENT) for n in ("b", "c")]
+    event = membership(cause, 1, 2, agents)
+    fleet.apply(replace(event, command_ids=["2", "1"], actors=["agent/b", "agent/c"], cause_items=[1, 1]))
+    assert {*fleet.state.verdicts.rows} == {"1", "2"}
+    others = {f"c{n}": Verdict("refused", "no", -1, fleet.offset) for n in range(verdicts.MAX_VERDICTS - 1)}
+    restarted = fleet.reload()
+    for state in (fleet.state, restarted):
+        state.verdicts.note(others)
+    assert saved_bytes(fleet.state) == saved_bytes(restarted)
 
 
 def test_verdicts_survive_a_restart() -> None:
