@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from deploy.grafana.panels import ROWS
-from deploy.metrics.catalog import CATALOG
+from deploy.metrics.catalog import CATALOG, CLOCK_OFFSET
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import load_settings
@@ -29,7 +29,9 @@ ADDRESS = "127.0.0.1:0"
 @asynccontextmanager
 async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
     """A plane with TLS on which something of everything has happened."""
-    papers = office.issue("plane/one").settings
+    revoked = data.with_name("revoked")
+    revoked.write_text("2a\n")
+    papers = {**office.issue("plane/one").settings, "tls_revoked": revoked}
     settings = load_settings(
         {"data": data, "simulate": "2", "listen": ADDRESS, "http": ADDRESS, "agents": ADDRESS, **papers}, None, {}
     )
@@ -79,7 +81,9 @@ async def test_every_metric_rule_and_panel_works_on_a_live_plane(watched: tuple[
     linted = promtool("check", "metrics", stdin=text)
     assert linted.status == 0, linted.output
     families = {line.split()[2].decode() for line in text.splitlines() if line.startswith(b"# TYPE dpuplane_")}
-    assert families == {found.name for found in CATALOG}, "what the catalogue says is what there is"
+    alone = {CLOCK_OFFSET.name}  # one process of an embedded plane has no other clock to compare its own with
+    described = {found.name for found in CATALOG} - alone
+    assert families == described, "the catalogue lists every metric and no other"
 
     rules = (await prometheus.ask("rules"))["groups"][0]["rules"]
     assert all(rule["health"] == "ok" for rule in rules), rules
