@@ -31,8 +31,8 @@ _FIXED_BYTES = 1_024
 _ITEM_BYTES = 48
 """What an item takes beside its name, zone and uid: addresses, numbers, and the lengths of its strings."""
 
-_CAUSE_BYTES = 400
-"""What the command behind a record takes at most: its id and who gave it."""
+_CAUSE_BYTES = 12
+"""What a command takes beside its id and who gave it: the lengths of both, and how many items it is behind."""
 
 _NONE6 = bytes(16)
 
@@ -54,14 +54,13 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     if mark < state.forwarded or first == len(state.outgoing):
         return None
     offsets = _with_room(state, first)
-    items, causes = _items(state, offsets), 2 * len(state.causes.rows) + len(state.askers.rows)
-    if items.size(causes) > MAX_FORWARD_BYTES:
+    items, causes = _said(state, offsets)
+    if _size(items, causes) > MAX_FORWARD_BYTES:
         more = range(2, len(offsets) + 1)
-        too_many = bisect_left(more, True, key=lambda n: _items(state, offsets[:n]).size(causes) > MAX_FORWARD_BYTES)
+        too_many = bisect_left(more, True, key=lambda n: _size(*_said(state, offsets[:n])) > MAX_FORWARD_BYTES)
         offsets = offsets[: 1 + too_many]
-        items = _items(state, offsets)
-    sealed = _sealed(items, partition, mark, offsets[-1] + 1)
-    return _with_causes(state, sealed, items)
+        items, causes = _said(state, offsets)
+    return _with_causes(_sealed(items, partition, mark, offsets[-1] + 1), causes)
 
 
 def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
@@ -90,11 +89,26 @@ class _Items(NamedTuple):
     label_sets: list[dict[str, str]]
     label_index: list[int]
 
-    def size(self, causes: int) -> int:
-        """Bytes of a forward of these, or a few more, if so many commands and askers are said at the most."""
-        texts = len("".join((*self.names, *self.zones, *self.uids)))
-        said = _CAUSE_BYTES * min(causes, len(set(self.changed)))
-        return _FIXED_BYTES + said + _ITEM_BYTES * len(self.names) + texts + sum(map(size_of_labels, self.label_sets))
+
+class _Behind(NamedTuple):
+    """The command behind neighbouring items, and how many items these are."""
+
+    cause: Cause
+    items: int
+
+
+def _said(state: ZoneState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
+    """The items of these records, and the commands behind them."""
+    items = _items(state, offsets)
+    return items, _causes(state, items)
+
+
+def _size(items: _Items, causes: Sequence[_Behind]) -> int:
+    """Bytes of a forward of these, or a few more."""
+    texts = len("".join((*items.names, *items.zones, *items.uids)))
+    labels = sum(map(size_of_labels, items.label_sets))
+    said = sum(_CAUSE_BYTES + len(cause.command_id) + len(cause.actor.encode()) for cause, _ in causes)
+    return _FIXED_BYTES + said + _ITEM_BYTES * len(items.names) + texts + labels
 
 
 def _with_room(state: ZoneState, first: int) -> list[int]:
@@ -227,29 +241,31 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
     )
 
 
-def _with_causes(state: ZoneState, said: MembershipChanged, items: _Items) -> MembershipChanged:
-    """This, with the commands behind it. Items go record by record, so each command is said once.
+def _causes(state: ZoneState, items: _Items) -> list[_Behind]:
+    """The commands behind these items, which go record by record, so that each command is said once.
 
-    A node that joined alone and was new is there, and its record has no command by itself.
+    A node that joined alone and was new is there, and its record has no command by itself, unless it states a uid.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
     if not state.causes.rows and state.has_one_asker(first, last) and items.states.count(PRESENT) == count:
-        asker = state.asker_of(first)
-        return replace(said, command_ids=[""], actors=[asker], cause_items=[count]) if asker else said
-    causes: list[Cause] = []
-    counts: list[int] = []
+        return [_Behind(Cause("", state.asker_of(first)), count)]
+    causes: list[_Behind] = []
     for (offset, found), these in groupby(zip(items.changed, items.states, strict=True)):
         cause, count = state.cause_of(offset), sum(1 for _ in these)
         if cause is NO_CAUSE and found == PRESENT:
             cause = Cause("", state.asker_of(offset))
-        if causes and causes[-1] == cause:
-            counts[-1] += count
-        else:
-            causes.append(cause)
-            counts.append(count)
-    if causes == [NO_CAUSE]:
+        if causes and causes[-1].cause == cause:
+            count += causes.pop().items
+        causes.append(_Behind(cause, count))
+    return causes
+
+
+def _with_causes(said: MembershipChanged, causes: Sequence[_Behind]) -> MembershipChanged:
+    """This, with the commands behind it, if there are any."""
+    if len(causes) == 1 and causes[0].cause == NO_CAUSE:
         return said
-    actors, ids = [cause.actor for cause in causes], [cause.command_id for cause in causes]
+    found, counts = [cause for cause, _ in causes], [count for _, count in causes]
+    actors, ids = [cause.actor for cause in found], [cause.command_id for cause in found]
     return replace(said, command_ids=ids, actors=actors, cause_items=counts)
 
 

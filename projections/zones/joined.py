@@ -15,6 +15,7 @@ class Joined(NamedTuple):
     """Nodes that joined together, as the columns they came in; one zone, offset, time or asker may stand for all.
 
     `askers` stated the nodes, if a record of its own stated each; there are none if one record stated all of them.
+    `command_ids` are the commands of these records, if their nodes have uids that do not say them.
     """
 
     event: NodesJoined
@@ -22,6 +23,7 @@ class Joined(NamedTuple):
     offsets: Sequence[int]
     append_ms: Sequence[int]
     askers: Sequence[str] = ()
+    command_ids: Sequence[str] = ()
 
     def node(self, place: int) -> Node:
         """The node in this place, from 0."""

@@ -55,8 +55,9 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
             return Decision(
                 Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
             )
-        asker = event.envelope.actor[:MAX_ACTOR]
-        return Decision(Change(nodes=_rows(event, at), zones=zones, fresh=True, asker=asker), DONE)
+        cause = _cause(event)
+        told = Change(cause=cause) if event.uids else Change(asker=cause.actor)
+        return Decision(told._replace(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
     items: list[ItemOutcome] = []

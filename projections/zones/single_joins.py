@@ -39,7 +39,7 @@ _Labels = dict[str, str]
 class SingleJoins(NamedTuple):
     """Commands of one node each, side by side; `as_one` is the record that would state all of it, in no zone.
 
-    One actor may stand for all.
+    One actor may stand for all. With `has_uids` each command states the uid of its node; without, its id is the uid.
     """
 
     ids: list[str]
@@ -47,6 +47,7 @@ class SingleJoins(NamedTuple):
     issued_ms: list[int]
     zones: list[str]
     as_one: NodesJoined
+    has_uids: bool
 
 
 def read(values: Sequence[bytes]) -> SingleJoins | None:
@@ -66,7 +67,8 @@ def decide(
     if not count or any(check_zone("zone", zone) for zone in sorted(set(zones))) or fault_of_nodes(event, time_ms):
         return None
     askers = [actor[:MAX_ACTOR] for actor in part_of(joins.actors, 0, count)]
-    return Joined(event, zones, offsets[:count], append_ms[:count], askers), count
+    command_ids = joins.ids[:count] if joins.has_uids else ()
+    return Joined(event, zones, offsets[:count], append_ms[:count], askers, command_ids), count
 
 
 def _new_first(state: ZoneState, names: Sequence[str]) -> int:
@@ -116,7 +118,7 @@ def _scanned(values: Sequence[bytes]) -> SingleJoins:
     addresses = scan.packed(4), scan.packed(16)
     said = Envelope(ids[0], "", "", times_ms[0])
     as_one = NodesJoined(said, zones[0], names, created_ms, uids, *addresses, *_scanned_labels(values, scan.rest()))
-    return SingleJoins(ids, actors, times_ms, zones, as_one)
+    return SingleJoins(ids, actors, times_ms, zones, as_one, uids is not ids)
 
 
 def _scanned_labels(values: Sequence[bytes], rests: Sequence[bytes]) -> tuple[list[_Labels], list[int]]:
@@ -150,7 +152,7 @@ def _decoded(values: Sequence[bytes]) -> SingleJoins:
         list(map(_labels_of, events)),
         list(range(len(events))),
     )
-    return SingleJoins(ids, actors, times_ms, [intern(event.zone) for event in events], as_one)
+    return SingleJoins(ids, actors, times_ms, [intern(event.zone) for event in events], as_one, bool(uids))
 
 
 def _join(value: bytes) -> NodesJoined:

@@ -6,9 +6,9 @@ comparison, and a node is forwarded as it is now. A record whose last node was o
 has more records than nodes, however long fleet is away. As the nodes say all of it, it is not saved: a second row for
 each join would double what saving costs.
 
-The command behind a record is kept while the record is in the outbox, but not for each node that joins alone and is
-new. Most are that, and need a command only if fleet holds them back. Of those it is kept who stated them, once for all
-in a row that the same principal stated, and the uid of a node says the command (forwarding).
+The command behind a record is kept while the record is in the outbox, but not for each node that joins alone, is new,
+and has the command's id as its uid. Most are that, and need a command only if fleet holds them back. Of those it is
+kept who stated them, once for all in a row that the same principal stated, and the uid says the command (forwarding).
 
 Of DPUs it derives who has an open step, who stands in line, and what the limits of a zone count.
 """
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import At
 from eventstore.folding.table import Table
+from projections.columns import each
 from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
@@ -41,7 +42,7 @@ _NOTHING: Mapping[str, Any] = {}
 class Change(NamedTuple):
     """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone.
 
-    `asker` stated the one node that is `fresh`.
+    `asker` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
     """
 
     joined: Joined | None = None
@@ -175,7 +176,7 @@ class ZoneState:
             self._change_nodes(change, at)
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
-        if change.fresh:
+        elif change.fresh:
             self._ask((at.offset,), (change.asker,))
         for key, complete in change.lists.items():
             if complete is None:
@@ -216,8 +217,11 @@ class ZoneState:
             if zone not in self.zone_rows.rows:
                 self.zone_rows.put(zone, Zone())
             self._count(zone, count)
-        self.nodes.add_joined(joined)
-        self._ask(offsets, joined.askers)
+        self.nodes.add_joined(joined._replace(askers=(), command_ids=()))
+        if joined.command_ids:
+            self.causes.put_all(dict(zip(map(str, offsets), _causes(joined), strict=True)))
+        else:
+            self._ask(offsets, joined.askers)
         if len(offsets) == 1:
             self._send(offsets[0], names)
             self._joined_at[offsets[0]] = joined
@@ -301,3 +305,8 @@ class ZoneState:
 
     def _count(self, zone: str, by: int) -> None:
         self.node_counts[zone] = self.node_counts.get(zone, 0) + by
+
+
+def _causes(joined: Joined) -> Iterator[Cause]:
+    """The command behind each of these records."""
+    return islice(map(Cause, joined.command_ids, each(joined.askers)), len(joined.command_ids))

@@ -12,7 +12,7 @@ from eventstore.folding.fold import At, Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import spell
-from projections.fleet.views import holds
+from projections.fleet.views import holds, verdict
 from projections.zones.forwarding import forward
 from schemas.events import (
     BudgetSet,
@@ -243,6 +243,17 @@ def test_nodes_that_one_principal_stated_alone_have_one_cause() -> None:
     assert causes(logged(joined("j", "a", actor=""))) == []
 
 
+def test_a_node_that_joins_alone_with_a_uid_of_its_own_keeps_its_command_until_fleet_has_heard_of_it() -> None:
+    def stated(command_id: str, name: str, actor: str) -> NodesJoined:
+        return replace(joined(command_id, name, actor=actor), created_ms=[START_MS], uids=[f"uid-{name}"])
+
+    log = logged(joined("j", "a"), stated("k", "b", "operator/ann"), stated("l", "c", "operator/bob"), joined("m", "d"))
+    asked = [("", "operator/ann", 1), ("k", "operator/ann", 1), ("l", "operator/bob", 1), ("", "operator/ann", 1)]
+    assert causes(log) == asked
+    log.append(Forwarded(said("", "forwarder/a"), 2))
+    assert (causes(log, 2), list(log.state.causes.rows)) == (asked[2:], ["2"])
+
+
 def alone(rng: Random, zone: str, uid: str = "") -> NodesJoined:
     """A node that fleet knows elsewhere joins alone, with another address."""
     stated = ([START_MS + 1], [uid]) if uid else ([], [])
@@ -263,7 +274,9 @@ def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: 
     held = fleet.apply(replace(said, cause_partition=cause, from_offset=mark, to_offset=mark + 1))
     assert held.code == "held"
     [hold] = holds(fleet.state)
-    assert (hold.requested_by, hold.command_id) == ("operator/joe", "" if uid else event.envelope.command_id)
+    told = verdict(fleet.state, event.envelope.command_id)
+    assert told is not None and (told.code, told.hold) == ("held", hold.hold)
+    assert (hold.requested_by, hold.command_id) == ("operator/joe", event.envelope.command_id)
     assert fleet.approve(held.hold, "approver/joe").code == "refused"
     assert [fleet.approve(held.hold, actor).code for actor in ("approver/ann", "approver/bob")] == ["done", "done"]
 
