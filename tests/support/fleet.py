@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
+from itertools import cycle, groupby, islice
 from typing import NamedTuple
 
 import msgspec
@@ -77,13 +78,25 @@ class Fleet:
         self.offset += 1
         return decision.outcome
 
-    def change(self, *items: Item, partition: int | None = None, earliest_ms: int = 0, command_id: str = "") -> Outcome:
-        """One record of these items, from the partition of the first one's zone, by one command if its id is given."""
+    def change(
+        self,
+        *items: Item,
+        partition: int | None = None,
+        earliest_ms: int = 0,
+        command_id: str = "",
+        commands: str = "",
+    ) -> Outcome:
+        """One record of these items, from the partition of the first one's zone, by one command if its id is given, or
+        by the commands of these letters in turn."""
         cause = partition_of(items[0].zone.encode(), PARTITIONS) if partition is None else partition
         mark = self.state.marks.get(cause, 0)
         event = membership(cause, mark, mark + 1, items, earliest_ms or self.now_ms)
         if command_id:
             event = replace(event, command_ids=[command_id], actors=["ann"], cause_items=[len(items)])
+        if commands:
+            runs = [(letter, len([*run])) for letter, run in groupby(islice(cycle(commands), len(items)))]
+            ids, counts = [letter for letter, _ in runs], [count for _, count in runs]
+            event = replace(event, command_ids=ids, actors=["ann"] * len(runs), cause_items=counts)
         return self.apply(event)
 
     def leave(self, *names: str, state: int = 1) -> Outcome:

@@ -160,14 +160,19 @@ class FleetMachine(RuleBasedStateMachine):
     def many_members_change(self, found: list[Item]) -> None:
         self.members_change(found, 0)
 
-    @rule(found=st.lists(items, min_size=1, max_size=4, unique_by=lambda item: item.name), passed=st.integers(0, 3))
-    def members_change(self, found: list[Item], passed: int) -> None:
-        """Items of one zone, which has the last word on the nodes that it has."""
+    @rule(
+        found=st.lists(items, min_size=1, max_size=4, unique_by=lambda item: item.name),
+        passed=st.integers(0, 3),
+        commands=st.sampled_from(("", "a", "ab", "aab")),
+    )
+    def members_change(self, found: list[Item], passed: int, commands: str = "") -> None:
+        """Items of one zone, which has the last word on the nodes that it has, stated by some commands."""
         self.fleet.now_ms += passed * 100_000
         zone = found[0].zone
         held = {address: self._holders(address) for address in universe()}
         waiting = self._waiting()
-        outcome = self.fleet.change(*(item._replace(zone=zone) for item in found), partition=self.partition[zone])
+        stated = [item._replace(zone=zone) for item in found]
+        outcome = self.fleet.change(*stated, partition=self.partition[zone], commands=commands)
         self._no_agent_took_an_address(found, held)
         SOMETIMES.saw("an address was contested", bool(self._waiting() - waiting))
         granted = {(name, address) for name, address in waiting if name in self._holders(address)}
@@ -195,6 +200,19 @@ class FleetMachine(RuleBasedStateMachine):
         if verdict and self.fleet.state.holds.rows:
             self.everything_holds()
             self.hold_decided(0, verdict)
+
+    @rule(zone=st.sampled_from(ZONES), stayed=st.integers(0, 3))
+    def a_hold_gets_other_nodes(self, zone: str, stayed: int) -> None:
+        """Alone, rules would hardly ever let all nodes of a hold come back while others of its command leave."""
+        there = [
+            Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v", changed_ms=7)
+            for i, name in enumerate(NAMES, 1)
+        ]
+        gone = [item._replace(state=2, changed_ms=8, stated_ms=7) for item in there]
+        last = [*there[stayed:3], *gone[3:]], "b" * (3 - stayed) + "aaaa"
+        for found, commands in ((there, "b"), (gone[:3], "a"), last):
+            self.members_change(found, 0, commands)
+            self.everything_holds()
 
     @rule(zone=st.sampled_from(ZONES), found=labels, state=st.sampled_from((0, 1, 2)))
     def an_agent_waits_for_an_address(self, zone: str, found: dict[str, str], state: int) -> None:
