@@ -26,7 +26,7 @@ from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
 from deploy.whole_files import whole_file
 from eventstore.log import FOLDED_TOPICS, EventLog
-from eventstore.recovery.moment import shown
+from eventstore.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from deploy.plain import Plain
-from eventstore.recovery.moment import shown
+from eventstore.moment import shown
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")

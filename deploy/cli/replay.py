@@ -22,7 +22,8 @@ from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
 from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.recovery.moment import Moment, check_not_to_come, cut_of
+from eventstore.moment import Moment, check_not_to_come
+from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.replay import Replayed, replay
 from schemas.api import dpuplane_pb2 as pb
 

@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from deploy.addresses import parse_addresses
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
+from eventstore.moment import parse_moment, parse_time
 from eventstore.position import check_token
-from eventstore.recovery.moment import parse_moment, parse_time
 from projections.names import check_clique, shown
 
 

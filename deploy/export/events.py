@@ -13,9 +13,9 @@ from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import await_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
+from eventstore.moment import Moment
 from eventstore.position import from_token
 from eventstore.progress import Say
-from eventstore.recovery.moment import Moment
 from eventstore.recovery.replay import cut_at_position
 
 EXPORTED_TOPICS = (*FOLDED_TOPICS, DECISIONS)

@@ -19,7 +19,8 @@ from deploy.page.data import Data, Source
 from deploy.page.feed import Feeds
 from deploy.page.requests import HEADERS, NotReady
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.recovery.moment import check_not_to_come, cut_of, parse_moment
+from eventstore.moment import check_not_to_come, parse_moment
+from eventstore.recovery.cuts import cut_of
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.replica import Replica
 

@@ -23,7 +23,7 @@ from commands.queries.past import PastQueries
 from deploy.past.program import Order
 from deploy.settings import Settings
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.recovery.moment import check_not_to_come, parse_moment
+from eventstore.moment import check_not_to_come, parse_moment
 
 IDLE_S = 120.0
 """A moment that nobody asked for so long is let go."""

@@ -36,7 +36,8 @@ from deploy.settings import Settings
 from eventstore.errors import PermanentError, PlaneError
 from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS
-from eventstore.recovery.moment import cut_of, parse_moment
+from eventstore.moment import parse_moment
+from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.past import PastFolds, fold_past
 from eventstore.saved.rocks_store import checkpoints
 

@@ -20,7 +20,7 @@ from eventstore.folding.fold import Fold
 from eventstore.folding.origin import await_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, EventLog, Partition, Record
-from eventstore.recovery.moment import Cut
+from eventstore.recovery.cuts import Cut
 from eventstore.replicas.folds import Folds
 from eventstore.replicas.lineage import lineage_of
 from eventstore.saved.archive import Archived

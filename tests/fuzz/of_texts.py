@@ -19,8 +19,8 @@ from eventstore.avro.released import released
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.log import FOLDED_TOPICS, partitions_of
+from eventstore.moment import parse_moment, shown
 from eventstore.position import from_token, to_token
-from eventstore.recovery.moment import parse_moment, shown
 from eventstore.replicas.lineage import lineage_of
 from projections import names
 from projections.fleet.principals import Principal, parse_uri, uri_of

@@ -6,12 +6,14 @@ prepared by the lines in `BEFORE`.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from deploy.reference.commands import example_of, walk
-from tests.support.terminal import terminal
+from tests.support.terminal import Terminal, terminal
 
 PLANE = (
     "dpuplane serve --data plane --simulate 2",
@@ -19,7 +21,9 @@ PLANE = (
     'export HOME="$PWD"',
     *(f"dpuplane nodes join rack7-n{n} --zone rack7 --address 10.7.0.{n}" for n in (1, 3, 4)),
     "dpuplane wait zone rack7 --for applied",
+    "dpuplane dpus provision rack7-dpu-0001 --image bf-bundle-2.10",
 )
+"""The second DPU becomes ready while the examples before those that select ready DPUs are run."""
 DPU = "rack7-dpu-0000"
 POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
 FULL = ("dpuplane cliques capacity domain-1 clique-a 1", "dpuplane cliques claim domain-1 clique-a node-3")
@@ -29,15 +33,12 @@ BEFORE = {
     "dpuplane cliques config": FULL[1:],
     "dpuplane cliques ready": FULL[1:],
     "dpuplane wait clique": FULL,
-    "dpuplane wait dpu": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10", f"dpuplane dpus retry {DPU}"),
     "dpuplane checkpoint keygen": ("rm -f plane.key plane.key.pub",),
     "dpuplane checkpoint --key": ("dpuplane checkpoint keygen --key plane.key",),
     "dpuplane dpus abort": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",),
     "dpuplane dpus provision --selector": (
         "dpuplane zones label rack7 rack=7",
-        f"dpuplane dpus resume {DPU}",
-        f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",
-        f"dpuplane wait dpu {DPU} --for ready",
+        "dpuplane wait dpu rack7-dpu-0001 --for ready",
     ),
     "dpuplane dpus resume": (f"dpuplane dpus pause {DPU}",),
     "dpuplane policies apply": (POLICY,),
@@ -48,6 +49,8 @@ BEFORE = {
     "dpuplane certs init": ("rm -rf certs",),
     "dpuplane completion": ("mkdir -p .local/share/bash-completion/completions .zfunc .config/fish/completions",),
 }
+AFTER = {"dpuplane dpus abort": (f"dpuplane dpus provision {DPU} --image bf-bundle-2.10", f"dpuplane dpus retry {DPU}")}
+"""The last example that stops the DPU. It becomes ready while those before `wait dpu` are run."""
 OF_THE_READER = {
     "dpuplane holds approve 31": "hold: 31 is not",
     "dpuplane holds reject 31": "hold: 31 is not",
@@ -60,6 +63,8 @@ about that id or zone."""
 NO_FAULT = ("dpuplane dpus retry", "dpuplane dpus skip", "dpuplane dpus abort", "dpuplane dpus resume")
 """What they act on takes a fault, or a moment, that the plane here may not have: they may be refused."""
 ENDLESS = ("dpuplane events tail",)
+BESIDE = ("dpuplane demo", *ENDLESS)
+"""These take seconds of waiting and change nothing of the plane: they run beside the other examples."""
 LAST = ("dpuplane dpus register", "dpuplane dpus delete", "dpuplane serve")
 """A DPU without an agent, one that is gone, and processes that take the place of the plane."""
 OUTSIDE = "kafka"
@@ -76,24 +81,39 @@ def examples() -> list[str]:
 
 @pytest.mark.timeout(900)
 async def test_every_example_works_as_it_is_typed(tmp_path: Path) -> None:
-    assert len(examples()) > 60
-    failed = []
+    typed = examples()
+    assert len(typed) > 60
+    first = [line for line in typed if not line.startswith(LAST)]
     async with terminal(tmp_path) as here:
         for line in PLANE:
             ran = await here.type(line)
             assert ran.status == 0, f"{line}\n{ran.stderr}"
-        for line in examples():
-            for before in next((lines for start, lines in BEFORE.items() if line.startswith(start)), ()):
-                await here.type(before)
-            if line.startswith(ENDLESS):
-                ran = await here.type(f"timeout --preserve-status -s INT 5 {line}")
-                is_fine = ran.status == 130 and not ran.stderr
-            else:
-                ran = await here.type(line)
-                refused = ran.status == 1 and "refused: " in ran.stderr
-                theirs = next((said for start, said in OF_THE_READER.items() if line.startswith(start)), "")
-                is_theirs = ran.status == 1 and theirs and theirs in ran.stderr
-                is_fine = ran.status == 0 or is_theirs or (refused and line.startswith(NO_FAULT))
-            if not is_fine:
-                failed.append(f"{line}: {ran.status}\n{ran.stdout[-300:]}{ran.stderr}")
-    assert not failed, "\n".join(failed)
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(fault_of(here, line)) for line in first if line.startswith(BESIDE)]
+            faults = [await fault_of(here, line) for line in first if not line.startswith(BESIDE)]
+        faults += [task.result() for task in beside]
+        faults += [await fault_of(here, line) for line in typed[len(first) :]]
+    assert len(faults) == len(typed)
+    assert not any(faults), "\n".join(filter(None, faults))
+
+
+async def fault_of(here: Terminal, line: str) -> str:
+    """Type what an example needs, the example, and what those after it need; how the example failed, or nothing."""
+    for before in lines_for(BEFORE, line):
+        await here.type(before)
+    if line.startswith(ENDLESS):
+        ran = await here.type(f"timeout --preserve-status -s INT 5 {line}")
+        is_fine = ran.status == 130 and not ran.stderr
+    else:
+        ran = await here.type(line)
+        refused = ran.status == 1 and "refused: " in ran.stderr
+        theirs = next((said for start, said in OF_THE_READER.items() if line.startswith(start)), "")
+        is_theirs = bool(theirs) and ran.status == 1 and theirs in ran.stderr
+        is_fine = ran.status == 0 or is_theirs or (refused and line.startswith(NO_FAULT))
+    for after in lines_for(AFTER, line):
+        await here.type(after)
+    return "" if is_fine else f"{line}: {ran.status}\n{ran.stdout[-300:]}{ran.stderr}"
+
+
+def lines_for(prepared: Mapping[str, Sequence[str]], example: str) -> Sequence[str]:
+    return next((lines for start, lines in prepared.items() if example.startswith(start)), ())

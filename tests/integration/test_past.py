@@ -21,7 +21,7 @@ from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import Settings, load_settings
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.recovery.moment import shown
+from eventstore.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
 from tests.support.histories import CALL, History, Remembered, asked_again, comparable

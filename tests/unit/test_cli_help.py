@@ -19,6 +19,9 @@ CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "ag
 LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "doctor", "restore", "topics"}
 """They work on files, and ask no server."""
 
+LOG_COMMANDS = {"backup", "events", "history", "import", "replay", "upgrade", "verify"}
+"""They read the log, or a file of many nodes."""
+
 
 def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if isinstance(command, click.Group):
@@ -96,6 +99,18 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert done.returncode == 0, done.stderr
     for name in SUBCOMMANDS:
         assert f"\n  {name} " in done.stdout
+
+
+def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
+    """They take 0.3 s, more than all the rest of a client command."""
+    asking = sorted(set(CLIENT_COMMANDS) - LOCAL_COMMANDS - LOG_COMMANDS)
+    code = (
+        "import sys; from click import Context; from deploy.cli import cli; import deploy.cli.client;"
+        f"[cli.get_command(Context(cli), name) for name in {asking}];"
+        "found = {'aiokafka', 'fastavro', 'numpy', 'rocksdict'} & set(sys.modules); assert not found, found"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import statement
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
+from eventstore.moment import check_not_to_come, parse_moment, parse_time, shown
 from eventstore.position import Position, to_token
-from eventstore.recovery.moment import Cut, check_not_to_come, cut_of, parse_moment, parse_time, shown
+from eventstore.recovery.cuts import Cut, cut_of
 from eventstore.recovery.past import PastFolds, fold_past
 from eventstore.replicas.lineage import parent_text
 from eventstore.saved.archive import Archived

@@ -1,19 +1,16 @@
-"""A moment of the past as a user names it: the position of an answer, or a time; and where it cuts the log.
+"""A moment of the past as a user names it: the position of an answer, or a time.
 
-A cut has an offset for every partition, so that what is folded up to it is the whole plane as it stood then.
+`eventstore.recovery.cuts` finds where a moment cuts a log. The text is apart from it, because every client command
+parses and prints times: the modules that read a log import numpy and fastavro, which take 0.3 s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from eventstore.errors import PermanentError
-from eventstore.folding.origin import read_first
-from eventstore.log import FLEET_0, EventLog, Partition
-from eventstore.position import BadPosition, check_token, from_token
-from eventstore.recovery.replay import cut_at_position, cut_at_time, time_before
+from eventstore.position import BadPosition, check_token
 
 Moment: TypeAlias = str | int
 """The token of a position, or milliseconds since the epoch."""
@@ -22,13 +19,6 @@ _SHOWN_MS_MAX = 253_402_300_799_000
 _TEXT_SHOWN = 80
 _DIGITS_MAX = 18
 """Of a number that a caller gives: Python raises for what is much longer, and no log is so old."""
-
-
-class Cut(NamedTuple):
-    """The next offset of every partition at a moment, and the moment's time."""
-
-    offsets: Mapping[Partition, int]
-    time_ms: int
 
 
 def parse_moment(text: str) -> Moment:
@@ -73,20 +63,3 @@ def check_not_to_come(moment: Moment, now_ms: int) -> None:
     """Raise PermanentError if this is a time that the clock has not come to."""
     if isinstance(moment, int) and moment > now_ms:
         raise PermanentError(f"at: {shown(moment)} is in the future; here it is {shown(now_ms)}")
-
-
-async def cut_of(log: EventLog, log_id: str, topics: Collection[str], moment: Moment) -> Cut:
-    """Where a moment cuts these topics. Raises PermanentError if the log has no such moment."""
-    try:
-        if isinstance(moment, int):
-            offsets, time_ms = await cut_at_time(log, topics, moment), moment
-        else:
-            named = from_token(moment, log_id).offsets
-            offsets = await cut_at_position(log, topics, named)
-            time_ms = await time_before(log, named)
-    except PermanentError as error:
-        raise PermanentError(f"at: {error}") from error
-    if isinstance(moment, int) and offsets.get(FLEET_0) == 0:
-        first = (await read_first(log, {FLEET_0: 0}))[FLEET_0]
-        raise PermanentError(f"at: {shown(moment)} is before this log begins, at {shown(first.timestamp_ms)}")
-    return Cut(offsets, time_ms)
