@@ -34,7 +34,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
         out.print_table(
             ("address", "prefix", "action", "priority", "protocol", "ports", "policy", "since version"),
             (
-                (a.address, a.prefix, a.action, a.priority, a.protocol, ports_text(a.ports), a.policy, a.version or "?")
+                (a.address, a.prefix, a.action, a.priority, a.protocol, ports_text(a.ports), a.policy, _since(a))
                 for a in found.addresses
             ),
         )
@@ -58,3 +58,8 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
         click.echo(note)
     click.echo(f"{node} to {dpu} of zone {found.zone}: {found.sentence}")
     click.echo(f"not there yet: {found.missing}: {found.reason}" if found.missing else "every step is reached")
+
+
+def _since(found: pb.ExplainedAddress) -> object:
+    """The version of the table from which on the rule has the address."""
+    return found.version or "unknown: older than the kept history"

@@ -106,11 +106,15 @@ class RuleSet:
         self._history: deque[_Step] = deque()
         self._history_bytes = 0
         self._floor = 0
+        self._filled_at = -1 if version else 0
+        """The version of the only change until the first read: the whole set came then. 0 before it, -1 after more."""
 
     def note(self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]) -> None:
         """These addresses came into and went from the set at `version`."""
         self.version, self.earliest_ms = version, earliest_ms
         self._changed.append((version, earliest_ms))
+        if self._four is None:
+            self._filled_at = -1 if self._filled_at else version
         if self._four is None or self._stale_since:
             return
         self._pending.append(_Pending(version, added, removed))
@@ -189,8 +193,13 @@ class RuleSet:
             if not _holds(step.change.remove4, step.change.remove6, address) and _holds(
                 step.change.add4, step.change.add6, address
             ):
-                return step.version, dict(self._changed).get(step.version, 0)
+                return step.version, self._time_of(step.version)
+        if 0 < self._filled_at == self._floor:  # one change filled the set, and history begins with it
+            return self._floor, self._time_of(self._floor)
         return 0, 0
+
+    def _time_of(self, version: int) -> int:
+        return dict(self._changed).get(version, 0)
 
     @property
     def told_from(self) -> int:

@@ -105,6 +105,19 @@ async def test_ports_of_what_has_none_are_refused_as_such(plane: Served, tmp_pat
     )
 
 
+async def test_a_version_that_no_history_tells_is_said_in_words(plane: Served) -> None:
+    await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
+    for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):  # two forwards, and no table was read before
+        joined = await plane.join("z1", pb.NodeSpec(name=name, addresses=[address]))
+        await run(plane, "budgets", "list", "--min-position", joined.position)
+    head, row, *_ = _lines(await run(plane, "explain", "n1", "d1"))
+    assert head.endswith("SINCE VERSION")
+    assert row[head.index("SINCE VERSION") :] == "unknown: older than the kept history"
+    joined = await plane.join("z1", pb.NodeSpec(name="n3", addresses=["10.0.0.9"]))
+    head, row, *_ = _lines(await run(plane, "explain", "n3", "d1", "--min-position", joined.position))
+    assert int(row[head.index("SINCE VERSION") :]) > 0
+
+
 @pytest.mark.parametrize("command", [["replay"], ["events", "export"], ["backup", "--out", "copy"]], ids=" ".join)
 def test_a_folder_without_a_log_is_named_as_it_was_given(command: list[str], tmp_path: Path) -> None:
     ran = CliRunner().invoke(cli, [*command, "--data", str(tmp_path / "nope")])

@@ -198,6 +198,33 @@ def test_each_address_with_the_rules_that_speak_of_it(fleet: Fleet) -> None:
     assert intended.note == f"policy ssh: drop 10.0.0.1/32; the table is at version {version}"
 
 
+def test_the_version_is_known_of_all_that_the_only_change_before_the_first_read_brought() -> None:
+    made = Fleet()
+    made.change(Item("n", address="10.0.0.1"), Item("other", address="10.0.0.2"), partition=HERE)
+    at_ms, first = made.now_ms, made.offset
+    found = ask(made, node=Node("z0", 1, "u", 0, b"", {}, 0, 77))
+    assert [view.version for view in found.addresses] == [first]
+    assert (found.steps[2].version, found.steps[2].time_ms) == (first, at_ms)
+    made.now_ms += 5
+    made.change(Item("late", address="10.0.0.9"), partition=HERE)
+    assert [view.version for view in ask(made).addresses] == [first], "later changes are in the history"
+
+
+def test_the_version_is_unknown_if_more_changes_came_before_the_first_read() -> None:
+    made = Fleet()
+    for name, address in (("n", "10.0.0.1"), ("other", "10.0.0.2")):
+        made.change(Item(name, address=address), partition=HERE)
+    assert [view.version for view in ask(made).addresses] == [0]
+
+
+def test_the_version_is_unknown_of_what_was_there_before_a_restart() -> None:
+    made = Fleet()
+    made.change(Item("n", address="10.0.0.1"), partition=HERE)
+    made.state = made.reload()
+    made.change(Item("other", address="10.0.0.2"), partition=HERE)
+    assert [view.version for view in ask(made).addresses] == [0]
+
+
 def test_an_address_of_the_sixth_version_is_spelled_as_one(fleet: Fleet) -> None:
     assert [(view.address, view.prefix) for view in ask(fleet).addresses] == [
         ("10.0.0.1", "10.0.0.1/32"),
@@ -286,7 +313,8 @@ def test_a_frozen_zone_does_not_matter_to_who_has_it_already(fleet: Fleet) -> No
 
 def test_an_address_that_was_there_before_the_history_begins() -> None:
     fleet = Fleet()
-    for _ in range(4):
+    fleet.change(Item("other", address="10.0.0.2"), partition=HERE)
+    for _ in range(3):
         fleet.change(Item("n", address="10.0.0.1"), partition=HERE)
     intended = ask(fleet).steps[2]
     assert (intended.version, intended.time_ms, intended.position) == (0, 0, "")
