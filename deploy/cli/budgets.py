@@ -10,7 +10,7 @@ from deploy.cli.client import Client
 from deploy.cli.options import commands, looks_back
 from deploy.cli.values import INT32
 from deploy.plain import to_plain
-from projections.fleet.withdrawals import KINDS
+from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -33,17 +33,36 @@ def list_budgets(*, client: Client, output: str) -> None:
     if output != "table":
         out.print_value(to_plain(found), output)
         return
-    out.print_table(("kind", "permille", "at least"), ((b.kind, b.permille, b.at_least) for b in found.budgets))
+    out.print_table(("kind", "permille", "at least"), map(_row, found.budgets))
+
+
+def _row(budget: pb.Budget) -> tuple[object, ...]:
+    """A line of the table. No limit is printed as the option that sets it, because a count says nothing there."""
+    if budget.permille >= UNLIMITED_PERMILLE:
+        return budget.kind, "no limit", "-"
+    return budget.kind, budget.permille, budget.at_least
 
 
 @budgets.command("set")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--permille", type=INT32, required=True, help="Share of a table, in thousandths.")
-@click.option("--at-least", type=INT32, required=True, help="And at least so many addresses.")
+@click.option("--permille", type=INT32, help="Share of a table, in thousandths.")
+@click.option("--at-least", type=INT32, help="And at least so many addresses.")
+@click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")
 @commands
-def set_budget(*, client: Client, output: str, kind: str, permille: int, at_least: int) -> None:
-    """Set a budget. Its name says what it governs; --permille 1000 is no limit.
+def set_budget(
+    *, client: Client, output: str, kind: str, permille: int | None, at_least: int | None, no_limit: bool
+) -> None:
+    """Set a budget. Its name says what it governs; --permille 1000 is no limit too.
 
-    Example: dpuplane budgets set denied-by-change --permille 10 --at-least 100
+    \b
+    Examples:
+      dpuplane budgets set denied-by-change --permille 10 --at-least 100
+      dpuplane budgets set allowed-by-join --no-limit
     """
+    if no_limit and (permille is not None or at_least is not None):
+        raise click.UsageError("give --no-limit, or --permille and --at-least, and not both")
+    if no_limit:
+        permille, at_least = UNLIMITED_PERMILLE, 0
+    if permille is None or at_least is None:
+        raise click.UsageError("give --permille and --at-least, or --no-limit")
     finish(client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, at_least=at_least)), output)

@@ -7,8 +7,9 @@ from typing import TextIO
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish
+from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Refused, Unreachable
 from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32, INT64
@@ -133,14 +134,28 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
 def claim(
     *, client: Client, output: str, domain: str, clique: str, node: str, address: str, uid: str, created_ms: int
 ) -> None:
-    """Claim an index for a node. A claim does not ask whether the node has joined.
+    """Claim an index for a node. A claim does not ask whether the node has joined; a warning says if no zone knows it.
 
     Example: dpuplane cliques claim domain-1 clique-a node-3 --address 10.7.0.3
     """
     request = pb.ClaimIndexRequest(
         domain=domain, clique=clique, node=node, address=address, uid=uid, created_ms=created_ms
     )
-    finish(client.command("ClaimIndex", request), output)
+    answer: pb.Answer = client.command("ClaimIndex", request)
+    if exit_status(answer) == 0 and _is_unknown(client, node):
+        click.echo(f"warning: node: {shown(node)} is not known in any zone; the claim counts all the same", err=True)
+    finish(answer, output)
+
+
+def _is_unknown(client: Client, node: str) -> bool:
+    """Whether the zones say that they have no such node. An error of this query says nothing of the claim."""
+    try:
+        client.query("ShowNode", pb.ShowNodeRequest(name=node))
+    except NotKnown:
+        return True
+    except (Refused, Unreachable):
+        return False
+    return False
 
 
 @cliques.command()

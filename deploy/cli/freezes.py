@@ -6,9 +6,10 @@ import click
 
 from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Refused
+from deploy.cli.failures import Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands
+from deploy.cli.zone_check import is_known
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
@@ -27,11 +28,11 @@ def freeze(*, client: Client, output: str, zone: str, create: bool) -> None:
 
     Example: dpuplane freeze rack7
     """
-    is_known = not zone or _is_known(client, zone)
-    if not is_known and not create:
+    known = not zone or is_known(client, zone)
+    if not known and not create:
         raise Refused(f"zone: {shown(zone)} is not known; --create freezes it from its first node or DPU on")
     answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=zone))
-    if not is_known and exit_status(answer) == 0:
+    if not known and exit_status(answer) == 0:
         click.echo(f"zone: {shown(zone)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
 
@@ -45,11 +46,3 @@ def thaw(*, client: Client, output: str, zone: str) -> None:
     Example: dpuplane thaw rack7
     """
     finish(client.command("Thaw", pb.ThawRequest(zone=zone)), output)
-
-
-def _is_known(client: Client, zone: str) -> bool:
-    try:
-        client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
-    except NotKnown:
-        return False
-    return True

@@ -7,10 +7,11 @@ import click
 from deploy.cli import output as out
 from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
-from deploy.cli.failures import NotKnown, Refused
+from deploy.cli.failures import Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.values import INT32
+from deploy.cli.zone_check import is_known, known_zone
 from deploy.plain import to_plain
 from projections.names import shown
 from projections.tries import KINDS
@@ -131,7 +132,7 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
 
     Example: dpuplane zones label rack7 tier=gpu old-tier-
     """
-    wanted = {} if replace else dict(_described(client, zone).labels)
+    wanted = {} if replace else dict(known_zone(client, zone).labels)
     for text in labels:
         key, equals, value = text.partition("=")
         if equals and key:
@@ -195,7 +196,7 @@ def limit(
         options = "--parallel-installs, --unavailable-nodes, --agent-network, --agent-label-key"
         raise click.UsageError(f"give {options}, --transient-tries, --device-tries or --operator-tries")
     if not create:
-        _described(client, zone)
+        known_zone(client, zone, otherwise="--create creates it with these limits")
     request = pb.DescribeZoneRequest(
         zone=zone,
         parallel_installs=parallel_installs,
@@ -222,10 +223,10 @@ def delete(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane zones delete rack7
     """
-    if _described(client, zone).frozen:
+    if known_zone(client, zone).frozen:
         raise Refused(f"zone: {shown(zone)} is frozen; thaw it first")
     answer: pb.Answer = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
-    if exit_status(answer) == 0 and not client.command_id and _is_known(client, zone):
+    if exit_status(answer) == 0 and not client.command_id and is_known(client, zone):
         nothing = pb.DescribeZoneRequest(
             zone=zone,
             set_labels=True,
@@ -241,14 +242,6 @@ def delete(*, client: Client, output: str, zone: str) -> None:
     finish(answer, output)
 
 
-def _is_known(client: Client, zone: str) -> bool:
-    try:
-        client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
-    except NotKnown:
-        return False
-    return True
-
-
 def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
     """What was given of an option, of which `none` alone stands for nothing at all."""
     if "none" not in values:
@@ -256,12 +249,3 @@ def _unless_none(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
     if len(values) > 1:
         raise click.BadParameter("'none' goes alone", param_hint=option)
     return ()
-
-
-def _described(client: Client, zone: str) -> pb.Zone:
-    """A zone that somebody is about to describe anew. Raises Refused if nobody knows it: its name is mistyped."""
-    try:
-        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
-    except NotKnown as error:
-        raise Refused(error.message) from error
-    return found

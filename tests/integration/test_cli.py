@@ -96,7 +96,10 @@ async def test_cliques_are_claimed_shown_and_released(run: Run, tmp_path: Path) 
     assert (await run("cliques", "capacity", "d", "c", "2")).status == 0
     first = await run("cliques", "claim", "d", "c", "n1", "--address", "10.0.0.1")
     assert (first.json["outcome"], first.json["index"]) == ("done", 0)
-    assert (await run("cliques", "claim", "d", "c", "n2")).json["index"] == 1
+    assert first.stderr == "warning: node: 'n1' is not known in any zone; the claim counts all the same\n"
+    assert (await run("nodes", "join", "n2", "--zone", "z1")).status == 0
+    second = await run("cliques", "claim", "d", "c", "n2")
+    assert (second.json["index"], second.stderr) == (1, ""), "a zone has it"
     third = await run("cliques", "claim", "d", "c", "n3")
     assert (third.status, third.json["outcome"], third.json["place"]) == (0, "waiting", 1)
     assert (await run("cliques", "ready", "d", "c", "n1")).status == 0
@@ -200,7 +203,10 @@ async def test_a_leave_of_many_says_of_each_name_first_what_became_of_it(run: Ru
 
 async def test_a_zone_mistyped_is_noticed(run: Run) -> None:
     limited = await run("zones", "limit", "nowhere", "--parallel-installs", "5")
-    assert (limited.status, "'nowhere'" in limited.stderr) == (1, True)
+    unknown = "Error: zone: 'nowhere' is not known; a zone exists from its first node or DPU on"
+    assert (limited.status, limited.stderr) == (1, f"{unknown}; --create creates it with these limits\n")
+    labelled = await run("zones", "label", "nowhere", "a=b")
+    assert (labelled.status, labelled.stderr) == (1, f"{unknown}\n"), "it has no --create"
     mistyped = await run("freeze", "nowhere")
     assert (mistyped.status, mistyped.stdout) == (1, "")
     assert "zone: 'nowhere' is not known; --create" in mistyped.stderr

@@ -76,10 +76,14 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
     assert said in ended.stderr
 
 
-async def test_a_wait_for_a_dpu_that_two_zones_have_asks_at_once_which(plane: Served) -> None:
+async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plane: Served) -> None:
     for zone in ("z1", "z2"):
         assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.Answer.done
-    for asked in (("wait", "dpu", "d1", "--timeout", "100"), ("dpus", "show", "d1")):
+    await joined(plane, "z1", "n1", "10.0.0.1")
+    verbs = [("dpus", verb, "d1") for verb in ("pause", "resume", "retry", "skip", "abort", "delete")]
+    provision = ("dpus", "provision", "d1", "--image", "i")
+    asking = [("wait", "dpu", "d1", "--timeout", "100"), ("dpus", "show", "d1"), ("explain", "n1", "d1"), provision]
+    for asked in (*asking, *verbs):
         ended = await run(*asked, server=plane.address)
         assert (ended.status, ended.stderr) == (
             1,

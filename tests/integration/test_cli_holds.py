@@ -33,6 +33,26 @@ async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (over.status, f"{hold} is not open" in over.stderr) == (1, True)
 
 
+async def test_no_limit_is_printed_in_the_words_that_set_it(run: Run) -> None:
+    limited = await run("budgets", "set", "allowed-by-join", "--permille", "10", "--at-least", "50")
+    assert (limited.status, limited.json["outcome"]) == (0, "done")
+    assert {"allowed-by-join": ["10", "50"]}.items() <= (await budgets_of(run)).items()
+    raised = await run("budgets", "set", "allowed-by-join", "--no-limit")
+    assert (raised.status, raised.json["outcome"]) == (0, "held"), "it is looser"
+    for name in ("alice", "bob"):
+        assert (await run("holds", "approve", str(raised.json["hold"]), "--as", name)).status == 0
+    assert {"allowed-by-join": ["no", "limit", "-"]}.items() <= (await budgets_of(run)).items()
+    for wrong in ([], ["--permille", "10"], ["--no-limit", "--at-least", "5"]):
+        ran = await run("budgets", "set", "allowed-by-join", *wrong)
+        assert (ran.status, "--no-limit" in ran.stderr) == (2, True)
+
+
+async def budgets_of(run: Run) -> dict[str, list[str]]:
+    """The words of each row of `budgets list`, by its kind."""
+    rows = (await run("budgets", "list", "--output", "table")).stdout.splitlines()[1:]
+    return {kind: words for kind, *words in map(str.split, rows)}
+
+
 async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was_rejected(run: Run) -> None:
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "0")
     for number in (1, 2, 3):

@@ -1,0 +1,25 @@
+"""Whether the plane knows a zone: a command about an unknown one may come from a mistyped name."""
+
+from __future__ import annotations
+
+from deploy.cli.client import Client
+from deploy.cli.failures import NotKnown, Refused
+from schemas.api import dpuplane_pb2 as pb
+
+
+def is_known(client: Client, zone: str) -> bool:
+    """Whether the zone has a node or a DPU, or labels or limits."""
+    try:
+        known_zone(client, zone)
+    except Refused:
+        return False
+    return True
+
+
+def known_zone(client: Client, zone: str, *, otherwise: str = "") -> pb.Zone:
+    """The zone as the plane has it. Raises Refused for an unknown zone, with what the caller can do `otherwise`."""
+    try:
+        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    except NotKnown as error:
+        raise Refused("; ".join(filter(None, (error.message, otherwise)))) from error
+    return found
