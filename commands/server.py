@@ -87,7 +87,7 @@ class CommandServer:
         reader = Reader(replica, self.waiting)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
         leaving = Leaving(self.desk, reader, self.waiting)
-        now = QueriesService(reader, Remembering(replica, now_ms, reader.verdict), status, devices)
+        now = QueriesService(reader, Remembering(replica, now_ms, reader.with_fleet), status, devices)
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
             "Commands": CommandsService(
@@ -96,6 +96,7 @@ class CommandServer:
                 Joining(self.desk, reader, self.waiting),
                 leaving,
                 DryRuns(replica, now_ms),
+                reader=reader,
                 raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),
                 replica_name=replica.name,
             ),

@@ -7,16 +7,17 @@ from typing import Protocol
 
 from commands import answers
 from commands.calls.guard import Call, NotFound
+from commands.queries.keeping import note_holds
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.folds import Folds
 from projections.cliques.state import CliqueState
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
-from projections.fleet.verdicts import Verdict
 from projections.installs.rows import InstallsState
 from projections.names import shown
 from projections.states import States
 from projections.zones.state import ZoneState
+from schemas.api import dpuplane_pb2 as pb
 
 _LONGEST_KEY = 128
 """Characters of a domain's uid at most; a zone's name is shorter (projections/names.py)."""
@@ -54,9 +55,17 @@ class Reader:
     def fleet(self) -> FleetState:
         return self._states.fleet
 
-    def verdict(self, command_id: str) -> Verdict | None:
-        """What became of a command in fleet, where that differs from what its zone decided."""
-        return fleet_views.verdict(self.fleet, command_id)
+    def with_fleet(self, answer: pb.Answer) -> pb.Answer:
+        """An answer from ledgers, with what became of the command in fleet where that differs.
+
+        A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name the holds that keep it.
+        """
+        note_holds(answer, self.fleet)
+        return answers.found(answer, fleet_views.verdict(self.fleet, answer.command_id, _hold(answer)))
+
+    def with_hold(self, answer: pb.Answer) -> pb.Answer:
+        """An answer from the ledger of fleet, with what became of the hold that it names."""
+        return answers.found(answer, fleet_views.verdict(self.fleet, "", _hold(answer)))
 
     def zones(self, number: int) -> ZoneState:
         return self._states.zones_at(Partition(ZONES, number))
@@ -89,3 +98,7 @@ class Reader:
         if FLEET in topics:
             read.append(FLEET_0)
         return answers.token(self._folds.log_id, {part: self._folds.position(part) for part in read})
+
+
+def _hold(answer: pb.Answer) -> int:
+    return answer.hold if answer.HasField("hold") else -1

@@ -15,7 +15,6 @@ from eventstore.ids import issued_at_ms
 from eventstore.log import DECIDING_TOPICS
 from eventstore.replicas.folds import Folds
 from eventstore.replicas.status import PartitionStatus
-from projections.fleet.verdicts import Verdict
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -23,11 +22,14 @@ class Remembering:
     """Answers ShowCommand."""
 
     def __init__(
-        self, folds: Folds, now_ms: Callable[[], int], verdict: Callable[[str], Verdict | None] = lambda _: None
+        self,
+        folds: Folds,
+        now_ms: Callable[[], int],
+        with_fleet: Callable[[pb.Answer], pb.Answer] = lambda answer: answer,
     ) -> None:
-        """`verdict` says what became of a command in fleet, where that differs from what its zone decided."""
+        """`with_fleet` adds to an answer from ledgers what became of the command in fleet."""
         self._folds = folds
-        self._verdict = verdict
+        self._with_fleet = with_fleet
         self._now_ms = now_ms
 
     def answer(self, command_id: str) -> pb.Answer:
@@ -35,8 +37,7 @@ class Remembering:
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
         known = self._folds.outcomes(command_id)
         if known:
-            told = answers.told_by_all(command_id, known, self._folds.log_id)
-            return answers.found(told, self._verdict(command_id))
+            return self._with_fleet(answers.told_by_all(command_id, known, self._folds.log_id))
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
             reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"

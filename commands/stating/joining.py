@@ -76,4 +76,4 @@ class Joining:
             await self._waiting.forwarded(partition, position, timeout_s=left_s)
         except LogUnavailable as error:
             return answers.unknown(answer.command_id, f"{unknown}: {error}")
-        return answers.found(answer, self._reader.verdict(answer.command_id))
+        return self._reader.with_fleet(answer)

@@ -12,8 +12,6 @@ from commands.requests import nodes
 from commands.stating.desk import Desk
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
-from projections.fleet.views import hold_of, is_rejected
-from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -37,50 +35,19 @@ class Leaving:
         except LogUnavailable as error:
             reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
             return answers.unknown(answer.command_id, reason)
-        verdict = self._reader.verdict(answer.command_id)
-        if verdict is None or verdict.code == "held":
-            self._mark_kept(answer, request)
-        return answers.found(answer, verdict)
+        answer = self._reader.with_fleet(answer)
+        if answer.outcome == pb.Answer.held:
+            self._list_others(answer, request)
+        return answer
 
-    def _mark_kept(self, answer: pb.Answer, request: pb.LeaveNodesRequest) -> None:
-        """Say which of these nodes stay in the tables: an open hold keeps them, or an earlier leave was rejected."""
-        fleet = self._reader.fleet
-        refused = {item.name for item in answer.items if item.outcome == pb.Answer.refused}
-        left = [name for name in request.names if name not in refused and self._has_left(name, request.zone)]
-        holds = {name: hold_of(fleet, name) for name in left}
-        self._mark_rejected(answer, {name: hold for name, hold in holds.items() if is_rejected(fleet, hold)})
-        self._mark_held(answer, request, {name: hold for name, hold in holds.items() if not is_rejected(fleet, hold)})
-
-    def _has_left(self, name: str, zone: str) -> bool:
-        member = self._reader.fleet.members.rows.get(name)
-        return member is not None and member.held and member.zone == zone
-
-    def _mark_rejected(self, answer: pb.Answer, holds: dict[str, int]) -> None:
-        """Another leave of a node whose leave was rejected changes nothing: the node has left its zone already."""
-        again = [item for item in answer.items if item.name in holds and item.outcome == pb.Answer.unchanged]
-        for item in again:
-            said = f"its leave was rejected with hold {holds[item.name]}, and the rule tables keep it"
-            item.reason = f"{said}; to take it out, join it and let it leave anew"
-        if again and answer.outcome == pb.Answer.unchanged:
-            answer.reason = again[0].reason
-
-    def _mark_held(self, answer: pb.Answer, request: pb.LeaveNodesRequest, holds: dict[str, int]) -> None:
-        if not holds:
-            return
+    def _list_others(self, answer: pb.Answer, request: pb.LeaveNodesRequest) -> None:
+        """List the names that the hold of the answer does not keep, with the outcome of each."""
+        kept = self._reader.fleet.held_names.get(answer.hold, {})
         told = {item.name: item for item in answer.items}
         others = [
-            told.get(name) or pb.ItemAnswer(name=name, outcome=answer.outcome)
+            told.get(name) or pb.ItemAnswer(name=name, outcome=pb.Answer.done)
             for name in request.names
-            if name not in holds
+            if name not in kept
         ]
-        hold = answer.hold = next(iter(holds.values()))
-        if answer.outcome == pb.Answer.unchanged:
-            what, them = (
-                (f"node {shown(next(iter(holds)))} has", "it") if len(holds) == 1 else ("the nodes have", "them")
-            )
-            answer.reason = f"{what} left zone {request.zone} already, and hold {hold} keeps {them} in the rule tables"
-        else:
-            answer.reason = f"hold {hold} keeps what was in the rule tables: the change is over the budget"
-        answer.outcome = pb.Answer.held
         del answer.items[:]
         answer.items.extend(others)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import TypeVar
 
 from commands.calls.guard import Call, Malformed
+from commands.queries.reader import Reader
 from commands.requests import cliques, dpus, fleet, nodes
 from commands.stating.bulk import Bulk
-from commands.stating.desk import Desk
+from commands.stating.desk import Desk, Shape
 from commands.stating.dry_runs import DryRuns
 from commands.stating.joining import Joining
 from commands.stating.leaving import Leaving
 from commands.stating.raising import Raising
 from schemas.api import dpuplane_pb2 as pb
+
+R = TypeVar("R")
 
 
 class CommandsService:
@@ -27,10 +31,12 @@ class CommandsService:
         leaving: Leaving,
         dry_runs: DryRuns,
         *,
+        reader: Reader,
         raising: Raising,
         replica_name: str,
     ) -> None:
         self._desk = desk
+        self._reader = reader
         self._bulk = bulk
         self._joining = joining
         self._leaving = leaving
@@ -53,7 +59,7 @@ class CommandsService:
         return await self._bulk.join(requests, call)
 
     async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(fleet.describe_zone, request, call)
+        return await self._edit(fleet.describe_zone, request, call)
 
     async def delete_zone(self, request: pb.DeleteZoneRequest, call: Call) -> pb.Answer:
         return await self._desk.state(nodes.delete_zone, request, call)
@@ -82,21 +88,21 @@ class CommandsService:
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
         if request.dry_run:
             return await self._dry_runs.set_policy(request, call)
-        return await self._desk.state(fleet.set_policy, request, call)
+        return await self._edit(fleet.set_policy, request, call)
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
         if request.dry_run:
             return await self._dry_runs.delete_policy(request, call)
-        return await self._desk.state(fleet.delete_policy, request, call)
+        return await self._edit(fleet.delete_policy, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(fleet.approve_hold, request, call)
+        return await self._edit(fleet.approve_hold, request, call)
 
     async def reject_hold(self, request: pb.RejectHoldRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.reject_hold, request, call)
 
     async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.Answer:
-        return await self._desk.state(fleet.set_budget, request, call)
+        return await self._edit(fleet.set_budget, request, call)
 
     async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.freeze, request, call)
@@ -106,3 +112,7 @@ class CommandsService:
 
     async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.Answer:
         return await self._desk.state(fleet.thaw, request, call)
+
+    async def _edit(self, shape: Shape[R], request: R, call: Call) -> pb.Answer:
+        """A command that may be held. Repeated under its id, it is answered with what became of the hold since."""
+        return self._reader.with_hold(await self._desk.state(shape, request, call))

@@ -62,21 +62,26 @@ def sentence(answer: pb.Answer) -> str:
 def _print(answer: pb.Answer) -> None:
     err = exit_status(answer) != 0
     click.echo(coloured(sentence(answer), err=err), err=err)
-    for item in answer.items if not _is_told(answer) else ():
-        click.echo(_item_line(item, err=err), err=err)
+    is_told = _is_told(answer)
+    for item in answer.items:
+        if not is_told:
+            click.echo(_item_line(item, err=err), err=err)
+        elif item.note:
+            click.echo(f"  {item.name}: {item.note}", err=err)
     for part in answer.partitions:
         said = f": {part.reason}" if part.reason else ""
         click.echo(f"  {part.partition}: {pb.Answer.Outcome.Name(part.outcome)}{said}", err=err)
 
 
 def _is_told(answer: pb.Answer) -> bool:
-    """Whether the first line says already all that there is to say of the only item."""
+    """Whether the first line says already outcome and reason of the only item."""
     return [(item.outcome, item.reason) for item in answer.items] == [(answer.outcome, answer.reason)]
 
 
 def _item_line(item: pb.ItemAnswer, *, err: bool) -> str:
     outcome = coloured(pb.Answer.Outcome.Name(item.outcome), err=err)
-    return f"  {item.name}: {outcome}{': ' if item.reason else ''}{item.reason}"
+    said = "; ".join(filter(None, (item.reason, item.note)))
+    return f"  {item.name}: {outcome}{': ' if said else ''}{said}"
 
 
 def finish_items(answers: Sequence[Part], output: str) -> None:

@@ -79,7 +79,7 @@ def service(past: PastFolds, settings: Settings) -> QueriesService:
         stalled=dict,
     )
     reader = Reader(past, _Settled())
-    remembering = Remembering(past, lambda: past.ends_seen_ms, reader.verdict)
+    remembering = Remembering(past, lambda: past.ends_seen_ms, reader.with_fleet)
     return QueriesService(reader, remembering, board, devices=None)
 
 

@@ -40,8 +40,10 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             yield one("hold_rejected", str(hold.id), {"by": event.envelope.actor})
             yield Items("member_rejected", names, {"hold": str(hold.id)})
         case HoldDropped(hold):
-            yield one("hold_rejected", str(hold), {"by": event.envelope.actor})
-        case Released(hold, weighed):
+            by = {"by": event.envelope.actor}
+            yield one("hold_rejected", str(hold.id), by)
+            yield one(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
+        case Released(hold, weighed, _):
             yield one(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
@@ -51,7 +53,7 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             yield from _edit(event, edit)
         case Froze(zone, freeze):
             yield one("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})
-        case Budgeted(budget, ends):
+        case Budgeted(budget, ends, _):
             yield from _approved(event, ends)
             yield one("budget_set", budget.kind, {"permille": str(budget.permille), "at_least": str(budget.at_least)})
 
@@ -80,15 +82,20 @@ def _move(move: Move, hold: int | None) -> Items:
 
 def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Items]:
     match change:
-        case Edited(proposal, _, ends):
+        case Edited(proposal, _, ends, _):
             yield from _approved(event, ends)
             yield _edited(proposal.edit)
         case EditHeld(hold, ends):
             yield from _ended(ends)
             detail = {"hold": str(hold.id), "addresses": str(hold.addresses)}
-            yield one(f"{hold.subject}_edit_held", hold.policy or hold.zone or hold.kind, detail)
+            yield one(f"{hold.subject}_edit_held", edited_by(hold), detail)
         case Withdrawn(ends):
             yield from _ended(ends)
+
+
+def edited_by(hold: Hold) -> str:
+    """What the edit of a hold is of: a policy, a zone or a budget."""
+    return hold.policy or hold.zone or hold.kind
 
 
 def _approved(event: Event, ends: Iterable[int]) -> Iterator[Items]:

@@ -12,6 +12,7 @@ from typing import Any
 from eventstore.folding.fold import At, Outcome
 from projections.cliques import state as clique_state
 from projections.decisions.decided import spell
+from projections.decisions.fleet import edited_by
 from projections.decisions.items import Item, each_of
 from projections.fleet import fold as fleet
 from projections.fleet import holds, joins
@@ -60,6 +61,10 @@ def _is_in(subject: str, change: Any) -> bool:
             return any(_moves(subject, change.weighed.moves))
         case holds.Rejected():
             return subject in change.names
+        case holds.HoldDropped():
+            return subject == edited_by(change.hold)
+        case holds.Budgeted():
+            return subject == change.budget.kind
         case holds.Edited() | fleet.Described():
             edit = change.edit if isinstance(change, fleet.Described) else change
             return isinstance(edit, holds.Edited) and subject in (edit.proposal.edit.policy, edit.proposal.edit.zone)

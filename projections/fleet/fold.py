@@ -6,6 +6,7 @@ what makes it. Covers are not computed here at all, but when a table is read (pr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
+from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import charge, hold_key, make_moves
 from projections.fleet.handed_down import caused, hand_limits, hand_superseded
@@ -28,7 +30,6 @@ from projections.fleet.holds import (
     decide_budget,
     decide_edit,
     decide_rejection,
-    verdict_on,
     waiting_for,
 )
 from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
@@ -147,20 +148,20 @@ class FleetFold:
                 _move(state, change, at)
             case Edited() | EditHeld() | Withdrawn():
                 _edit(state, change, at)
-            case Budgeted(budget, ends):
-                _end_holds(state, ends)
+            case Budgeted(budget, ends, approved_by):
+                _end_holds(state, ends, at, approved_by)
                 state.budgets.put(budget.kind, budget)
             case HoldChanged(hold):
                 state.holds.put(hold_key(hold.id), hold)
             case Rejected(hold):
                 state.holds.remove(hold_key(hold.id))
                 state.rejected.put(hold_key(hold.id), hold)
-                state.verdicts.note({hold.command_id: verdict_on(hold, at)})
+                state.verdicts.note({hold.command_id: verdicts.rejected(hold, at)})
             case HoldDropped(hold):
-                _end_holds(state, (hold,))
-            case Released(number, weighed):
+                _end(state, {hold.id: verdicts.rejected(hold, at)})
+            case Released(number, weighed, approved_by):
                 hold = state.holds.rows[hold_key(number)]
-                state.verdicts.note({hold.command_id: verdict_on(hold, at)})
+                state.verdicts.note({hold.command_id: verdicts.approved(number, approved_by, at)})
                 make_moves(state, weighed, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
@@ -274,7 +275,7 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
 
 
 def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:
-    _end_holds(state, change.ends)
+    _end_holds(state, change.ends, at, change.approved_by if isinstance(change, Edited) else ())
     if isinstance(change, Edited):
         switch(state, change.proposal, change.charged, at)
     elif isinstance(change, EditHeld):
@@ -287,10 +288,19 @@ def _open_hold(state: FleetState, hold: Hold) -> None:
     state.clocks.put(LAST_HOLD, max(hold.id, state.clocks.rows.get(LAST_HOLD, 0)))
 
 
-def _end_holds(state: FleetState, holds: tuple[int, ...]) -> None:
+def _end_holds(state: FleetState, holds: tuple[int, ...], at: At, approved_by: tuple[str, ...]) -> None:
+    """Holds of edits end: approved, or overtaken by a later command if nobody is named."""
+    if approved_by:
+        _end(state, {hold: verdicts.approved(hold, approved_by, at) for hold in holds})
+    else:
+        _end(state, {hold: verdicts.overtaken(hold, at) for hold in holds})
+
+
+def _end(state: FleetState, holds: Mapping[int, Verdict]) -> None:
     for hold in holds:
         state.holds.remove(hold_key(hold))
         state.held_names.pop(hold, None)
+    state.verdicts.note({hold_key(hold): verdict for hold, verdict in holds.items()})
 
 
 def _describe(state: FleetState, change: Described, at: At) -> None:

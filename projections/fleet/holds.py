@@ -24,7 +24,6 @@ from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
 from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
-from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import (
     ALLOWED_BY_CHANGE,
     ALLOWED_BY_JOIN,
@@ -52,11 +51,15 @@ from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
 
 class Edited(NamedTuple):
-    """An edit is made: what of it counts against the budgets, and the holds that it ends."""
+    """An edit is made: what of it counts against the budgets, and the holds that it ends.
+
+    `approved_by` names the approvers if the edit was held; its hold is then the one that ends.
+    """
 
     proposal: Proposal
     charged: Turns
     ends: tuple[int, ...]
+    approved_by: tuple[str, ...] = ()
 
 
 class EditHeld(NamedTuple):
@@ -67,10 +70,11 @@ class EditHeld(NamedTuple):
 
 
 class Budgeted(NamedTuple):
-    """A budget is set, and edits of it that waited end."""
+    """A budget is set, and edits of it that waited end; with `approved_by`, as in `Edited`."""
 
     budget: Budget
     ends: tuple[int, ...]
+    approved_by: tuple[str, ...] = ()
 
 
 class HoldChanged(NamedTuple):
@@ -89,7 +93,7 @@ class Rejected(NamedTuple):
 class HoldDropped(NamedTuple):
     """An edit that waited will not be made."""
 
-    hold: int
+    hold: Hold
 
 
 class Released(NamedTuple):
@@ -97,6 +101,7 @@ class Released(NamedTuple):
 
     hold: int
     weighed: Weighed
+    approved_by: tuple[str, ...]
 
 
 def member_holds(
@@ -377,13 +382,13 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
         return Decision(HoldChanged(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == MEMBERS:
         moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
-        return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True)), DONE)
+        return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True), approvals), DONE)
     if hold.budget_after is not None:
-        return Decision(Budgeted(hold.budget_after, (hold.id,)), DONE)
-    return _decide_approved_edit(state, hold, at)
+        return Decision(Budgeted(hold.budget_after, (hold.id,), approvals), DONE)
+    return _decide_approved_edit(state, hold, approvals, at)
 
 
-def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
+def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: At) -> Decision:
     """Make an edit that was approved, unless it would do more by now than was seen, by more than a budget: ask anew.
 
     What was seen is seen of zones. Where others would lose together by now, nothing of it was.
@@ -393,7 +398,7 @@ def _decide_approved_edit(state: FleetState, hold: Hold, at: At) -> Decision:
     found = turns(state, proposal)
     unseen = _unseen(state, hold, proposal, found)
     if not _over_budget(state, unseen, at):
-        return Decision(Edited(proposal, unseen, (hold.id,)), DONE)
+        return Decision(Edited(proposal, unseen, (hold.id,), approvals), DONE)
     asked = _asked(state, proposal, _over_budget(state, found, at), at)
     reason = (
         f"{_said(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once by now, of which"
@@ -440,15 +445,7 @@ def decide_rejection(state: FleetState, event: HoldRejected) -> Decision:
     hold = _open(state, event.hold)
     if isinstance(hold, str):
         return refusal(hold)
+    rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
     if hold.subject == MEMBERS:
-        rejected = replace(hold, approvals=(), rejected_by=event.envelope.actor)
         return Decision(Rejected(rejected, tuple(sorted(state.held_names[hold.id]))), DONE)
-    return Decision(HoldDropped(hold.id), DONE)
-
-
-def verdict_on(hold: Hold, at: At) -> Verdict:
-    """What becomes of the command of a hold that was rejected, or that is approved now."""
-    if hold.rejected_by:
-        reason = f"hold {hold.id} was rejected by {shown(hold.rejected_by)}: what it kept stays as it was"
-        return Verdict("refused", reason, hold.id, at.offset)
-    return Verdict("done", f"hold {hold.id} was approved", hold.id, at.offset)
+    return Decision(HoldDropped(rejected), DONE)

@@ -121,10 +121,11 @@ def is_rejected(state: FleetState, number: int) -> bool:
     return hold_key(number) in state.rejected.rows
 
 
-def verdict(state: FleetState, command_id: str) -> Verdict | None:
-    """What became of a command in fleet, where that differs from what its zone decided.
+def verdict(state: FleetState, command_id: str, hold: int = -1) -> Verdict | None:
+    """What became of a command in fleet, where that differs from the outcome in its ledger.
 
-    Of several holds the newest one that is open counts, and else the one that was closed last.
+    `hold` is the hold of an edit that the outcome names. Of several holds of one command, the newest open one counts,
+    or else the one that was closed last.
     """
     asked_for = (row for row in state.holds.rows.values() if command_id and row.command_id == command_id)
     waiting = [row for row in asked_for if row.subject == MEMBERS]
@@ -132,7 +133,7 @@ def verdict(state: FleetState, command_id: str) -> Verdict | None:
         newest = max(waiting, key=lambda row: row.id)
         reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"
         return Verdict("held", reason, newest.id, -1)
-    return state.verdicts.rows.get(command_id)
+    return state.verdicts.rows.get(command_id) or state.verdicts.rows.get(hold_key(hold))
 
 
 def budgets(state: FleetState) -> list[BudgetView]:

@@ -104,14 +104,16 @@ class RuleEffect(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemAnswer(_message.Message):
-    __slots__ = ("name", "outcome", "reason")
+    __slots__ = ("name", "outcome", "reason", "note")
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     name: str
     outcome: Answer.Outcome
     reason: str
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    note: str
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
     __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_stated", "errors")

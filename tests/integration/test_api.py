@@ -127,6 +127,35 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
     assert after.reason == f"hold {held.hold} was rejected by '?anonymous': what it kept stays as it was"
 
 
+async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed(plane: Served) -> None:
+    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=0, at_least=0))
+    await until_members(plane, await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2")))
+    drop = pb.PolicySpec(name="no", action="drop", protocol="any")
+    requests = [pb.SetPolicyRequest(policy=drop, command_id=plane.command_id()) for _ in range(2)]
+    first, second = [await plane.calls.SetPolicy(request) for request in requests]
+    assert (first.outcome, first.hold) == (second.outcome, second.hold) == (pb.Answer.held, first.hold)
+    await plane.calls.RejectHold(pb.RejectHoldRequest(hold=first.hold))
+    for request in requests:
+        shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=request.command_id))
+        assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
+        assert shown.outcome == pb.Answer.refused
+        assert shown.reason == f"hold {first.hold} was rejected by '?anonymous': what it kept stays as it was"
+    budget = pb.SetBudgetRequest(kind="denied-by-change", permille=500, at_least=0, command_id=plane.command_id())
+    (hold,) = (await hold_of(plane, await plane.calls.SetBudget(budget)),)
+    for name in ("alice", "bob"):
+        approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
+        await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
+    shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=budget.command_id))
+    assert shown == await plane.calls.SetBudget(budget)
+    said = f"hold {hold.hold} was approved by '?alice' and '?bob'"
+    assert (shown.outcome, shown.reason) == (pb.Answer.done, said)
+
+
+async def hold_of(plane: Served, answer: pb.Answer) -> pb.Hold:
+    found: pb.Hold = await plane.queries.ShowHold(pb.ShowHoldRequest(hold=answer.hold, min_position=answer.position))
+    return found
+
+
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))

@@ -60,19 +60,26 @@ async def test_a_leave_of_nodes_that_have_left_says_which_hold_keeps_them_or_was
     hold = (await run("nodes", "leave", "n1", "n2")).json["hold"]
     for where in ([], ["--zone", "z1"]):
         again = await run("nodes", "leave", "n1", *where)
-        assert (again.status, again.json["outcome"], again.json["hold"]) == (0, "held", hold)
-        assert (
-            again.json["reason"] == f"node 'n1' has left zone z1 already, and hold {hold} keeps it in the rule tables"
-        )
+        assert (again.status, again.json["outcome"], "hold" in again.json) == (0, "unchanged", False)
+        (item,) = again.json["items"]
+        assert item["reason"] == again.json["reason"] == "node: 'n1' is not in zone 'z1'"
+        assert item["note"] == f"it left zone 'z1' before, and hold {hold} keeps it in the rule tables"
+        assert (await run("commands", "show", again.json["command_id"])).json == again.json
     assert (await run("holds", "reject", str(hold), "--as", "alice")).status == 0
     for where in ([], ["--zone", "z1"]):
         again = await run("nodes", "leave", "n1", *where)
         assert (again.status, again.json["outcome"], "hold" in again.json) == (0, "unchanged", False)
-        assert again.json["reason"].startswith(f"its leave was rejected with hold {hold}, and the rule tables keep it")
+        note = again.json["items"][0]["note"]
+        assert f"its leave of zone 'z1' was rejected with hold {hold}, and the rule tables keep it" in note
+        assert (await run("commands", "show", again.json["command_id"])).json == again.json
     both = await run("nodes", "leave", "n2", "n3")
-    said = {item["name"]: (item["outcome"], item.get("reason", "")) for item in both.json["items"]}
+    said = {item["name"]: (item["outcome"], item.get("note", "")) for item in both.json["items"]}
     assert (both.json["outcome"], both.json["hold"] > hold, said["n3"][0]) == ("held", True, "held")
     assert (said["n2"][0], f"rejected with hold {hold}" in said["n2"][1]) == ("unchanged", True)
+    table = (await run("nodes", "leave", "n2", "--output", "table")).stdout
+    lines = [line.strip() for line in table.splitlines()]
+    assert lines[0] == "unchanged: node: 'n2' is not in zone 'z1'"
+    assert lines[1].startswith(f"n2: its leave of zone 'z1' was rejected with hold {hold}, and the rule tables keep it")
 
 
 async def test_a_node_that_moves_alone_is_held_at_once_and_not_approved_by_who_moves_it(run: Run) -> None:

@@ -12,7 +12,7 @@ from projections.decisions.decided import DECIDED_TOPICS, spell
 from projections.decisions.histories import about
 from projections.decisions.items import Item as Told
 from projections.decisions.items import each_of
-from schemas.events import Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
+from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected, IndexReleased, LogCreated, NodesJoined
 from tests.support.decisions import Heard
 from tests.support.fleet import Fleet, Item
 from tests.support.virtual_loop import run_virtual
@@ -88,6 +88,28 @@ def test_a_history_says_when_where_who_and_what() -> None:
         assert await told(world, "never-heard-of") == []
 
     run_virtual(scenario())
+
+
+def test_a_rejected_edit_is_in_the_history_of_what_it_would_have_edited() -> None:
+    fleet = Fleet()
+    fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i + 1}") for i in range(9)))
+    fleet.policy("none", action="drop", zones={"tier": "none"})
+    fleet.budget("denied-by-change", 0, 0)
+    edits = {
+        "z0": ("zone", fleet.describe("z0", {"tier": "none"})),
+        "no": ("policy", fleet.policy("no", action="drop")),
+        "denied-by-leave": (
+            "budget",
+            fleet.apply(BudgetSet(Envelope("", "", "ann", 0), "denied-by-leave", 999, 9_999)),
+        ),
+    }
+    for subject, (kind, asked) in edits.items():
+        event = HoldRejected(Envelope("", str(asked.hold), "eve", 0), asked.hold)
+        at = At(FLEET_0, fleet.offset, fleet.now_ms, fleet.time_ms)
+        change, outcome = fleet.fold.decide(fleet.state, event, at)
+        told = Told(f"{kind}_edit_rejected", subject, {"by": "eve", "hold": str(asked.hold)})
+        assert about(subject, event, change, outcome, at) == [told]
+        assert about("z1", event, change, outcome, at) == []
 
 
 def test_a_rejection_is_in_the_history_of_each_node_that_the_hold_kept() -> None:

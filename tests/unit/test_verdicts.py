@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from eventstore.log import partition_of
@@ -9,6 +10,7 @@ from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.verdicts import Verdict
 from projections.fleet.views import verdict
+from schemas.events import BudgetSet, Envelope, PolicySet, ZoneDescribed
 from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 
 BY_AGENT = 10
@@ -37,7 +39,52 @@ def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved
     fleet.approve(hold, "bob")
     assert verdict(fleet.state, "a") == Verdict("held", reason, hold, -1)
     fleet.approve(hold, "cid")
-    assert verdict(fleet.state, "a") == Verdict("done", f"hold {hold} was approved", hold, fleet.offset - 1)
+    assert verdict(fleet.state, "a") == Verdict(
+        "done", f"hold {hold} was approved by 'bob' and 'cid'", hold, fleet.offset - 1
+    )
+
+
+def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
+    """A policy, the labels of a zone and a budget that wait."""
+    fleet, said = Fleet(), Envelope(command_id, "", "ann", 0)
+    fleet.change(*map(node, range(20)))
+    fleet.budget("denied-by-change", 0, 3)
+    fleet.policy("none", action="drop", zones={"tier": "none"})
+    events = (
+        PolicySet(said, "no", 0, "drop", "any", [], {}, {}),
+        ZoneDescribed(said, "z0", True, {"tier": "none"}, -1, -1),
+        BudgetSet(said, "denied-by-leave", 500, 5),
+    )
+    outcomes = [fleet.apply(event) for event in events]
+    assert [outcome.code for outcome in outcomes] == ["held", "held", "held"]
+    return fleet, [outcome.hold for outcome in outcomes]
+
+
+@pytest.mark.parametrize("closed", ["approved by 'bob' and 'cid'", "rejected by 'eve': what it kept stays as it was"])
+def test_a_held_edit_is_done_or_refused_as_its_hold_was_closed(closed: str) -> None:
+    fleet, found = edits_held("a")
+    for hold in found:
+        assert verdict(fleet.state, "a", hold) is None
+        if closed.startswith("rejected"):
+            fleet.reject(hold)
+        else:
+            assert [fleet.approve(hold, by).code for by in ("bob", "cid")] == ["done", "done"]
+        said = verdict(fleet.state, "a", hold)
+        assert said is not None and (said.hold, said.heard) == (hold, fleet.offset - 1)
+        assert said.code == ("refused" if closed.startswith("rejected") else "done")
+        assert said.reason == f"hold {hold} was {closed}"
+        assert verdict(fleet.reload(), "b", hold) == said
+
+
+def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
+    fleet, (policy, zone, budget) = edits_held("a")
+    fleet.delete_policy("no")
+    fleet.describe("z0", {})
+    fleet.budget("denied-by-leave", 1, 1)
+    for hold in (policy, zone, budget):
+        said = verdict(fleet.state, "a", hold)
+        assert said is not None and (said.code, said.hold) == ("refused", hold)
+        assert said.reason.startswith(f"hold {hold} ended without approval: ")
 
 
 def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:

@@ -1,0 +1,25 @@
+"""Notes on leaves of nodes that are not in their zone any more, but still in the rule tables."""
+
+from __future__ import annotations
+
+from projections.fleet.state import FleetState
+from projections.fleet.views import hold_of, is_rejected
+from projections.names import shown
+from schemas.api import dpuplane_pb2 as pb
+
+
+def note_holds(answer: pb.Answer, fleet: FleetState) -> None:
+    """Note which hold keeps a node in the rule tables, on each item that is unchanged because its node left before.
+
+    The log of the zone decided outcome and reason, and they are the same for every caller. A note tells the present.
+    """
+    for item in answer.items:
+        member = fleet.members.rows.get(item.name)
+        if item.outcome != pb.Answer.unchanged or member is None or not member.held:
+            continue
+        hold = hold_of(fleet, item.name)
+        if is_rejected(fleet, hold):
+            kept = f"its leave of zone {shown(member.zone)} was rejected with hold {hold}, and the rule tables keep it"
+            item.note = f"{kept}; to take it out, join it and let it leave anew"
+        else:
+            item.note = f"it left zone {shown(member.zone)} before, and hold {hold} keeps it in the rule tables"
