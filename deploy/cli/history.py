@@ -10,11 +10,12 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown
+from deploy.cli.known import ZONE
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
-from deploy.past.history import Happening, history
+from deploy.past.history import Happening, history, homes_of_dpu, of_home
 from deploy.roles import folds_of
 from projections.decisions.items import Item
 from projections.names import shown
@@ -23,9 +24,10 @@ from schemas.api import dpuplane_pb2 as pb
 
 @click.command("history", epilog="Example: dpuplane history rack7-n3")
 @click.argument("subject")
+@click.option("--zone", default="", type=ZONE, help="Of the DPUs of this name only that of this zone.")
 @reads_log
 @queries
-def history_command(*, client: Client, output: str, place: LogPlace | None, subject: str) -> None:
+def history_command(*, client: Client, output: str, place: LogPlace | None, subject: str, zone: str) -> None:
     """Show all that ever happened to SUBJECT, oldest first: a node, a DPU, a zone, or a clique as DOMAIN/CLIQUE.
 
     Reads the log and folds it afresh, so it says what was decided of each record: when, where in the log, who asked,
@@ -35,11 +37,25 @@ def history_command(*, client: Client, output: str, place: LogPlace | None, subj
         happened = asyncio.run(_read(place or _asked(client), subject))
     if not happened:
         raise NotKnown(f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE")
+    happened = _in_zone(happened, subject, zone)
     if output != "table":
         out.print_value({"subject": subject, "happened": [_plain(found) for found in happened]}, output)
         return
     heads = ("time", "position", "event", "actor", "command", "outcome", "decided")
     out.print_table(heads, (_row(subject, found) for found in happened))
+
+
+def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happening]:
+    """What happened to the DPU of a zone. Without one, all that happened; several DPUs of one name are mentioned."""
+    homes = homes_of_dpu(happened, subject)
+    if zone and zone not in homes:
+        raise NotKnown(f"subject: {shown(subject)} was never a DPU of zone {shown(zone)}")
+    if zone:
+        return of_home(happened, homes, zone)
+    if len({*homes.values()}) > 1:
+        names = f"{shown(subject)} is or was the name of a DPU in each of the zones {', '.join(homes)}"
+        click.echo(f"{names}; --zone shows one of these DPUs alone", err=True)
+    return happened
 
 
 def _asked(client: Client) -> LogPlace:

@@ -69,7 +69,7 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
         return Seen(
             found.phase == wanted,
             f"{said}: {found.message}" if found.message else said,
-            f"dpuplane history {name}",
+            f"dpuplane history {name}{f' --zone {zone}' if zone else ''}",
         )
 
     _wait(client, look, what=f"dpu {name}", wanted=wanted, timeout=timeout, output=output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -61,6 +61,24 @@ async def history(log: EventLog, folds: Sequence[Fold[Any]], subject: str, heard
                     heard(done + position, total)
         done += end
     return sorted(found)
+
+
+def homes_of_dpu(happened: Sequence[Happening], name: str) -> dict[str, str]:
+    """The zones in which a DPU of this name was registered, sorted, each with its partition."""
+    return dict(
+        sorted(
+            (item.detail["zone"], found.partition)
+            for found in happened
+            for item in found.items
+            if (item.kind, item.subject) == ("dpu_registered", name)
+        )
+    )
+
+
+def of_home(happened: Sequence[Happening], homes: Mapping[str, str], zone: str) -> list[Happening]:
+    """A history without what is of the DPUs that other zones have under the same name."""
+    others = {*homes.values()} - {homes[zone]}
+    return [found for found in happened if found.partition not in others]
 
 
 async def _fold(log: EventLog, folded: FoldedPartition, end: int) -> AsyncGenerator[int, None]:

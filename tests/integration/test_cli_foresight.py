@@ -78,3 +78,21 @@ async def test_an_operator_looks_before_and_after(plane: Process, tmp_path: Path
     assert "node_joined zone=z1" in (await ran(plane, "history", "n3")).stdout
     nobody = await ran(plane, "history", "nobody")
     assert nobody.status == 1 and "occurs in no record" in nobody.stderr
+
+
+async def test_the_history_of_a_name_that_dpus_of_two_zones_have_is_that_of_one_of_them_if_asked(
+    plane: Process,
+) -> None:
+    for zone in ("z1", "z2"):
+        assert (await ran(plane, "dpus", "register", "twin", "--zone", zone)).status == 0
+    both = await ran(plane, "history", "twin", "--output", "json")
+    zones = "'twin' is or was the name of a DPU in each of the zones z1, z2"
+    assert both.stderr == f"{zones}; --zone shows one of these DPUs alone\n"
+    one = await ran(plane, "history", "twin", "--zone", "z2", "--output", "json")
+    assert (one.status, one.stderr) == (0, "")
+    happened = both.json()["happened"]
+    (partition,) = {found["partition"] for found in one.json()["happened"]}
+    assert {found["partition"] for found in happened} > {partition}
+    assert [found for found in happened if found["partition"] == partition] == one.json()["happened"]
+    never = await ran(plane, "history", "twin", "--zone", "z3")
+    assert (never.status, never.stderr) == (1, "Error: subject: 'twin' was never a DPU of zone 'z3'\n")
