@@ -121,6 +121,15 @@ def test_a_node_in_conflict_is_told_whose_rules_count_too(fleet: Fleet) -> None:
     assert found.sentence == f"10.0.0.1 {four}; fd00::1 {six}"
 
 
+def test_of_many_nodes_in_conflict_a_few_are_named_and_the_others_counted(fleet: Fleet) -> None:
+    others = [Item(f"o{number}", address="10.0.0.1") for number in range(7)]
+    fleet.change(*others[:5], partition=HERE)
+    said = "conflict: 10.0.0.1 is an address of o0, o1, o2, o3, o4"
+    assert ask(fleet).notes == (f"{said} too, so their rules count for it as well",)
+    fleet.change(*others[5:], partition=HERE)
+    assert ask(fleet).notes == (f"{said} and 2 more too, so their rules count for it as well",)
+
+
 def test_a_policy_is_named_only_if_it_selects_the_node(fleet: Fleet) -> None:
     """Policies of one rule are one set on a device, and the names of all of them go with it."""
     fleet.unlimited()
