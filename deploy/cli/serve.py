@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from deploy.cli.kafka_options import kafka_options
-from deploy.cli.simulated_failures import FAIL_WORDS, joined
+from deploy.cli.simulated_failures import fail_option
 from deploy.settings import BadSettings, load_settings
-from drivers.backends.simulated_failures import FORM
 
 EXAMPLES = """
 \b
@@ -40,13 +39,7 @@ before the file.
 @click.option("--http", metavar="HOST:PORT", help="The page, /metrics, /healthz, /readyz.  [127.0.0.1:7081]")
 @click.option("--agents", metavar="HOST:PORT", help="WebSocket of the DPUs' agents.  [127.0.0.1:7082]")
 @click.option("--simulate", metavar="N", help="Make up N simulated DPUs in every zone: no hardware is written.")
-@click.option(
-    "--simulate-fail",
-    multiple=True,
-    callback=joined,
-    metavar=FORM,
-    help=f"Simulated DPUs only: fail the first TIMES tries at a step, of one DPU or of each. {FAIL_WORDS} Repeatable.",
-)
+@fail_option("--simulate-fail")
 @click.option("--state", metavar="DIR", help="Save folded state here, so that a restart is quick.")
 @click.option("--archive-states", metavar="N", help="Saved states kept for looking back.  [24]")
 @click.option("--archive-mb", metavar="N", help="Disk that they may take beyond the present one.  [4096]")

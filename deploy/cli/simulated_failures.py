@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 
-from drivers.backends.simulated_failures import STEPS
+from drivers.backends.simulated_failures import FORM, STEPS
 from projections.tries import KINDS
 
-FAIL_WORDS = f"STEP: {', '.join(STEPS)}. KIND: {', '.join(KINDS)}."
+F = TypeVar("F", bound=Callable[..., Any])
+
+_HELP = (
+    "Fail the first TIMES tries at a step, of one simulated DPU or of each."
+    f" STEP: {', '.join(STEPS)}. KIND: {', '.join(KINDS)}. Repeatable."
+)
 
 
-def joined(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> str | None:
-    """Callback: the failures of a repeated option as one list; None if none was given, so that a variable counts."""
+def fail_option(name: str) -> Callable[[F], F]:
+    """The option under this name. Its value is one list, or None if it was not given, so that a variable counts."""
+    return click.option(name, multiple=True, callback=_joined, metavar=FORM, help=_HELP)
+
+
+def _joined(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> str | None:
     return ",".join(given) if given else None

@@ -15,7 +15,6 @@ import asyncio
 import gc
 import random
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from schemas.events import NodesJoined
 from tests.bench.apart import apart
 from tests.bench.brokers import append_joins, cluster, new_prefix
 from tests.bench.figures import Figure
-from tests.bench.folds_compared import Rate, Row, Stopwatch
+from tests.bench.folds_compared import Rate, Row, Stopwatch, rows_of
 from tests.bench.kafka_streams import fold_by_streams
 from tests.bench.workload import joins, now_ms
 
@@ -98,15 +97,9 @@ async def _fold_by_replica(bootstrap: str, prefix: str, state: Path) -> Rate:
         await replica.save()
         stopwatch.stop()
         folded = sum(map(replica.position, replica.partitions(ZONES))) - before
-        rate = stopwatch.rate(folded, _rows(replica))
+        rate = stopwatch.rate(folded, rows_of(replica))
     store.close()
     return rate
-
-
-def _rows(replica: Replica) -> Iterator[Row]:
-    for partition in replica.partitions(ZONES):
-        for name, node in replica.state(partition).nodes.rows.items():
-            yield name, node.zone, node.address4, node.labels
 
 
 def _fold_by_quix(bootstrap: str, topic_name: str, group: str, state: Path) -> Rate:

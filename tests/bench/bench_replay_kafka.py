@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from projections.zones.fold import ZoneFold
 from tests.bench.apart import apart
 from tests.bench.brokers import APPEND_S, append_joins, cluster, new_prefix
 from tests.bench.figures import Figure
-from tests.bench.folds_compared import Rate, Row, Stopwatch
+from tests.bench.folds_compared import Rate, Stopwatch, rows_of
 from tests.bench.kafka_streams import fold_by_streams
 from tests.bench.workload import forwards, joins, now_ms
 
@@ -111,7 +111,7 @@ async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[A
         replica, stopwatch = await _folded(log, folds, pace)
         if len(folds) > 1:
             assert len(replica.state(FLEET_0).members.rows) == JOINS
-        return stopwatch.rate(JOINS, _rows(replica))
+        return stopwatch.rate(JOINS, rows_of(replica))
 
 
 async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], pace: Pace) -> tuple[Replica, Stopwatch]:
@@ -128,9 +128,3 @@ async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], pace: Pace) -> tupl
     running.cancel()
     await asyncio.wait({running})
     return replica, stopwatch
-
-
-def _rows(replica: Replica) -> Iterator[Row]:
-    for partition in replica.partitions(ZONES):
-        for name, node in replica.state(partition).nodes.rows.items():
-            yield name, node.zone, node.address4, node.labels

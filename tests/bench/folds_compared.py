@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from eventstore.log import ZONES
+from eventstore.replicas.replica import Replica
 
 Row = tuple[str, str, int, Mapping[str, str]]
 """A node as every peer must hold it at the end: name, zone, IPv4 address, labels."""
@@ -22,6 +25,13 @@ class Rate(NamedTuple):
     def check(self, other: Rate) -> None:
         """The same nodes with the same fields."""
         assert (self.nodes, self.digest) == (other.nodes, other.digest), (self, other)
+
+
+def rows_of(replica: Replica) -> Iterator[Row]:
+    """The nodes that a replica has folded."""
+    for partition in replica.partitions(ZONES):
+        for name, node in replica.state(partition).nodes.rows.items():
+            yield name, node.zone, node.address4, node.labels
 
 
 class Stopwatch:

@@ -8,18 +8,16 @@ import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
-import grpc
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import expect
 
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.stubs import CommandsStub
-from tests.support.browser import browsing, looking, misplaced, violations
-from tests.support.planes import serving
+from tests.support.browser import looking, misplaced, violations
+from tests.support.shown_plane import ShownPlane, shown_plane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,38 +26,13 @@ VIEWS = ("fleet", "lifecycle", "cliques", "holds", "log")
 NARROW = (360, 480, 705, 800)
 
 
-class Fleet(NamedTuple):
-    """A plane, its page, and what commands it."""
-
-    address: str
-    calls: Any
-    browser: Browser
-
-    async def join(self, zone: str, *names: str, net: int = 1) -> None:
-        nodes = [pb.NodeSpec(name=name, addresses=[f"10.{net}.0.{n}"]) for n, name in enumerate(names, 1)]
-        answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=nodes))
-        assert answer.outcome == pb.Answer.done, answer
-
-    async def began_ms(self) -> int:
-        """When the log began."""
-        async with aiohttp.ClientSession() as session, session.get(f"{self.address}page/data/span") as response:
-            first: int = (await response.json())["first_ms"]
-            return first
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ShownPlane]:
     data: Path = tmp_path_factory.mktemp("page") / "plane"
-    async with (
-        serving("--data", str(data), "--simulate", "8") as plane,
-        browsing() as browser,
-        grpc.aio.insecure_channel(plane.address("api")) as channel,
-    ):
-        stub: Any = CommandsStub(channel)
-        found = Fleet(f"http://{plane.address('http')}/", stub, browser)
+    async with shown_plane(data, dpus_per_zone=8) as found:
         for number in range(1, 7):
             await found.join(f"rack-{number}", *(f"n-{number}-{n}" for n in range(30)), net=number)
-        await _furnish(stub)
+        await _furnish(found.calls)
         yield found
 
 
@@ -85,7 +58,7 @@ async def _furnish(calls: Any) -> None:
     await calls.LeaveNodes(pb.LeaveNodesRequest(zone="rack-5", names=[f"n-5-{n}" for n in range(20)]))
 
 
-async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet: Fleet) -> None:
+async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await expect(page.locator(".tiles .tile")).to_have_count(6)
         await fleet.join("rack-7", "n-7-1", net=7)
@@ -99,7 +72,7 @@ async def test_a_zone_that_joins_gets_a_tile_and_its_dpus_come_up_to_date(fleet:
         await expect(page.locator("#histogram tbody tr").first).to_be_visible()
 
 
-async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: Fleet) -> None:
+async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await expect(page.locator('.tile[data-zone="rack-2"]')).to_be_visible()
         await page.locator("#filter").focus()
@@ -121,7 +94,7 @@ async def test_the_keyboard_alone_leads_to_a_zone_and_back(fleet: Fleet) -> None
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
-async def test_axe_finds_nothing_wrong(fleet: Fleet, view: str, scheme: str) -> None:
+async def test_axe_finds_nothing_wrong(fleet: ShownPlane, view: str, scheme: str) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/{view}", color_scheme=scheme) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
@@ -130,20 +103,20 @@ async def test_axe_finds_nothing_wrong(fleet: Fleet, view: str, scheme: str) -> 
         assert await violations(page) == []
 
 
-async def test_axe_finds_nothing_wrong_with_a_zone_that_is_open(fleet: Fleet) -> None:
+async def test_axe_finds_nothing_wrong_with_a_zone_that_is_open(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/fleet?zone=rack-2") as page:
         await expect(page.locator("#drawer dl")).to_be_visible()
         assert await violations(page) == []
 
 
-async def test_what_is_stuck_is_listed_with_its_reason_and_the_next_thing_to_try(fleet: Fleet) -> None:
+async def test_what_is_stuck_is_listed_with_its_reason_and_the_next_thing_to_try(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/lifecycle") as page:
         row = page.locator("tr", has_text="odd")
         await expect(row).to_contain_text("does not answer")
         await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
 
 
-async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: Fleet) -> None:
+async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/holds") as page:
         await expect(page.locator(".panel h2")).to_contain_text("Hold")
         digest = await page.locator("dl.facts dd.mono").last.text_content()
@@ -151,7 +124,7 @@ async def test_a_hold_shows_the_command_that_approves_exactly_it(fleet: Fleet) -
         await expect(page.locator("#views")).to_contain_text("1 waiting")
 
 
-async def test_texts_from_outside_are_only_ever_text(fleet: Fleet) -> None:
+async def test_texts_from_outside_are_only_ever_text(fleet: ShownPlane) -> None:
     for view in (
         *VIEWS,
         "log?subject=odd",
@@ -173,7 +146,7 @@ async def test_texts_from_outside_are_only_ever_text(fleet: Fleet) -> None:
         await context.close()
 
 
-async def test_the_log_is_browsed_by_type_and_in_pages(fleet: Fleet) -> None:
+async def test_the_log_is_browsed_by_type_and_in_pages(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/log") as page:
         rows = page.locator("tbody tr")
         await expect(rows).to_have_count(50)
@@ -187,7 +160,7 @@ async def test_the_log_is_browsed_by_type_and_in_pages(fleet: Fleet) -> None:
         await expect(rows).to_contain_text("rack-6")
 
 
-async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Fleet) -> None:
+async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: ShownPlane) -> None:
     await asyncio.sleep(0.01)
     before_ms = time.time_ns() // 1_000_000
     await asyncio.sleep(0.01)
@@ -209,7 +182,7 @@ async def test_any_moment_of_the_past_is_shown_whole_and_can_be_linked(fleet: Fl
     await context.close()
 
 
-async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_then(fleet: Fleet) -> None:
+async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_then(fleet: ShownPlane) -> None:
     frozen = "zone rack-4, zone rack-6: frozen"
     await fleet.calls.Freeze(pb.FreezeRequest(zone="rack-4"))
     await asyncio.sleep(0.01)
@@ -231,7 +204,7 @@ async def test_a_moment_of_the_past_shows_the_alerts_holds_and_stuck_dpus_of_the
         await expect(page.locator("#views .badge")).to_have_count(0)
 
 
-async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: Fleet) -> None:
+async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms_nobody(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
     folding = {"error": "at: 3 of 9 records are folded (33 %); ask again for the answer"}
@@ -244,7 +217,7 @@ async def test_a_plane_that_still_folds_up_to_a_moment_is_asked_again_and_alarms
     await context.close()
 
 
-async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet: Fleet) -> None:
+async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet: ShownPlane) -> None:
     context = await fleet.browser.new_context()
     page = await context.new_page()
     await page.goto(fleet.address)
@@ -259,7 +232,7 @@ async def test_a_moment_that_is_not_there_shows_why_and_nothing_of_another(fleet
     await context.close()
 
 
-async def test_how_zones_are_sorted_and_found_outlives_a_look_at_the_log(fleet: Fleet) -> None:
+async def test_how_zones_are_sorted_and_found_outlives_a_look_at_the_log(fleet: ShownPlane) -> None:
     async with looking(fleet.browser, fleet.address) as page:
         await page.get_by_label("Order").select_option("behind")
         await page.get_by_label("Find").fill("RACK-2")
@@ -271,7 +244,7 @@ async def test_how_zones_are_sorted_and_found_outlives_a_look_at_the_log(fleet: 
 
 
 @pytest.mark.parametrize("view", [*VIEWS, "fleet?zone=rack-2", "lifecycle?phase=Initializing"])
-async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: Fleet, view: str) -> None:
+async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: ShownPlane, view: str) -> None:
     async with looking(fleet.browser, f"{fleet.address}#/{view}", has_touch=True) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect(
@@ -282,7 +255,7 @@ async def test_nothing_is_cut_off_or_overlaps_on_a_narrow_screen(fleet: Fleet, v
             assert await misplaced(page) == [], (view, width)
 
 
-async def test_bad_questions_are_refused_with_one_sentence(fleet: Fleet) -> None:
+async def test_bad_questions_are_refused_with_one_sentence(fleet: ShownPlane) -> None:
     asked = {
         "fleet?zone=a": (400, "query: 'zone' is not a parameter here"),
         "fleet?at=then": (400, "at: 'then' must be"),
@@ -303,7 +276,7 @@ async def test_bad_questions_are_refused_with_one_sentence(fleet: Fleet) -> None
                 assert "\n" not in said
 
 
-async def test_only_the_page_itself_may_read_its_data(fleet: Fleet) -> None:
+async def test_only_the_page_itself_may_read_its_data(fleet: ShownPlane) -> None:
     port = fleet.address.rsplit(":", 1)[1].rstrip("/")
     async with aiohttp.ClientSession() as session:
         for path, headers in (

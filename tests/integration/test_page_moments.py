@@ -5,46 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import grpc
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.stubs import CommandsStub
-from tests.support.browser import browsing, looking, misplaced
-from tests.support.planes import serving
+from tests.support.browser import looking, misplaced
+from tests.support.shown_plane import ShownPlane, shown_plane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 UTC_MOMENT = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$")
 
 
-class Shown(NamedTuple):
-    """A plane, its page, and what commands it."""
-
-    address: str
-    calls: Any
-    browser: Browser
-
-    async def join(self, zone: str, node: str, net: int) -> None:
-        spec = pb.NodeSpec(name=node, addresses=[f"10.{net}.0.1"])
-        answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=[spec]))
-        assert answer.outcome == pb.Answer.done, answer
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
+async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ShownPlane]:
     data: Path = tmp_path_factory.mktemp("moments") / "plane"
-    async with (
-        serving("--data", str(data), "--simulate", "2") as plane,
-        browsing() as browser,
-        grpc.aio.insecure_channel(plane.address("api")) as channel,
-    ):
-        found = Shown(f"http://{plane.address('http')}/", CommandsStub(channel), browser)
-        await found.join("rack-1", "n-1", 1)
+    async with shown_plane(data, dpus_per_zone=2) as found:
+        await found.join("rack-1", "n-1", net=1)
         await found.calls.ClaimIndex(pb.ClaimIndexRequest(domain="training", clique="c1", node="n-1"))
         yield found
 
@@ -56,7 +35,7 @@ async def expect_live(page: Page) -> None:
 
 
 @pytest.mark.parametrize("leave", ["button", "slider", "step"])
-async def test_now_goes_live_however_it_is_chosen(shown: Shown, leave: str) -> None:
+async def test_now_goes_live_however_it_is_chosen(shown: ShownPlane, leave: str) -> None:
     async with looking(shown.browser, shown.address) as page:
         await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible()
         began_ms = int(await page.locator("#moment").get_attribute("min") or 0)
@@ -73,12 +52,12 @@ async def test_now_goes_live_however_it_is_chosen(shown: Shown, leave: str) -> N
         await expect(page.locator("#pulse")).to_contain_text("Live")
         await expect_live(page)
         zone = f"rack-{leave}"
-        await shown.join(zone, f"n-{leave}", 10 + len(leave))
+        await shown.join(zone, f"n-{leave}", net=10 + len(leave))
         await expect(page.locator(f'.tile[data-zone="{zone}"]')).to_be_visible()
 
 
 @pytest.mark.parametrize("at", ["yesterday", "-5", "0", "1.5", "9" * 30])
-async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(shown: Shown, at: str) -> None:
+async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(shown: ShownPlane, at: str) -> None:
     for view in ("fleet", "lifecycle", "cliques", "holds", "log"):
         async with looking(shown.browser, f"{shown.address}#/{view}?at={at}") as page:
             await expect(page.locator("#pulse")).to_contain_text("No such moment")
@@ -91,7 +70,7 @@ async def test_an_address_that_names_no_moment_says_so_and_shows_nothing_of_now(
             await expect(page.locator(".notice")).to_have_count(0)
 
 
-async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: Shown) -> None:
+async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: ShownPlane) -> None:
     async with looking(shown.browser, f"{shown.address}#/nodes") as page:
         await expect(page.locator("h1")).to_have_text("No such view")
         await expect(page.locator("main")).to_contain_text("This page has no view “nodes”.")
@@ -102,7 +81,7 @@ async def test_an_address_that_names_no_view_says_which_ones_there_are(shown: Sh
         await expect(page.locator("main")).to_contain_text("This page has no view “fleeet”.")
 
 
-async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: Shown) -> None:
+async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: ShownPlane) -> None:
     async with looking(shown.browser, shown.address, timezone_id="Asia/Kolkata", locale="de-DE") as page:
         moment = page.locator("#timebar .moment")
         await expect(moment).to_have_text(UTC_MOMENT)
@@ -116,7 +95,7 @@ async def test_times_are_in_utc_and_say_so_wherever_the_browser_is(shown: Shown)
         assert str(await row.get_attribute("datetime"))[11:19] == str(await row.text_content())[:8]
 
 
-async def test_every_view_with_colours_says_what_they_mean(shown: Shown) -> None:
+async def test_every_view_with_colours_says_what_they_mean(shown: ShownPlane) -> None:
     legends = {
         "fleet": "every DPU up to date",
         "lifecycle": "DPUs that failed",
@@ -150,7 +129,7 @@ PLACED = """async () => {
 }"""
 
 
-async def test_the_chart_of_changes_is_in_proportion_to_time(shown: Shown) -> None:
+async def test_the_chart_of_changes_is_in_proportion_to_time(shown: ShownPlane) -> None:
     async with looking(shown.browser, shown.address) as page:
         await expect(page.locator("#pulse")).to_contain_text("Live")
         first, second, third, alone = await page.evaluate(PLACED)
