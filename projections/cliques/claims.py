@@ -30,6 +30,7 @@ from projections.cliques.state import (
     lowest_free,
     split_key,
 )
+from projections.incarnations import is_older
 from projections.names import MAX_AHEAD_MS, BadAddress, check_clique, check_name, check_uid, parse_address, shown
 from schemas.events import Envelope, IndexClaimed
 
@@ -56,7 +57,7 @@ def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
 
 def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
     pod = _pod(event)
-    fault = _fault(event, pod, at) or _outdated(state, event, pod)
+    fault = _fault(event, pod, at) or _outdated(state, event, pod, at)
     if fault is not None:
         return refusal(fault)
     key = clique_key(event.domain, event.clique)
@@ -69,7 +70,7 @@ def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
         return refusal(index)
     rows = _leave_home(state, event, key, at)
     row = _new_row(mine, pod, index, at)
-    row = replace(row, address=_address(state, event, pod, rows), said_ms=said_ms(event.envelope, at))
+    row = replace(row, address=_address(state, event, pod, rows, at), said_ms=said_ms(event.envelope, at))
     rows.pop(f"{key}/{event.node}", None)
     rows[f"{key}/{event.node}"] = row
     place = len(clique.line) + (event.node not in clique.line)
@@ -130,7 +131,7 @@ def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
     return None
 
 
-def _outdated(state: CliqueState, event: IndexClaimed, pod: Pod) -> str | None:
+def _outdated(state: CliqueState, event: IndexClaimed, pod: Pod, at: At) -> str | None:
     """Whether the claim is about an incarnation whose time is over, or that is in another clique."""
     key = clique_key(event.domain, event.clique)
     home = state.home(event.domain, event.node) or key
@@ -140,7 +141,9 @@ def _outdated(state: CliqueState, event: IndexClaimed, pod: Pod) -> str | None:
             continue
         is_late = is_late_copy(event.envelope, known.said_ms)
         if known.uid != pod.uid:
-            if pod.created_ms < known.created_ms or (pod.created_ms == known.created_ms and is_late):
+            if is_older(pod.created_ms, known.created_ms, at.time_ms) or (
+                pod.created_ms == known.created_ms and is_late
+            ):
                 return (
                     f"uid: {shown(pod.uid)} is older than {shown(known.uid)}, the newest known of node {event.node!r}"
                 )
@@ -165,7 +168,7 @@ def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Dec
     if not event.address or is_late_copy(event.envelope, mine.said_ms):
         return Decision(None, outcome)
     rows: Rows = {}
-    address = _address(state, event, Pod(mine.created_ms, mine.uid), rows)
+    address = _address(state, event, Pod(mine.created_ms, mine.uid), rows, at)
     if address == mine.address:
         return Decision(None, outcome)
     said = max(said_ms(event.envelope, at), mine.said_ms)
@@ -208,7 +211,7 @@ def _leave_home(state: CliqueState, event: IndexClaimed, key: str, at: At) -> Ro
     return depart(state, old_key, state.members.rows[old_key], said_ms(event.envelope, at), at)
 
 
-def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows) -> str:
+def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows, at: At) -> str:
     """The address that the claimant gets; in `rows`, an older pod that has it loses it.
 
     A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
@@ -221,7 +224,7 @@ def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows) -> s
     if other_key is None or split_key(other_key)[1] == event.node:
         return address
     other = rows.get(other_key) or state.members.rows[other_key]
-    if pod.created_ms < other.created_ms:
+    if is_older(pod.created_ms, other.created_ms, at.time_ms):
         return ""
     rows[other_key] = replace(other, address="", ready=False)
     return address

@@ -33,6 +33,7 @@ from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
 from projections.fleet.zone_rows import unknown
+from projections.incarnations import is_older
 from projections.names import check_zone
 from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
 
@@ -142,7 +143,7 @@ def _moves(
         is_here = before is not None and not before.held
         own = before if before is not None and is_here and _is_own(state, before, items.zones[i], partition) else None
         if items.states[i] not in _ARRIVALS:
-            tombstone = _tombstone(items, i, partition, own)
+            tombstone = _tombstone(items, i, partition, own, now_ms)
             counts = items.states[i] != SUPERSEDED and items.stated_ms[i] > 0
             if counts:
                 tombstones[name] = tombstone
@@ -171,12 +172,12 @@ def _moves(
     return moves, superseded, tombstones
 
 
-def _tombstone(items: Items, i: int, partition: int, own: Member | None) -> Tombstone:
+def _tombstone(items: Items, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
     """What is remembered of a leave: the newer incarnation of what fleet knew here and what left. If they are the same,
     what left was stated later: append times do not say so if a clock was put right in between.
     """
     created_ms, stated_ms = items.created_ms[i], items.stated_ms[i]
-    if own is not None and own.created_ms > created_ms:
+    if own is not None and is_older(created_ms, own.created_ms, now_ms):
         created_ms, stated_ms = own.created_ms, own.stated_ms
     return Tombstone(partition, created_ms, stated_ms, items.changed_ms[i])
 

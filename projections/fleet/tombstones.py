@@ -26,6 +26,9 @@ fleet's own record is of a clock that was fast, and decides nothing: then the or
 leave ends only incarnations that are older by creation time. Clocks that differ by less than a forward takes may
 misorder statements of equal creation time that were appended within that difference.
 
+A creation time that is more than a minute ahead of fleet's own record is of such a clock too: the statement that fleet
+hears later is the newer one (`projections/incarnations`).
+
 Append times of one partition go back when its clock is put right. A leave follows the statements of its partition, so
 a last statement that has a later append time than its leave is of a clock that was fast. It decides nothing, now and
 later: the leave ends no statement of equal creation time. The time of the leave still decides about older incarnations.
@@ -46,6 +49,7 @@ from typing import Protocol
 import msgspec
 
 from eventstore.folding.table import Table
+from projections.incarnations import is_older
 
 MAX_TOMBSTONES = 100_000
 """Nodes whose tombstones are kept; they take 30 MB."""
@@ -99,7 +103,7 @@ class Statement(Protocol):
 def is_newer(heard: Statement, known: Statement, now_ms: int) -> bool:
     """Whether what fleet hears now of a node is newer than what it knows of another partition."""
     if heard.created_ms != known.created_ms or max(heard.stated_ms, known.stated_ms) > now_ms:
-        return heard.created_ms >= known.created_ms
+        return not is_older(heard.created_ms, known.created_ms, now_ms)
     return heard.stated_ms >= known.stated_ms
 
 

@@ -1,7 +1,8 @@
 """What records say of nodes, decided item by item: who joins, changes, leaves.
 
 An incarnation is (created_ms, uid), and what is about an older one than is here changes nothing. Of two created at the
-same time (Kubernetes counts seconds) the one that the log has later is the newer. What is stated of the incarnation
+same time (Kubernetes counts seconds) the one that the log has later is the newer, and so it is where the clock was fast
+when the known one was stated (`projections/incarnations`). What is stated of the incarnation
 that is here already is taken as it stands now: addresses, labels, and the zone.
 
 An inferred leave is the only thing that a silence can do, so it needs a witness: the last complete list of the node's
@@ -21,6 +22,7 @@ from msgspec import structs
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, ItemOutcome, Outcome, refusal, unchanged
 from projections.actors import is_node_agent
 from projections.columns import fault_of_nodes, incarnations, single, spread
+from projections.incarnations import is_older
 from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
@@ -66,7 +68,7 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
         if isinstance(row, str):
             items.append(_refused(name, row))
         elif old is None or not _same(old, row):
-            if old is not None and row.created_ms < old.created_ms:
+            if old is not None and is_older(row.created_ms, old.created_ms, at.time_ms):
                 items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
             else:
                 put[name] = row

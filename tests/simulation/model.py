@@ -84,16 +84,22 @@ def _split(key: str) -> tuple[str, str, str]:
 
 
 class Stated(NamedTuple):
-    """The newest incarnation of a node that anybody stated: when created, where, and whether it left."""
+    """The newest incarnation of a node that anybody stated: when created, where, whether it left, and the
+    append time of the statement."""
 
     created_ms: int
     uid: str
     zone: str
     left: bool
+    said_ms: int
 
 
 def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
-    """Per node, its latest incarnations that zones accepted, told from raw records and outcomes alone."""
+    """Per node, its latest incarnations that zones accepted, told from raw records and outcomes alone.
+
+    A creation time ahead of the log is of a fast clock, and what is stated after it was put right may be newer: any of
+    these counts.
+    """
     found: dict[str, dict[tuple[str, str], Stated]] = {}
     for step in steps:
         event, answer = step.event, step.answer
@@ -104,7 +110,8 @@ def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
             for i, name in enumerate(event.names):
                 if name not in spared:
                     created, uid = _incarnation(event, i)
-                    found.setdefault(name, {})[event.zone, uid] = Stated(created, uid, event.zone, False)
+                    stated = Stated(created, uid, event.zone, False, step.record.timestamp_ms)
+                    found.setdefault(name, {})[event.zone, uid] = stated
         elif isinstance(event, NodesLeft):
             for i, name in enumerate(event.names):
                 if name not in spared:
@@ -112,7 +119,10 @@ def newest(steps: Sequence[Step]) -> dict[str, list[Stated]]:
                         if stated.zone == event.zone and _concerns(event, i, stated):
                             found[name][key] = stated._replace(left=True)
     latest = {name: max(s.created_ms for s in all_of.values()) for name, all_of in found.items()}
-    return {n: [s for s in all_of.values() if s.created_ms == latest[n]] for n, all_of in found.items()}
+    return {
+        name: [s for s in all_of.values() if s.created_ms == latest[name] or latest[name] > s.said_ms]
+        for name, all_of in found.items()
+    }
 
 
 def _concerns(event: NodesLeft, i: int, stated: Stated) -> bool:

@@ -94,6 +94,19 @@ def test_an_incarnation_from_the_future_is_refused(log: CliqueLog) -> None:
     assert outcome.reason.startswith(f"created_ms: {START_MS + 3_600_000} must not be more than a minute after")
 
 
+def test_a_pod_from_a_fast_clock_gives_way_once_it_is_put_right(log: CliqueLog) -> None:
+    log.now_ms += 3_600_000
+    log.claim("a", "fast", address="10.0.0.1")
+    log.now_ms -= 3_600_000
+    CliqueFold().set_back(log.state, log.now_ms)
+    assert log.claim("b", "right", address="10.0.0.1").code == "done"
+    assert log.claim("a", "later", address="10.0.0.2").code == "done"
+    assert {member.node: (member.uid, member.address) for member in log.view().members} == {
+        "a": ("later", "10.0.0.2"),
+        "b": ("right", "10.0.0.1"),
+    }
+
+
 def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: CliqueLog) -> None:
     log.resize(1, "c")
     log.claim("a", "u1", address="10.0.0.1")

@@ -11,6 +11,8 @@ from projections.zones.rows import Gone
 from schemas.events import INFERRED, LEFT, SUPERSEDED, NodesSuperseded
 from tests.support.zones import ZoneLog, derived_of, nodes_joined, rows_of, statement
 
+HOUR_MS = 3_600_000
+
 
 def codes(outcome: Outcome) -> tuple[str, dict[str, str]]:
     return outcome.code, {item.name: item.code for item in outcome.items}
@@ -33,6 +35,17 @@ def test_a_newer_incarnation_replaces_and_an_older_one_does_nothing() -> None:
     assert (log.state.nodes.rows["a"].uid, log.state.nodes.rows["b"].uid) == ("v", "w")
     outcome = log.join("a", created_ms=5, uid="u", address=7)
     assert outcome.code == "refused" and "newer incarnation" in outcome.reason
+
+
+def test_a_node_that_joined_while_the_clock_was_fast_joins_anew_once_it_is_put_right() -> None:
+    log = ZoneLog()
+    log.now_ms += HOUR_MS
+    log.join("a", "b", address=7)
+    log.now_ms -= HOUR_MS
+    assert codes(log.join("a", address=9)) == ("done", {})
+    assert log.state.nodes.rows["a"].address4 == 9
+    log.now_ms += HOUR_MS
+    assert log.join("b", created_ms=log.now_ms - HOUR_MS, uid="u").code == "refused", "its time has come"
 
 
 def test_of_two_incarnations_of_one_time_the_later_in_the_log_is_the_newer() -> None:

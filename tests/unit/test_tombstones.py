@@ -54,6 +54,18 @@ def test_a_last_statement_later_than_its_leave_is_of_a_fast_clock_and_decides_no
         assert fast.ends_late(created_ms, stated_ms, now_ms) == ends
 
 
+def test_a_node_that_was_created_by_a_fast_clock_moves_once_it_is_put_right() -> None:
+    fleet = Fleet()
+    hour_ms = 3_600_000
+    fleet.now_ms += hour_ms
+    fleet.change(Item("n", A, "10.0.0.1", created_ms=fleet.now_ms))
+    fleet.now_ms -= hour_ms
+    fleet.change(Item("n", B, "10.0.0.1", created_ms=fleet.now_ms - 1))
+    assert fleet.state.members.rows["n"].zone == B
+    told = caused(fleet.state, 0, 0)
+    assert isinstance(told, NodesSuperseded) and (told.zones, told.names) == ([A], ["n"])
+
+
 def test_times_ahead_of_fleet_decide_nothing() -> None:
     """A partition whose clock was fast: what fleet hears later counts, and equal creation times end nothing."""
     assert GONE.ends_known(4, 31, 29) and not GONE.ends_known(5, 10, 29)
