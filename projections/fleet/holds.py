@@ -49,6 +49,12 @@ from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
+MAX_SHOWN_REASONS = 10
+"""Different reasons of the parts of one command that its hold lists."""
+
+_LATER = "; a later part of the command: "
+_OTHERS = "others"
+
 
 class Edited(NamedTuple):
     """An edit is made: what of it counts against the budgets, and the holds that it ends.
@@ -125,14 +131,25 @@ def member_holds(
     holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
     for cause, indices in by_cause.items():
         earlier = open_holds.get(cause) if cause.command_id else None
+        hold = _of_moves(state, weighed, indices, cause, at)
         if earlier is None:
             number += 1
-            hold = replace(_of_moves(state, weighed, indices, cause, at), id=number)
+            hold = replace(hold, id=number)
         else:
-            hold = replace(earlier, approvals=())
+            hold = _grown(earlier, hold)
         holds.append(hold)
         held_by |= dict.fromkeys(indices, hold.id)
     return tuple(holds), held_by
+
+
+def _grown(earlier: Hold, later: Hold) -> Hold:
+    """An open hold with the zones, the budget and the reason of a later part of its command. It is approved anew."""
+    reasons = [*dict.fromkeys((*earlier.reason.split(_LATER), later.reason))]
+    if len(reasons) > MAX_SHOWN_REASONS:
+        reasons[MAX_SHOWN_REASONS:] = [_OTHERS]
+    kind = _named({earlier.kind, later.kind})
+    zones = tuple(nsmallest(MAX_SHOWN_ZONES, {*earlier.zones, *later.zones}))
+    return replace(earlier, kind=kind, zones=zones, reason=_LATER.join(reasons), approvals=())
 
 
 def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause: Cause, at: At) -> Hold:

@@ -12,6 +12,7 @@ from eventstore.folding.fold import At, Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import spell
+from projections.fleet.holds import MAX_SHOWN_REASONS
 from projections.fleet.views import holds, verdict
 from projections.zones.forwarding import forward
 from schemas.events import (
@@ -110,6 +111,43 @@ def test_the_history_of_a_record_says_how_many_addresses_each_of_its_holds_has(f
     counts = {hold.hold: str(hold.addresses) for hold in holds(fleet.state)}
     told = [items.detail for items in spell(said, change, outcome, at) if items.kind == "members_held"]
     assert {int(detail["hold"]): detail["addresses"] for detail in told} == counts == {1: "15", 2: "15"}
+
+
+def test_a_hold_that_grows_shows_the_zones_and_the_reasons_of_all_its_parts() -> None:
+    fleet = Fleet()
+    for zone in ("z0", "z2"):
+        fleet.describe(zone, {"tier": zone})
+        fleet.policy(zone, sources={"of": zone}, zones={"tier": zone})
+    fleet.policy("default", priority=-5, sources={"of": "nobody"})
+    fleet.change(*(node(i)._replace(labels={"of": "z0"}) for i in range(MANY)))
+    fleet.change(*(node(i)._replace(labels={"of": "z2"}) for i in range(MANY, 2 * MANY)))
+    fleet.budget("denied-by-leave", 0, 5)
+    leave(fleet, {("b", "operator/bob"): range(MANY, MANY + 3)})
+    leave(fleet, {("a", "operator/ann"): range(10)})
+    [first] = holds(fleet.state)
+    why = "would be denied at once, over the denied-by-leave budget; what was stays"
+    assert (first.zones, first.reason) == (("z0",), f"nodes: 10 addresses {why}")
+    leave(fleet, {("a", "operator/ann"): range(10, 20)})
+    assert holds(fleet.state)[0].reason == f"nodes: 20 addresses {why}", "the same is said once"
+    held = leave(fleet, {("a", "operator/ann"): range(MANY + 3, MANY + 9)})
+    [grown] = holds(fleet.state)
+    late = "would be denied at once, after 3 in the last 10 minutes, over the denied-by-leave budget; what was stays"
+    assert (held.hold, grown.hold, grown.zones) == (first.hold, first.hold, ("z0", "z2"))
+    assert grown.reason == held.reason == f"nodes: 26 addresses {why}; a later part of the command: {late}"
+
+
+def test_a_hold_that_grows_often_lists_so_many_reasons() -> None:
+    fleet, rounds = Fleet(), MAX_SHOWN_REASONS + 3
+    items = [Item(f"n{i}", "z0", f"10.0.{i >> 7}.{i & 127}") for i in range(1, 2 * rounds * rounds)]
+    fleet.change(*items)
+    fleet.budget("denied-by-leave", 0, rounds)
+    for _ in range(rounds):
+        gone = [items.pop()._replace(state=1) for _ in range(rounds + 2)]
+        assert fleet.change(gone[0], command_id="single").code == "done", "so another number turned before"
+        assert fleet.change(*gone[1:], command_id="many").code == "held"
+    [grown] = holds(fleet.state)
+    parts = grown.reason.split("; a later part of the command: ")
+    assert (len(parts), parts[-1]) == (MAX_SHOWN_REASONS + 1, "others")
 
 
 def test_counts_follow_what_is_left_of_a_hold(fleet: Fleet) -> None:
