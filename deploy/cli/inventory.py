@@ -61,6 +61,9 @@ def import_file(
     Columns that mean nothing else become labels. Bad rows are named by line, and nothing of the file is applied unless
     they may be skipped. A file that would give most of the nodes which the plane knows another address or zone is
     applied with --yes only: a row too few or another pool does that.
+
+    --dry-run compares the file with what was stated last of each node, and counts the nodes that a hold keeps as they
+    were. It cannot tell whether the budgets would hold the import: the plane decides that when the nodes are stated.
     """
     options = reading(clique_size=clique_size or 0)
     plan = _read(file, options)
@@ -70,6 +73,7 @@ def import_file(
     _refuse_foreign_cliques(client, plan)
     found = compare(plan, known.nodes)
     summary = _start(plan, found)
+    summary.held_before = sum(name in known.held for batch in plan.batches for name in batch.names)
     if dry_run:
         summary.dry_run = True
         _finish(summary, output)
@@ -242,8 +246,18 @@ def _print(summary: pb.ImportSummary) -> None:
             ("rows skipped", summary.skipped_rows),
             ("compared", _compared(summary)),
             ("addresses", f"{summary.addresses_appearing} appear, {summary.addresses_vanishing} vanish"),
+            *(_foreseen(summary) if summary.dry_run else ()),
             ("nodes", _told(summary)),
         )
+    )
+
+
+def _foreseen(summary: pb.ImportSummary) -> tuple[tuple[str, object], ...]:
+    """Rows of a dry run about holds."""
+    kept = "; rule tables have them as before that, and they are compared with what was stated last"
+    return (
+        ("held already", f"{summary.held_before} of these nodes{kept if summary.held_before else ''}"),
+        ("would be held", "not known before the nodes are stated; see `dpuplane budgets list`"),
     )
 
 

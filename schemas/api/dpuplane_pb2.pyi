@@ -150,7 +150,7 @@ class RequestError(_message.Message):
     def __init__(self, request: _Optional[int] = ..., command_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
-    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "held", "holds", "dry_run", "command_id")
+    __slots__ = ("nodes", "zones", "cliques", "joined", "refused", "unknown", "claims", "claims_waiting", "claims_refused", "claims_unknown", "skipped_rows", "skipped", "refusals", "position", "new", "moved", "changed", "unchanged", "gone", "addresses_appearing", "addresses_vanishing", "held", "holds", "dry_run", "command_id", "held_before")
     NODES_FIELD_NUMBER: _ClassVar[int]
     ZONES_FIELD_NUMBER: _ClassVar[int]
     CLIQUES_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +176,7 @@ class ImportSummary(_message.Message):
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    HELD_BEFORE_FIELD_NUMBER: _ClassVar[int]
     nodes: int
     zones: int
     cliques: int
@@ -201,7 +202,8 @@ class ImportSummary(_message.Message):
     holds: _containers.RepeatedScalarFieldContainer[int]
     dry_run: bool
     command_id: str
-    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ...) -> None: ...
+    held_before: int
+    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ..., held_before: _Optional[int] = ...) -> None: ...
 
 class JoinNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes", "columns")

@@ -72,6 +72,21 @@ async def test_what_is_held_stands_in_the_exit_line(run: Run, tmp_path: Path) ->
     assert f"{told}{command_id}: " in line
 
 
+async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_path: Path) -> None:
+    await run("import", inventory(tmp_path, *range(20)), *POOL)
+    await run("budgets", "set", "denied-by-change", "--permille", "0", "--at-least", "1")
+    other = ("--zone-size", "1000", "--address-pool", "10.2.0.0/16", "--yes")
+    held = await run("import", inventory(tmp_path, *range(5)), *other)
+    assert (held.json["held"], held.json["held_before"]) == (5, 0)
+    file = inventory(tmp_path, *range(3, 8))
+    dry = await run("import", file, *other, "--dry-run")
+    assert [dry.json[kind] for kind in ("unchanged", "changed", "held_before", "held")] == [2, 3, 2, 0]
+    lines = (await run("import", file, *other, "--dry-run", "--output", "table")).stdout.splitlines()
+    told = {name.strip(): value.strip() for name, _, value in (line.partition("  ") for line in lines)}
+    assert told["held already"].startswith("2 of these nodes; rule tables have them as before that")
+    assert told["would be held"].startswith("not known before the nodes are stated")
+
+
 async def test_what_an_import_asked_for_is_selected_by_its_id(run: Run, tmp_path: Path) -> None:
     file, zones = inventory(tmp_path, *range(20)), ("--zone-size", "5", "--address-pool")
     await run("import", file, *zones, "10.0.0.0/16")
