@@ -7,7 +7,9 @@ keeps the last of them, which are few.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from eventstore.folding.fold import At
 from eventstore.log import partition_of
@@ -21,9 +23,11 @@ ACTOR = "fleet"
 
 def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded | ZoneLimited | None:
     """The next record that fleet owes a zones partition whose mark for fleet is `mark`; None if there is none."""
-    handed = next((found for found in state.queues.get(zone_partition, ()) if found.offset >= mark), None)
-    if handed is None:
+    queue = state.queues.get(zone_partition, [])
+    place = bisect_left(queue, mark, key=attrgetter("offset"))
+    if place == len(queue):
         return None
+    handed = queue[place]
     envelope = Envelope("", handed.zones[0], ACTOR, handed.time_ms)
     if handed.limits is not None:
         installs, nodes, networks, keys, tries = handed.limits

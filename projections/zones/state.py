@@ -304,7 +304,12 @@ class ZoneState:
             self.causes.remove(str(offset))
 
     def _count(self, zone: str, by: int) -> None:
-        self.node_counts[zone] = self.node_counts.get(zone, 0) + by
+        """Keep the count of a zone's nodes. A zone without one takes no memory: whoever joins may name any."""
+        count = self.node_counts.get(zone, 0) + by
+        if count:
+            self.node_counts[zone] = count
+        else:
+            self.node_counts.pop(zone, None)
 
 
 def _causes(joined: Joined) -> Iterator[Cause]:

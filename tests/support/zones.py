@@ -227,9 +227,8 @@ def derived_of(state: ZoneState) -> object:
         )
         for name, zone in index.zones.items()
     }
-    counts = {zone: count for zone, count in state.node_counts.items() if count}
     askers = [state.asker_of(offset) for offset in state.outgoing]
-    return counts, state.outgoing, askers, sorted(index.open), sorted(index.running), zones
+    return dict(state.node_counts), state.outgoing, askers, sorted(index.open), sorted(index.running), zones
 
 
 def reloaded(state: ZoneState) -> ZoneState:

@@ -63,6 +63,8 @@ def test_a_node_moves_to_a_zone_of_the_same_partition() -> None:
     assert (log.state.zones(), log.state.node_counts) == (["z1", "z2"], {"z1": 1, "z2": 1})
     assert codes(log.leave("a", zone="z1")) == ("unchanged", {"a": "unchanged"})
     assert "a" in log.state.nodes.rows
+    log.leave("b", zone="z1")
+    assert log.state.node_counts == {"z2": 1}, "nothing is kept for a zone that is empty"
 
 
 def test_a_change_needs_the_node_and_its_incarnation() -> None:
