@@ -266,6 +266,7 @@ class Plane:
             alive=self._alive,
             stalled=lambda: stalls.reasons,
             newer_dpus=self._newer_dpus,
+            revocations_fault=self._revocations_fault,
             clock_faults=self.clocks.faults,
         )
         past = await stack.enter_async_context(Pasts.open(self.settings, self._now_ms)) if self.settings.pasts else None
@@ -307,6 +308,7 @@ class Plane:
             version=version("dpuplane"),
             rng=self._rng,
             newer_dpus=self._newer_dpus,
+            revocations_fault=self._revocations_fault,
             clocks=self.clocks,
         )
         running.start(self._beacons.run())
@@ -314,6 +316,9 @@ class Plane:
 
     def _newer_dpus(self) -> int:
         return 0 if self.relay is None else self.relay.newer_dpus()
+
+    def _revocations_fault(self) -> str:
+        return "" if self.security is None else self.security.revocations_fault
 
     def _supports(self) -> Mapping[str, Mapping[str, Sequence[int]]] | None:
         if self.settings.data is not None:

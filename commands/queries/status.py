@@ -28,7 +28,8 @@ class LogLocation(NamedTuple):
 class StatusBoard:
     """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
     `stalled` knows which partitions are not forwarded, and why; `newer_dpus` how many DPUs of our relay hold more than
-    the log, which was restored, knows; `clock_faults` which clocks are off."""
+    the log, which was restored, knows; `clock_faults` which clocks are off; `revocations_fault` why our list of revoked
+    certificates is not taken up."""
 
     def __init__(
         self,
@@ -42,9 +43,11 @@ class StatusBoard:
         stalled: Callable[[], Mapping[Partition, str]],
         newer_dpus: Callable[[], int] = lambda: 0,
         clock_faults: Callable[[], Iterable[str]] = tuple,
+        revocations_fault: Callable[[], str] = lambda: "",
     ) -> None:
         self._clock_faults = clock_faults
         self._newer_dpus = newer_dpus
+        self._revocations_fault = revocations_fault
         self._folds = folds
         self._location = location
         self._roles = roles
@@ -91,6 +94,7 @@ class StatusBoard:
             version=self._version,
             partitions=map(_partition, self._folds.partitions_status()),
             newer_dpus=self._newer_dpus(),
+            revocations_fault=self._revocations_fault(),
             supports=_supports(self._folds.supports()),
         )
 
@@ -103,6 +107,7 @@ def _other(beacon: Beacon) -> pb.Replica:
         version=beacon.version,
         partitions=map(_partition, beacon.partitions),
         newer_dpus=beacon.newer_dpus,
+        revocations_fault=beacon.revocations_fault,
         supports=_supports(beacon.supports),
     )
 

@@ -48,6 +48,7 @@ def verdict(found: pb.Status) -> str:
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
         *(f"{len(found.clocks)} about clocks" for _ in found.clocks[:1]),
         *("DPUs hold more than this log knows" for r in found.replicas if r.newer_dpus),
+        *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
     look = [
@@ -96,6 +97,11 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
             )
             for r in found.replicas
             if r.newer_dpus
+        ),
+        *(
+            (f"revoked on {r.name}", f"the last good list of certificates is in use: {r.revocations_fault}")
+            for r in found.replicas
+            if r.revocations_fault
         ),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
         *(("clock", fault) for fault in found.clocks),

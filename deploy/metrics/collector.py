@@ -89,7 +89,7 @@ def _process(parts: Parts) -> Iterator[Metric]:
         certificate = load_pem_x509_certificate(parts.security.certificates.material.cert)
         if (revocations := parts.security.revocations) is not None:
             yield catalog.REVOKED.family(len(revocations.serials))
-            yield catalog.REVOCATIONS_UNREAD.family(int(revocations.is_unread))
+            yield catalog.REVOCATIONS_UNREAD.family(int(bool(revocations.fault)))
         yield catalog.CERTIFICATE_EXPIRY.family(certificate.not_valid_after_utc.timestamp())
 
 

@@ -1,7 +1,8 @@
 """The file of revoked certificates: serial numbers, one a line, looked at every second like certificates themselves.
 
 It fails closed: a process whose list cannot be read does not start. A process that runs keeps the last list that was
-good, says so once in its log and all the time in `dpuplane_revocations_unread`, and takes up the next good one.
+good, and takes up the next good one. Until then its status and `dpuplane_revocations_unread` say so. Its log says it
+once.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Revocations:
         self._path = path
         self._stamp = self._look()
         self.serials = read_serials(path)
-        self.is_unread = False
-        """Whether what is in the file now cannot be used."""
+        self.fault = ""
+        """Why what is in the file now cannot be used; empty if it can."""
         self._revoke = revoke
         revoke(self.serials)
 
@@ -82,10 +83,10 @@ class Revocations:
         try:
             serials = read_serials(self._path)
         except BadCertificates as error:
-            self.is_unread = True
-            logger.error("list of revoked certificates not taken up, the last one stays", extra={"reason": str(error)})
+            self.fault = str(error)
+            logger.error("list of revoked certificates not taken up, the last one stays", extra={"reason": self.fault})
             return False
-        self.is_unread = False
+        self.fault = ""
         if serials == self.serials:
             return False
         added, removed = len(serials - self.serials), len(self.serials - serials)

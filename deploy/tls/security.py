@@ -46,6 +46,11 @@ class Security:
                 tasks.create_task(self.revocations.run())
 
     @property
+    def revocations_fault(self) -> str:
+        """Why the list of revoked certificates is not taken up; empty if it is, or if there is none."""
+        return "" if self.revocations is None else self.revocations.fault
+
+    @property
     def gate(self) -> Gate:
         """Of the API."""
         return Gate(self._identities, self.denials)

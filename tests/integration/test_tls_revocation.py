@@ -159,11 +159,11 @@ def test_a_list_that_cannot_be_read_keeps_the_last_good_one_and_says_so_once(
     for damage in (lambda: file.write_text("a1\nno serial\n"), file.unlink):
         damage()
         assert not listed.refresh() and not listed.refresh()
-        assert listed.is_unread and listed.serials == {0xA1}
+        assert listed.fault.startswith(f"tls_revoked {file}: ") and listed.serials == {0xA1}
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 2
     file.write_text("a1\nb2\n")
     assert listed.refresh()
-    assert not listed.is_unread
+    assert listed.fault == ""
     assert [sorted(serials) for serials in given] == [[0xA1], [0xA1, 0xB2]]
 
 
@@ -220,3 +220,12 @@ async def test_an_operator_revokes_a_certificate_of_a_plane_that_runs(tmp_path: 
             while (ran := await run("zones", "list", *flags, server=server)).status == 0:
                 await asyncio.sleep(0.2)
         assert "operator/ann is revoked" in ran.stderr
+        viewer = await authority.issue("viewer", "vic")
+        assert "revoked on" not in (await run("status", *viewer, server=server)).stdout
+        listed.write_text("no serial\n")
+        async with asyncio.timeout(30):
+            while "revoked on" not in (ran := await run("status", *viewer, server=server)).stdout:
+                await asyncio.sleep(0.2)
+        (said,) = (line for line in ran.stdout.splitlines() if line.startswith("revoked on"))
+        assert f"tls_revoked {listed}: line 1: 'no serial' must be a serial number" in said
+        assert ran.stdout.startswith("verdict") and "revoked certificates not read" in ran.stdout.splitlines()[0]

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from commands.queries.status import LogLocation, StatusBoard
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
 from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
@@ -36,14 +37,23 @@ class Plane:
 
     @asynccontextmanager
     async def joined(
-        self, name: str, roles: Sequence[str] = ("api",), clocks: Clocks | None = None
+        self, name: str, roles: Sequence[str] = ("api",), clocks: Clocks | None = None, fault: str = ""
     ) -> AsyncIterator[Beacons]:
         log = self.logs[name] = MemoryLog(self.contents, self.now_ms)
         replica = toy_replica(log, name=name, now_ms=self.now_ms)
         async with running(replica):
             addresses = {"api": f"{name}:7080"}
             rng = random.Random(name)
-            beacons = Beacons(log, replica, roles=roles, addresses=addresses, version="1", rng=rng, clocks=clocks)
+            beacons = Beacons(
+                log,
+                replica,
+                roles=roles,
+                addresses=addresses,
+                version="1",
+                rng=rng,
+                revocations_fault=lambda: fault,
+                clocks=clocks,
+            )
             run = self.sending[name] = asyncio.ensure_future(beacons.run())
             yield beacons
             run.cancel()
@@ -63,6 +73,27 @@ def test_replicas_hear_of_each_other_with_roles_addresses_and_partitions() -> No
             assert beacon.addresses == {"api": "other:7080"}
             assert beacon.supports == {"fleet": [1], "zones": [1]}
             assert {status.partition for status in beacon.partitions} >= {FLEET_0}
+
+    run_virtual(run())
+
+
+def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> None:
+    async def run() -> None:
+        plane = Plane()
+        async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
+            await asyncio.sleep(3)
+            board = StatusBoard(
+                toy_replica(plane.logs["one"], name="one", now_ms=plane.now_ms),
+                location=LogLocation("embedded"),
+                roles=["api"],
+                addresses={},
+                version="1",
+                alive=one.alive,
+                stalled=dict,
+                revocations_fault=lambda: "tls_revoked g: gone",
+            )
+            found = {replica.name: replica.revocations_fault for replica in board.status().replicas}
+            assert found == {"one": "tls_revoked g: gone", "other": "tls_revoked f: gone"}
 
     run_virtual(run())
 

@@ -30,6 +30,10 @@ PARTS = [
             pb.Status(replicas=[pb.Replica(newer_dpus=1), pb.Replica(newer_dpus=9)]),
             "wrong: DPUs hold more than this log knows",
         ),
+        (
+            pb.Status(replicas=[pb.Replica(revocations_fault="gone"), pb.Replica(revocations_fault="bad")]),
+            "wrong: revoked certificates not read",
+        ),
     ],
 )
 def test_a_verdict_says_whether_all_is_well_and_what_is_not(found: pb.Status, said: str) -> None:
@@ -44,3 +48,9 @@ def test_a_replica_is_one_row_with_sums_over_its_partitions() -> None:
 def test_many_frozen_zones_are_counted() -> None:
     found = dict(summary(pb.Status(frozen=[f"z{number}" for number in range(8)])))
     assert found["frozen"] == "z0, z1, z2, z3, z4 and 3 more"
+
+
+def test_a_list_of_revoked_certificates_that_is_not_taken_up_is_one_line_per_replica() -> None:
+    replicas = [pb.Replica(name="r1", revocations_fault="tls_revoked f: line 3: no"), pb.Replica(name="r2")]
+    said = [line for line in summary(pb.Status(replicas=replicas)) if line[0].startswith("revoked")]
+    assert said == [("revoked on r1", "the last good list of certificates is in use: tls_revoked f: line 3: no")]
