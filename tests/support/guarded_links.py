@@ -46,12 +46,13 @@ async def guarded_relay(
     host_names: tuple[str, ...] = (),
     as_role: str = "plane/relay",
     clock: Callable[[], int] = now_ms,
+    settings: RelaySettings = FAST,
 ) -> AsyncIterator[GuardedRelay]:
     """`as_role` is who the relay's own certificate says that it is."""
     office = Office(folder / "certs")
     papers = office.issue(as_role, *(host_names or ("127.0.0.1",)))
     security = Security(papers.certificates, clock)
-    relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=FAST)
+    relay = Relay(tables, name="r", now_ms=lambda: 0, rng=random.Random(1), settings=settings)
     running = asyncio.create_task(relay.run())
     ssl, door = security.agents(devices.DEVICES_PATH)
     pages = {devices.DEVICES_PATH: devices.page(relay)}
