@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventstore.folding.table import Table
+from projections.fleet.allowed import Allowed
 from projections.fleet.holders import Address
 from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
@@ -163,6 +164,7 @@ class FleetState:
         self.tombstones.rederive()
         self.verdicts.rederive()
         self._seat()
+        self._allowed = Allowed()
         self.recount()
         self.contested: dict[Address, set[str]] = {}
         for name, member in self.members.rows.whole().items():
@@ -297,7 +299,7 @@ class FleetState:
 
     def allowed_by(self, number: int) -> int:
         """How many addresses a list allows anything."""
-        return sum(addresses for bits, addresses in self.reach.items() if self.plan.allows(number, bits))
+        return self._allowed.of(number, self.plan, self.reach)
 
     def sample(self, now_ms: int) -> None:
         """Note the levels at the end of the last step, if this is a later one. Called before a record changes them."""
@@ -321,10 +323,12 @@ class FleetState:
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""
         self.reach = Counter({bits: count for bits, count in self.roster.count_by_bits().items() if bits and count})
+        self._allowed.forget()
 
     def reach_by(self, bits: int, count: int) -> None:
         """So many more addresses (or fewer, if negative) are in these sets. What is in none is not counted."""
         if bits:
+            self._allowed.note(bits, count)
             self.reach[bits] += count
             if not self.reach[bits]:
                 del self.reach[bits]

@@ -448,6 +448,9 @@ class FleetMachine(RuleBasedStateMachine):
             assert row.held == (name not in self.members)
         recounted = self.fleet.reload().roster.count_by_bits()
         assert state.reach == {b: n for b, n in recounted.items() if n and b}
+        for number in range(len(state.plan.lists)):
+            allowed = sum(count for bits, count in recounted.items() if state.plan.allows(number, bits))
+            assert state.allowed_by(number) == allowed
         holds = {
             hold.id: hold.nodes
             for hold in [*state.holds.rows.values(), *state.rejected.rows.values()]
