@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from schemas.api import dpuplane_pb2 as pb
@@ -75,3 +76,16 @@ async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_oper
         pb.ChangeNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["192.0.2.1"])])
     )
     assert (changed.outcome, "--agent-network 192.0.2.1/32" in changed.reason) == (pb.Answer.refused, True)
+
+
+async def test_a_node_agent_hears_what_became_of_its_command_by_repeating_it_under_its_id(plane: Guarded) -> None:
+    """It may not ask ShowCommand: what is remembered of a command does not say who gave it."""
+    await allow_agents(plane, "z1", networks=[NET])
+    agent = plane.caller("node-agent/n1")
+    for request in (join("n1", "10.7.0.1"), join("n1", "192.0.2.1")):
+        request.command_id = plane.plane.command_id()
+        first = await agent.calls.JoinNodes(request)
+        assert await agent.calls.JoinNodes(request) == first
+        with pytest.raises(grpc.aio.AioRpcError, match="must have the role approver or operator or viewer"):
+            await agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=request.command_id))
+    assert (await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1"))).addresses == ["10.7.0.1"]
