@@ -98,7 +98,12 @@ class Api:
         verdict = fleet_views.verdict(self._replica.state(FLEET_0), answer.command_id, hold)
         if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.Answer.held):
             return self._replica.outcomes(answer.command_id)[0]  # fleet has the last word, and the zone decided it
-        return answer_of(answer)
+        told = answer_of(answer)
+        if method == "LeaveNodes" and answer.outcome == pb.Answer.unchanged:
+            decided = self._replica.outcomes(answer.command_id)
+            if decided and _codes(decided[0]) == _codes(told):
+                return decided[0]  # the same, in the words of fleet: which hold keeps a node that left already
+        return told
 
     async def read(self, partition: Partition, least: int, *, of_fleet: bool, timeout_s: float) -> tuple[int, int]:
         """Ask for what is at least as new as this, of fleet too or not; the positions of the answer, -1 for none.
@@ -139,6 +144,13 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }
 """Events that have the fields of their requests. What an event has as -1 is left out."""
+
+
+def _codes(answer: Answer) -> tuple[object, ...]:
+    """All of an answer but its sentences."""
+    outcome, partition, offset = answer
+    items = [(item.name, item.code) for item in outcome.items]
+    return outcome.code, outcome.index, outcome.place, outcome.hold, items, partition, offset
 
 
 def asked(event: e.Event) -> tuple[str, Message] | None:
