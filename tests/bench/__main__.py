@@ -3,7 +3,8 @@
     python -m tests.bench [--only NAME ...] [--minutes N] [--json]
 
 `--minutes` is how long the bench `join` joins nodes at an even pace: 1 if not given; 10 shows that memory is flat.
-With `--json` the last line of stdout is one JSON array; progress goes to stderr either way.
+With `--json` the last line of stdout is one JSON array; progress goes to stderr either way. The column `machine` is the
+speed of a fixed loop just before the bench, in millions of steps a second: machines of one kind differ by half.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pkgutil
 import subprocess
 import sys
 import time
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 
 import tests.bench
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, machine_speed
 
 BENCHES = sorted(
     module.name.removeprefix("bench_")
@@ -30,6 +32,8 @@ BENCHES = sorted(
 )
 PACED = ("join",)
 """What takes the minutes that are asked for."""
+Row: TypeAlias = tuple[Figure, float]
+"""A figure, and the speed of the machine at the time."""
 QUIET = {"GRPC_VERBOSITY": "ERROR"}
 """gRPC tells of every process that is started beside it."""
 
@@ -48,10 +52,11 @@ def main() -> int:
         figures: list[Figure] = measure(arguments.minutes) if arguments.inside in PACED else measure()
         print(json.dumps([figure._asdict() for figure in figures]))
         return 0
-    measured: list[Figure] = []
+    measured: list[Row] = []
     failed = []
     for name in arguments.only:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        speed = machine_speed()
         began = time.perf_counter()
         command = [sys.executable, "-m", "tests.bench", "--inside", name, "--minutes", str(arguments.minutes)]
         inside = subprocess.run(command, stdout=subprocess.PIPE, check=False, env=os.environ | QUIET)
@@ -59,9 +64,9 @@ def main() -> int:
         if inside.returncode:
             failed.append(name)
         else:
-            measured.extend(Figure(**figure) for figure in json.loads(inside.stdout.splitlines()[-1]))
+            measured.extend((Figure(**figure), speed) for figure in json.loads(inside.stdout.splitlines()[-1]))
     if arguments.json:
-        print(json.dumps([figure.as_json() for figure in measured]))
+        print(json.dumps([{**figure.as_json(), "machine": round(speed, 1)} for figure, speed in measured]))
     else:
         Console(width=150).print(_table(measured))
     for name in failed:
@@ -69,11 +74,11 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _table(figures: list[Figure]) -> Table:
-    table = Table("what", "value", "unit", "peer", "ratio", "aim", "met")
-    for column in (1, 3, 4, 5):
+def _table(rows: list[Row]) -> Table:
+    table = Table("what", "value", "unit", "peer", "ratio", "aim", "met", "machine")
+    for column in (1, 3, 4, 5, 7):
         table.columns[column].justify = "right"
-    for figure in figures:
+    for figure, speed in rows:
         table.add_row(
             figure.name,
             _number(figure.value),
@@ -82,6 +87,7 @@ def _table(figures: list[Figure]) -> Table:
             _number(figure.ratio),
             _number(figure.aim),
             {None: "", True: "yes", False: "no"}[figure.met],
+            f"{speed:.1f}",
         )
     return table
 
