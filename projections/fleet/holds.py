@@ -374,9 +374,7 @@ def _open(state: FleetState, number: int) -> Hold | str:
     key = hold_key(number)
     rejected = state.rejected.rows.get(key)
     if rejected is not None:
-        return (
-            f"hold: {number} was rejected by {shown(rejected.rejected_by)}; state the change anew to have it held again"
-        )
+        return f"hold: {number} was rejected by {shown(rejected.rejected_by)} and cannot be approved any more"
     hold = state.holds.rows.get(key)
     return hold if hold is not None else f"hold: {number} is not a hold that is open"
 

@@ -131,7 +131,7 @@ def test_serial_numbers_are_read_as_tools_print_them(text: str, serial: int) -> 
     assert parse_serial(text) == serial
 
 
-@pytest.mark.parametrize("text", ["", "0", "f" * 41, "12g", "a b", "-1", "a:", "\u0661"])
+@pytest.mark.parametrize("text", ["", "0", "f" * 41, "12g", "a b", "-1", "a:", "a:b", "0a:1b2c", "\u0661"])
 def test_what_is_no_serial_number_is_none(text: str) -> None:
     assert parse_serial(text) is None
 

@@ -225,7 +225,7 @@ def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) ->
     assert fleet.reject(held.hold).code == "done"
     assert (fleet.state.holds.rows, holds(fleet.state), addresses(fleet)) == ({}, [], before)
     assert standings(fleet, "n0", "n299") == ["leave rejected", ""]
-    reason = f"hold: {held.hold} was rejected by 'eve'; state the change anew to have it held again"
+    reason = f"hold: {held.hold} was rejected by 'eve' and cannot be approved any more"
     assert [fleet.approve(held.hold, "cid").reason, fleet.reject(held.hold).reason] == [reason, reason]
     fleet.change(node(0, created_ms=2))
     assert standings(fleet, "n0", "n1") == ["", "leave rejected"]
