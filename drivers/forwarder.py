@@ -29,7 +29,7 @@ from eventstore.replicas.replica import Replica
 from projections.fleet.handed_down import caused
 from projections.states import States
 from projections.zones.forwarding import forward
-from schemas.events import Event, Forwarded, MembershipChanged
+from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 
 WINDOW_MAX_S = 0.5
 """Longest time for which the changes after a forward are gathered."""
@@ -144,7 +144,7 @@ class Forwarder:
             return self._states.zones_at(partition).forwarded >= mark
 
         def event() -> Event:
-            return Forwarded(statement(str(partition), self._actor, self._now_ms()), mark)
+            return OutboxAcknowledged(statement(str(partition), self._actor, self._now_ms()), mark)
 
         if not pruned():
             await self._say(_Need(partition, partition, pruned, event))

@@ -7,7 +7,7 @@ from eventstore.log import CLIQUES
 from projections import names
 from projections.cliques.state import MAX_CAPACITY
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import CapacitySet, DaemonReady, IndexClaimed, IndexReleased, SessionOpened
+from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClaimed, IndexReleased, SessionOpened
 
 
 def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
@@ -41,14 +41,16 @@ def release(request: pb.ReleaseIndexRequest, envelope: Enveloping) -> Statement:
 def capacity(request: pb.SetCapacityRequest, envelope: Enveloping) -> Statement:
     subject = _subject(request.domain, request.clique, None)
     require_range("capacity", request.capacity, 1, MAX_CAPACITY)
-    event = CapacitySet(envelope(subject), request.domain, request.clique, request.capacity)
+    event = CliqueCapacitySet(envelope(subject), request.domain, request.clique, request.capacity)
     return Statement(CLIQUES, request.domain, event)
 
 
 def ready(request: pb.ReportReadyRequest, envelope: Enveloping) -> Statement:
     subject = _subject(request.domain, request.clique, request.node)
     require(names.check_uid("uid", request.uid))
-    event = DaemonReady(envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready)
+    event = DaemonReadinessReported(
+        envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready
+    )
     return Statement(CLIQUES, request.domain, event)
 
 

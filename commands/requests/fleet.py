@@ -13,13 +13,13 @@ from projections.tries import KINDS, LEAVE, fault_of_tries
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import (
     BudgetSet,
-    Frozen,
     HoldApproved,
     HoldRejected,
     PolicyDeleted,
     PolicySet,
-    Thawed,
-    ZoneDescribed,
+    WritesFrozen,
+    WritesThawed,
+    ZoneUpdated,
 )
 
 MAX_AT_LEAST = 2_000_000_000
@@ -90,7 +90,7 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
     is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
     if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE}:
         raise BadRequest("request: '' must give labels or a limit to change")
-    event = ZoneDescribed(
+    event = ZoneUpdated(
         envelope=envelope(request.zone),
         zone=request.zone,
         set_labels=request.set_labels,
@@ -131,13 +131,13 @@ def _limit(request: pb.DescribeZoneRequest, field: str) -> int:
 def freeze(request: pb.FreezeRequest, envelope: Enveloping) -> Statement:
     _zone_or_all(request.zone)
     subject = request.zone or EVERY_ZONE
-    return Statement(FLEET, subject, Frozen(envelope(subject), request.zone))
+    return Statement(FLEET, subject, WritesFrozen(envelope(subject), request.zone))
 
 
 def thaw(request: pb.ThawRequest, envelope: Enveloping) -> Statement:
     _zone_or_all(request.zone)
     subject = request.zone or EVERY_ZONE
-    return Statement(FLEET, subject, Thawed(envelope(subject), request.zone))
+    return Statement(FLEET, subject, WritesThawed(envelope(subject), request.zone))
 
 
 def _zone_or_all(zone: str) -> None:

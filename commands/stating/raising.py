@@ -22,7 +22,7 @@ from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import FoldVersionRaised
+from schemas.events import FoldVersionUpgraded
 
 Supports = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
 """The fold versions that each living replica has rules for, by its name and topic; None if nobody knows who lives."""
@@ -47,7 +47,7 @@ class Raising:
         told: list[Answer] = []
         for partition in partitions:
             self._check(partition, request.version, stated=len(told))
-            event = FoldVersionRaised(envelope(str(partition), call.principal, command_id), request.version)
+            event = FoldVersionUpgraded(envelope(str(partition), call.principal, command_id), request.version)
             answer = await self._desk.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
                 return answer

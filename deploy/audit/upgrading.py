@@ -23,7 +23,7 @@ from projections.fleet.state import FleetState
 from projections.fleet.tables import snapshot, table
 from projections.rules.prefixes import networks
 from projections.rules.rule import Rule
-from schemas.events import FoldVersionRaised
+from schemas.events import FoldVersionUpgraded
 
 SHOWN = 5
 
@@ -79,7 +79,7 @@ def _raise(folded: FoldedPartition, version: int, zones: Sequence[str]) -> Raise
     if folded.halted:
         return Raised(partition, before, version, (), (), folded.halted)
     rows, tables = _rows(folded.state), _tables(folded, zones)
-    event = FoldVersionRaised(statement(str(partition), "dry run", folded.time_ms), version)
+    event = FoldVersionUpgraded(statement(str(partition), "dry run", folded.time_ms), version)
     folded.fold(Record(folded.position, folded.time_ms, b"fold", encode(event)))
     changed = () if folded.halted else _rows_changed(rows, _rows(folded.state))
     differ = () if folded.halted else _tables_changed(tables, _tables(folded, zones))

@@ -97,7 +97,7 @@ def _may_have(partition: Partition, folds: Collection[Fold[Any]], wanted: Wanted
     """Whether a partition may have what is wanted: a type that its fold does not take would be quarantined there."""
     if not wanted.types or not TYPES.difference({"undecodable"}).issuperset(wanted.types):
         return True
-    accepts = {"LogCreated", "FoldVersionRaised"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
+    accepts = {"LogCreated", "FoldVersionUpgraded"}.union(*(f.accepts for f in folds if f.topic == partition.topic))
     return not accepts.isdisjoint(wanted.types)
 
 

@@ -10,7 +10,7 @@ from eventstore.replicas.replica import Replica
 from projections.fleet.tables import delta, earliest_since, snapshot, table
 from projections.rules.rule import Delta
 from projections.states import States
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 
 REPORT_S = 5.0
 
@@ -64,6 +64,6 @@ class ReplicaRules:
     def dpu_count(self, zone: str) -> int:
         return len(self._states.zone(zone).dpu_index.zone(zone).names)
 
-    async def report(self, event: RulesInstalled) -> None:
+    async def report(self, event: InstallsReported) -> None:
         partition = self._replica.partition_for(INSTALLS, event.zone)
         await self._replica.state_fact(partition, event.zone.encode(), event, timeout_s=REPORT_S)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from pyroaring import BitMap
 
 from eventstore.ids import statement
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 
 V = TypeVar("V")
 
@@ -109,10 +109,10 @@ class Pending:
         self.went_back = {**taken.went_back, **self.went_back}
         self.refused = {**taken.refused, **self.refused}
 
-    def event(self, zone: str, relay: str, epoch: int, dpu_count: int, now_ms: int) -> RulesInstalled:
+    def event(self, zone: str, relay: str, epoch: int, dpu_count: int, now_ms: int) -> InstallsReported:
         """This, as it goes into the log."""
         keys = list(self.reached)
-        return RulesInstalled(
+        return InstallsReported(
             envelope=statement(zone, f"relay/{relay}", now_ms),
             zone=zone,
             relay=relay,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from projections.rules.rule import Delta
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 
 
 class Current(NamedTuple):
@@ -58,7 +58,7 @@ class RuleSource(Protocol):
 
     def dpu_count(self, zone: str) -> int: ...
 
-    async def report(self, event: RulesInstalled) -> None:
+    async def report(self, event: InstallsReported) -> None:
         """State what a zone's DPUs have. Raises TransientError if it may not have been written, PermanentError if it
         never will be."""
         ...

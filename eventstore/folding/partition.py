@@ -37,12 +37,12 @@ from eventstore.folding.origin import check_origin
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
 from eventstore.folding.table import Table
 from eventstore.log import Partition, Record
-from schemas.events import Event, FoldVersionRaised, LogCreated
+from schemas.events import Event, FoldVersionUpgraded, LogCreated
 
 FIRST_VERSION = 1
-"""The fold version of every partition until a FoldVersionRaised."""
+"""The fold version of every partition until a FoldVersionUpgraded."""
 
-_PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionRaised"})
+_PLANE_EVENTS = frozenset({"LogCreated", "FoldVersionUpgraded"})
 _QUARANTINE_SHOWN = 16
 _REASON_SHOWN = 500
 
@@ -256,7 +256,7 @@ class FoldedPartition:
 
     def _decide(self, event: Event, at: At, value: bytes) -> Outcome:
         version = self.version
-        if type(event) is FoldVersionRaised:
+        if type(event) is FoldVersionUpgraded:
             change, outcome = None, self._raise_version(event.version, at)
         else:
             change, outcome = honest(self._fold.decide(self.state, event, at))

@@ -36,7 +36,7 @@ from eventstore.position import Position
 from eventstore.progress import Say
 from eventstore.recovery.backup import Manifest, file_of, partition_named, read_records
 from eventstore.replicas.lineage import parent_text
-from schemas.events import Frozen, LogCreated
+from schemas.events import LogCreated, WritesFrozen
 
 _BATCH_RECORDS = 500
 _BATCH_BYTES = 512 << 10
@@ -81,7 +81,7 @@ class Restoration(NamedTuple):
 
     def _freeze(self) -> Iterable[Record]:
         last = self.manifest.partitions[str(FLEET_0)]
-        event = Frozen(statement("*", "restore", self.now_ms), "")
+        event = WritesFrozen(statement("*", "restore", self.now_ms), "")
         return [Record(last.end, max(last.last_ms, self.now_ms), b"", encode(event))]
 
 

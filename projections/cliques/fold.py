@@ -28,12 +28,20 @@ from projections.cliques.state import (
     clique_key,
 )
 from projections.names import check_clique, check_text, shown
-from schemas.events import CapacitySet, DaemonReady, Event, IndexClaimed, IndexReleased, NotHeard, SessionOpened
+from schemas.events import (
+    CliqueCapacitySet,
+    DaemonReadinessReported,
+    Event,
+    IndexClaimed,
+    IndexReleased,
+    SessionExpired,
+    SessionOpened,
+)
 
 __all__ = ["Capacity", "Clique", "CliqueFold", "CliqueState", "Member"]
 
 
-_AboutMember = IndexReleased | DaemonReady | SessionOpened | NotHeard
+_AboutMember = IndexReleased | DaemonReadinessReported | SessionOpened | SessionExpired
 
 
 class CliqueFold:
@@ -42,7 +50,15 @@ class CliqueFold:
     topic = CLIQUES
     version = 1
     accepts = frozenset(
-        event.__name__ for event in (IndexClaimed, IndexReleased, CapacitySet, DaemonReady, SessionOpened, NotHeard)
+        event.__name__
+        for event in (
+            IndexClaimed,
+            IndexReleased,
+            CliqueCapacitySet,
+            DaemonReadinessReported,
+            SessionOpened,
+            SessionExpired,
+        )
     )
 
     def empty(self, partition: Partition) -> CliqueState:
@@ -54,14 +70,14 @@ class CliqueFold:
                 return claim(state, event, at)
             case IndexReleased():
                 return _release(state, event, at)
-            case CapacitySet():
+            case CliqueCapacitySet():
                 return _resize(state, event, at)
-            case DaemonReady():
+            case DaemonReadinessReported():
                 return _ready(state, event, at)
             case SessionOpened():
                 return _open_session(state, event, at)
-            case NotHeard():
-                return _not_heard(state, event)
+            case SessionExpired():
+                return _session_expired(state, event)
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
 
@@ -90,7 +106,7 @@ def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
     return Decision(Change(tuple(rows.items())), DONE)
 
 
-def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
+def _resize(state: CliqueState, event: CliqueCapacitySet, at: At) -> Decision:
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:
         return refusal(fault)
@@ -114,7 +130,7 @@ def _resize(state: CliqueState, event: CapacitySet, at: At) -> Decision:
     return Decision(Change(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
 
-def _ready(state: CliqueState, event: DaemonReady, at: At) -> Decision:
+def _ready(state: CliqueState, event: DaemonReadinessReported, at: At) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)
@@ -142,7 +158,7 @@ def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
     return Decision(Change(((key, row),)), DONE)
 
 
-def _not_heard(state: CliqueState, event: NotHeard) -> Decision:
+def _session_expired(state: CliqueState, event: SessionExpired) -> Decision:
     key, member, fault = _find(state, event, "")
     if member is None:
         return refusal(fault)

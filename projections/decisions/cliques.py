@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from eventstore.folding.fold import At, Outcome
 from projections.cliques.state import Change, Member, split_key
 from projections.decisions.items import Items, one
-from schemas.events import DaemonReady, Event, IndexClaimed, NotHeard, SessionOpened
+from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
 
 def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
     if change.capacity is not None:
         clique, capacity = change.capacity
-        yield one("capacity_set", clique, {"capacity": str(capacity)})
+        yield one("clique_capacity_set", clique, {"capacity": str(capacity)})
     for key, row in change.rows:
         if row is not None:
             yield from _member(key, row, event, outcome, at)
@@ -30,11 +30,11 @@ def _member(key: str, row: Member, event: Event, outcome: Outcome, at: At) -> It
         yield one("index_waiting", node, detail | place)
     elif row.since == at.offset:
         yield one("index_assigned", node, detail | _index(row) | _address(row))
-    elif isinstance(event, DaemonReady):
+    elif isinstance(event, DaemonReadinessReported):
         yield one("daemon_ready" if row.ready else "daemon_not_ready", node, detail)
     elif isinstance(event, SessionOpened):
         yield one("session_opened", node, detail | {"session": row.session, "edge": row.edge})
-    elif isinstance(event, NotHeard):
+    elif isinstance(event, SessionExpired):
         yield one("session_ended", node, detail | {"session": row.session})
     elif is_claimant:
         yield one("index_kept", node, detail | _index(row) | _address(row))

@@ -18,7 +18,7 @@ from projections.decisions import cliques as clique_decisions
 from projections.decisions import fleet as fleet_decisions
 from projections.decisions import zones as zone_decisions
 from projections.decisions.items import Items, one
-from schemas.events import Decided, Event, FoldVersionRaised
+from schemas.events import DecisionRecorded, Event, FoldVersionUpgraded
 
 _Value = TypeVar("_Value", str, dict[str, str])
 
@@ -34,11 +34,11 @@ def key_of(at: At) -> str:
     return f"{at.partition.topic}/{at.partition.number}/{at.offset}"
 
 
-def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -> Decided:
+def decided(event: Event, change: Any, outcome: Outcome, at: At, version: int) -> DecisionRecorded:
     """The record that says what a fold of this version decided."""
     items = list(_bounded(spell(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
-    return Decided(
+    return DecisionRecorded(
         envelope=event.envelope,
         topic=at.partition.topic,
         partition=at.partition.number,
@@ -66,8 +66,8 @@ def spell(event: Event, change: Any, outcome: Outcome, at: At) -> list[Items]:
 
 
 def _changed(event: Event, change: Any, outcome: Outcome, at: At) -> Iterable[Items]:
-    if isinstance(event, FoldVersionRaised):
-        raised = one("fold_version_raised", str(at.partition), {"version": str(event.version)})
+    if isinstance(event, FoldVersionUpgraded):
+        raised = one("fold_version_upgraded", str(at.partition), {"version": str(event.version)})
         return [raised] if outcome.code == "done" else []
     if change is None:
         return _waiting_still(event, outcome, at)

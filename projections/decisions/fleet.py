@@ -49,10 +49,10 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             )
             yield from (one("member_released", move.name, {"hold": str(hold)}) for move in weighed.moves)
         case Described(zone, limits, edit):
-            yield one("zone_described", zone, limits_in_words(limits))
+            yield one("zone_updated", zone, limits_in_words(limits))
             yield from _edit(event, edit)
         case Froze(zone, freeze):
-            yield one("zone_frozen" if freeze is not None else "zone_thawed", zone or EVERY_ZONE, {})
+            yield one("writes_frozen" if freeze is not None else "writes_thawed", zone or EVERY_ZONE, {})
         case Budgeted(budget, ends, _):
             yield from _approved(event, ends)
             yield one("budget_set", budget.kind, {"permille": str(budget.permille), "at_least": str(budget.at_least)})

@@ -17,16 +17,16 @@ from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
     Event,
-    Forwarded,
     LifecycleRequested,
-    ListCompleted,
     NodesChanged,
+    OutboxAcknowledged,
+    SnapshotCompleted,
     StepFailed,
     StepProgressed,
     StepStarted,
     StepSucceeded,
     ZoneDeleted,
-    ZoneLimited,
+    ZoneLimitsSet,
 )
 
 _ZONE = attrgetter("zone")
@@ -40,17 +40,17 @@ def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[It
     yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
     for name, gone in change.gone.items():
         yield one("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
-    for key, row in change.lists.items() if isinstance(event, ListCompleted) else ():
+    for key, row in change.lists.items() if isinstance(event, SnapshotCompleted) else ():
         assert row is not None, "a list that was completed is there"
-        yield one("list_completed", key, {"count": str(row.count)})
-    if isinstance(event, ZoneLimited):
+        yield one("snapshot_completed", key, {"count": str(row.count)})
+    if isinstance(event, ZoneLimitsSet):
         for zone, limits in change.zones.items():
-            yield one("zone_limited", zone, limits_in_words(limits or Zone()))
+            yield one("zone_limits_set", zone, limits_in_words(limits or Zone()))
     if isinstance(event, ZoneDeleted):
         yield from (one("zone_deleted", zone, {}) for zone in change.zones)
     for name, dpu in change.dpus.items():
         yield from _dpu(name, dpu, event, outcome, at)
-    if isinstance(event, Forwarded) and change.marks is not None:
+    if isinstance(event, OutboxAcknowledged) and change.marks is not None:
         yield one("forwarded", str(at.partition), {"to_offset": str(change.marks.forwarded)})
 
 

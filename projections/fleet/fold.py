@@ -43,14 +43,14 @@ from projections.tries import fault_of_tries, with_stated
 from schemas.events import (
     BudgetSet,
     Event,
-    Frozen,
     HoldApproved,
     HoldRejected,
     MembershipChanged,
     PolicyDeleted,
     PolicySet,
-    Thawed,
-    ZoneDescribed,
+    WritesFrozen,
+    WritesThawed,
+    ZoneUpdated,
 )
 
 __all__ = ["FleetFold", "FleetState", "caused"]
@@ -94,9 +94,9 @@ class FleetFold:
             BudgetSet,
             HoldApproved,
             HoldRejected,
-            ZoneDescribed,
-            Frozen,
-            Thawed,
+            ZoneUpdated,
+            WritesFrozen,
+            WritesThawed,
         )
     )
 
@@ -120,11 +120,11 @@ class FleetFold:
                 return decide_approval(state, event, at)
             case HoldRejected():
                 return decide_rejection(state, event)
-            case ZoneDescribed():
+            case ZoneUpdated():
                 return _decide_description(state, event, at)
-            case Frozen(envelope, zone):
+            case WritesFrozen(envelope, zone):
                 return _decide_freeze(zone, Freeze(at.append_ms, envelope.actor))
-            case Thawed(_, zone):
+            case WritesThawed(_, zone):
                 return _decide_thaw(state, zone)
             case _:
                 return refusal(f"event: {type(event).__name__} is not of the fleet topic")
@@ -207,7 +207,7 @@ def _as_it_stands(waiting: tuple[int, ...]) -> Decision:
     return Decision(Withdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 
 
-def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Decision:
+def _decide_description(state: FleetState, event: ZoneUpdated, at: At) -> Decision:
     fault = _fault_of_description(event)
     if fault is not None:
         return refusal(fault)
@@ -229,7 +229,7 @@ def _decide_description(state: FleetState, event: ZoneDescribed, at: At) -> Deci
     return Decision(Described(event.zone, limits, edited), outcome)
 
 
-def _fault_of_description(event: ZoneDescribed) -> str | None:
+def _fault_of_description(event: ZoneUpdated) -> str | None:
     for field in ("parallel_installs", "unavailable_nodes"):
         limit = getattr(event, field)
         if not -1 <= limit <= MAX_LIMIT:

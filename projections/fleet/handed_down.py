@@ -16,12 +16,12 @@ from eventstore.log import partition_of
 from projections.fleet.joins import Superseded
 from projections.fleet.state import MAX_HANDED, MAX_HANDED_NODES, FleetState, Handed
 from projections.fleet.zone_rows import ZoneLimits
-from schemas.events import Envelope, NodesSuperseded, ZoneLimited
+from schemas.events import Envelope, NodesSuperseded, ZoneLimitsSet
 
 ACTOR = "fleet"
 
 
-def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded | ZoneLimited | None:
+def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded | ZoneLimitsSet | None:
     """The next record that fleet owes a zones partition whose mark for fleet is `mark`; None if there is none."""
     queue = state.queues.get(zone_partition, [])
     place = bisect_left(queue, mark, key=attrgetter("offset"))
@@ -32,7 +32,9 @@ def caused(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded
     if handed.limits is not None:
         installs, nodes, networks, keys, tries = handed.limits
         end = handed.offset + 1
-        return ZoneLimited(envelope, mark, end, handed.zones[0], installs, nodes, list(networks), list(keys), [*tries])
+        return ZoneLimitsSet(
+            envelope, mark, end, handed.zones[0], installs, nodes, list(networks), list(keys), [*tries]
+        )
     zones, names, created_ms, uids = handed.zones, handed.names, handed.created_ms, handed.uids
     return NodesSuperseded(envelope, mark, handed.offset + 1, zones, names, created_ms, uids, handed.heard)
 

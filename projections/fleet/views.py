@@ -143,5 +143,5 @@ def budgets(state: FleetState) -> list[BudgetView]:
 
 
 def frozen(state: FleetState) -> list[str]:
-    """Frozen zones; EVERY_ZONE stands for all."""
+    """WritesFrozen zones; EVERY_ZONE stands for all."""
     return sorted(EVERY_ZONE if zone == ANY_ZONE else zone for zone in state.freezes.rows)

@@ -26,7 +26,7 @@ from projections.installs.rows import (
     version_key,
 )
 from projections.names import check_name, check_text, check_zone
-from schemas.events import MAX_ITEMS, Event, RulesInstalled
+from schemas.events import MAX_ITEMS, Event, InstallsReported
 
 __all__ = ["InstallsFold", "InstallsState"]
 
@@ -61,13 +61,13 @@ class InstallsFold:
 
     topic = INSTALLS
     version = 1
-    accepts = frozenset({RulesInstalled.__name__})
+    accepts = frozenset({InstallsReported.__name__})
 
     def empty(self, partition: Partition) -> InstallsState:
         return InstallsState()
 
     def decide(self, state: InstallsState, event: Event, at: At) -> Decision:
-        if not isinstance(event, RulesInstalled):
+        if not isinstance(event, InstallsReported):
             return refusal(f"event: {type(event).__name__} is not one that reports installs")
         entries = _entries(event)
         if isinstance(entries, str):
@@ -90,7 +90,7 @@ class InstallsFold:
 
 
 def _change(
-    state: InstallsState, zone: ZoneInstalls | None, event: RulesInstalled, entries: list[Reach]
+    state: InstallsState, zone: ZoneInstalls | None, event: InstallsReported, entries: list[Reach]
 ) -> Change | None:
     is_new_epoch = zone is None or event.epoch > zone.epoch
     known = state.numbers.get(event.zone, [])
@@ -128,7 +128,7 @@ def _time_of(entry: Reach) -> int:
     return rounded(entry.reached_ms, entry.appended_ms) if is_known else UNKNOWN_MS
 
 
-def _zone_row(zone: ZoneInstalls | None, event: RulesInstalled) -> ZoneInstalls:
+def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstalls:
     said_ms = event.envelope.issued_at_ms
     went_back = [Exceptional(said_ms, dpu, version, "") for dpu, version in event.went_back.items()]
     refusals = [Exceptional(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
@@ -139,7 +139,7 @@ def _zone_row(zone: ZoneInstalls | None, event: RulesInstalled) -> ZoneInstalls:
     return ZoneInstalls(event.epoch, said, count, exceptions)
 
 
-def _entries(event: RulesInstalled) -> list[Reach] | str:
+def _entries(event: InstallsReported) -> list[Reach] | str:
     """What a report says, or its first fault."""
     fault = _fault(event)
     if fault is not None:
@@ -164,7 +164,7 @@ def _entries(event: RulesInstalled) -> list[Reach] | str:
     return entries
 
 
-def _fault(event: RulesInstalled) -> str | None:
+def _fault(event: InstallsReported) -> str | None:
     count = len(event.ordinals)
     columns: tuple[tuple[str, Sequence[int]], ...] = (
         ("versions", event.versions),

@@ -25,19 +25,19 @@ from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
     Event,
-    Forwarded,
     LifecycleRequested,
-    ListCompleted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
+    OutboxAcknowledged,
+    SnapshotCompleted,
     StepFailed,
     StepProgressed,
     StepStarted,
     StepSucceeded,
     ZoneDeleted,
-    ZoneLimited,
+    ZoneLimitsSet,
 )
 
 __all__ = ["ZoneFold", "ZoneState"]
@@ -55,11 +55,11 @@ class ZoneFold:
             NodesJoined,
             NodesChanged,
             NodesLeft,
-            ListCompleted,
+            SnapshotCompleted,
             NodesSuperseded,
-            ZoneLimited,
+            ZoneLimitsSet,
             ZoneDeleted,
-            Forwarded,
+            OutboxAcknowledged,
             DpuRegistered,
             LifecycleRequested,
             StepStarted,
@@ -81,7 +81,7 @@ class ZoneFold:
                 return nodes.change(state, event, at)
             case NodesLeft():
                 return nodes.leave(state, event, at)
-            case ListCompleted():
+            case SnapshotCompleted():
                 return nodes.complete_list(state, event, at)
             case DpuRegistered():
                 return dpus.register(state, event, at)
@@ -91,11 +91,11 @@ class ZoneFold:
                 return dpus.statement(state, event, at)
             case DeadlinePassed():
                 return dpus.expire(state, event, at)
-            case Forwarded():
+            case OutboxAcknowledged():
                 return _forwarded(state, event, at)
             case ZoneDeleted():
                 return _delete(state, event)
-            case NodesSuperseded() | ZoneLimited():
+            case NodesSuperseded() | ZoneLimitsSet():
                 return _caused(state, event, at)
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about zones")
@@ -123,7 +123,7 @@ class ZoneFold:
         return single_joins.changes_of(change)
 
 
-def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> Decision:
+def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimitsSet, at: At) -> Decision:
     """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
@@ -134,7 +134,7 @@ def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimited, at: At) -> D
     return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
 
 
-def _limit(state: ZoneState, event: ZoneLimited, at: At) -> Decision:
+def _limit(state: ZoneState, event: ZoneLimitsSet, at: At) -> Decision:
     fault = (
         check_zone("zone", event.zone)
         or check_networks("agent_networks", event.agent_networks)
@@ -176,7 +176,7 @@ def _delete(state: ZoneState, event: ZoneDeleted) -> Decision:
     return Decision(Change(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
 
 
-def _forwarded(state: ZoneState, event: Forwarded, at: At) -> Decision:
+def _forwarded(state: ZoneState, event: OutboxAcknowledged, at: At) -> Decision:
     if event.to_offset > at.offset:
         return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:

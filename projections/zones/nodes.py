@@ -34,11 +34,11 @@ from schemas.events import (
     LEFT,
     MAX_FORWARD_ITEMS,
     SUPERSEDED,
-    ListCompleted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
+    SnapshotCompleted,
 )
 
 _MAX_HASH = 64
@@ -127,7 +127,7 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
     return _decision(event.names, items, Change(gone=gone, cause=_cause(event)))
 
 
-def complete_list(state: ZoneState, event: ListCompleted, at: At) -> Decision:
+def complete_list(state: ZoneState, event: SnapshotCompleted, at: At) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
     if fault is None and event.count < 1:
         fault = f"count: {event.count} must be at least 1: an empty list is never a command"

@@ -12,8 +12,15 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from schemas.envelope import Envelope
-from schemas.events.cliques import CapacitySet, DaemonReady, IndexClaimed, IndexReleased, NotHeard, SessionOpened
-from schemas.events.decided import Decided
+from schemas.events.cliques import (
+    CliqueCapacitySet,
+    DaemonReadinessReported,
+    IndexClaimed,
+    IndexReleased,
+    SessionExpired,
+    SessionOpened,
+)
+from schemas.events.decisions import DecisionRecorded
 from schemas.events.dpus import (
     DeadlinePassed,
     DpuRegistered,
@@ -33,26 +40,26 @@ from schemas.events.fleet import (
     PRESENT,
     SUPERSEDED,
     BudgetSet,
-    Frozen,
     HoldApproved,
     HoldRejected,
     MembershipChanged,
     PolicyDeleted,
     PolicySet,
-    Thawed,
-    ZoneDescribed,
+    WritesFrozen,
+    WritesThawed,
+    ZoneUpdated,
 )
-from schemas.events.installs import RulesInstalled
-from schemas.events.log import FoldVersionRaised, LogCreated
+from schemas.events.installs import InstallsReported
+from schemas.events.log import FoldVersionUpgraded, LogCreated
 from schemas.events.zones import (
-    Forwarded,
-    ListCompleted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
+    OutboxAcknowledged,
+    SnapshotCompleted,
     ZoneDeleted,
-    ZoneLimited,
+    ZoneLimitsSet,
 )
 
 __all__ = [
@@ -69,54 +76,54 @@ __all__ = [
     "PRESENT",
     "SUPERSEDED",
     "BudgetSet",
-    "CapacitySet",
-    "DaemonReady",
+    "CliqueCapacitySet",
+    "DaemonReadinessReported",
     "DeadlinePassed",
-    "Decided",
+    "DecisionRecorded",
     "DpuRegistered",
     "Envelope",
     "Event",
-    "FoldVersionRaised",
-    "Forwarded",
-    "Frozen",
+    "FoldVersionUpgraded",
     "HoldApproved",
     "HoldRejected",
     "IndexClaimed",
     "IndexReleased",
+    "InstallsReported",
     "LifecycleRequested",
-    "ListCompleted",
     "LogCreated",
     "MembershipChanged",
     "NodesChanged",
     "NodesJoined",
     "NodesLeft",
     "NodesSuperseded",
-    "NotHeard",
+    "OutboxAcknowledged",
     "PolicyDeleted",
     "PolicySet",
-    "RulesInstalled",
+    "SessionExpired",
     "SessionOpened",
+    "SnapshotCompleted",
     "StepFailed",
     "StepProgressed",
     "StepStarted",
     "StepSucceeded",
-    "Thawed",
+    "WritesFrozen",
+    "WritesThawed",
     "ZoneDeleted",
-    "ZoneDescribed",
-    "ZoneLimited",
+    "ZoneLimitsSet",
+    "ZoneUpdated",
 ]
 
 Event: TypeAlias = (
     LogCreated
-    | FoldVersionRaised
+    | FoldVersionUpgraded
     | NodesJoined
     | NodesChanged
     | NodesLeft
-    | ListCompleted
+    | SnapshotCompleted
     | NodesSuperseded
-    | ZoneLimited
+    | ZoneLimitsSet
     | ZoneDeleted
-    | Forwarded
+    | OutboxAcknowledged
     | DpuRegistered
     | LifecycleRequested
     | StepStarted
@@ -126,21 +133,21 @@ Event: TypeAlias = (
     | DeadlinePassed
     | IndexClaimed
     | IndexReleased
-    | CapacitySet
-    | DaemonReady
+    | CliqueCapacitySet
+    | DaemonReadinessReported
     | SessionOpened
-    | NotHeard
+    | SessionExpired
     | MembershipChanged
     | PolicySet
     | PolicyDeleted
     | BudgetSet
     | HoldApproved
     | HoldRejected
-    | ZoneDescribed
-    | Frozen
-    | Thawed
-    | RulesInstalled
-    | Decided
+    | ZoneUpdated
+    | WritesFrozen
+    | WritesThawed
+    | InstallsReported
+    | DecisionRecorded
 )
 
 MAX_ITEMS = 1_000

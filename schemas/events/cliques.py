@@ -35,7 +35,7 @@ class IndexReleased(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
-class CapacitySet(msgspec.Struct, frozen=True, gc=False):
+class CliqueCapacitySet(msgspec.Struct, frozen=True, gc=False):
     """How many indices a clique has."""
 
     envelope: Envelope
@@ -44,7 +44,7 @@ class CapacitySet(msgspec.Struct, frozen=True, gc=False):
     capacity: int
 
 
-class DaemonReady(msgspec.Struct, frozen=True, gc=False):
+class DaemonReadinessReported(msgspec.Struct, frozen=True, gc=False):
     """The daemon of a member says whether it is ready; about one incarnation."""
 
     envelope: Envelope
@@ -67,7 +67,7 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     edge: str
 
 
-class NotHeard(msgspec.Struct, frozen=True, gc=False):
+class SessionExpired(msgspec.Struct, frozen=True, gc=False):
     """An edge has not heard from this session for a full grace. Ignored if a newer session exists."""
 
     envelope: Envelope

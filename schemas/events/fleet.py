@@ -107,7 +107,7 @@ class HoldRejected(msgspec.Struct, frozen=True, gc=False):
     hold: int
 
 
-class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
+class ZoneUpdated(msgspec.Struct, frozen=True, gc=False):
     """Labels (if `set_labels`) and limits of a zone. A limit of 0 means the default, one of -1 leaves it as it is.
 
     `agent_networks` (if `set_agent_networks`) are the networks, as CIDR, that an address which a node agent states must
@@ -129,14 +129,14 @@ class ZoneDescribed(msgspec.Struct, frozen=True, gc=False):
     tries: list[int] = []
 
 
-class Frozen(msgspec.Struct, frozen=True, gc=False):
+class WritesFrozen(msgspec.Struct, frozen=True, gc=False):
     """Stops every write to devices of a zone, or of all zones if empty."""
 
     envelope: Envelope
     zone: str
 
 
-class Thawed(msgspec.Struct, frozen=True, gc=False):
+class WritesThawed(msgspec.Struct, frozen=True, gc=False):
     """Ends a freeze of a zone, or the freeze of all if empty."""
 
     envelope: Envelope

@@ -7,7 +7,7 @@ import msgspec
 from schemas.envelope import Envelope
 
 
-class RulesInstalled(msgspec.Struct, frozen=True, gc=False):
+class InstallsReported(msgspec.Struct, frozen=True, gc=False):
     """What a relay saw of one zone's DPUs since its last report.
 
     Per entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs

@@ -17,7 +17,7 @@ class LogCreated(msgspec.Struct, frozen=True, gc=False):
     parent: str
 
 
-class FoldVersionRaised(msgspec.Struct, frozen=True, gc=False):
+class FoldVersionUpgraded(msgspec.Struct, frozen=True, gc=False):
     """From the next record on, this partition is folded under the rules of `version`."""
 
     envelope: Envelope

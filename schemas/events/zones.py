@@ -48,7 +48,7 @@ class NodesLeft(msgspec.Struct, frozen=True, gc=False):
     """Nodes of one zone that left. `inferred` says that nobody asked: a source's complete list lacks them.
 
     An inferred leave quotes the hash of the list that lacks the node and is refused unless that is the last complete
-    list (`ListCompleted`) of its source in this zone. Empty incarnation columns mean whichever incarnation is there.
+    list of its source in this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
     """
 
     envelope: Envelope
@@ -60,7 +60,7 @@ class NodesLeft(msgspec.Struct, frozen=True, gc=False):
     list_hash: bytes
 
 
-class ListCompleted(msgspec.Struct, frozen=True, gc=False):
+class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
     """A source has listed all its nodes of this zone: so many, with this hash. The gate of every inferred leave."""
 
     envelope: Envelope
@@ -73,7 +73,7 @@ class ListCompleted(msgspec.Struct, frozen=True, gc=False):
 class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
     """A zone is forgotten. Refused while it has a node or a DPU.
 
-    What fleet states of it (labels, limits) is not touched: ZoneDescribed takes that away.
+    What fleet states of it (labels, limits) is not touched: ZoneUpdated takes that away.
     """
 
     envelope: Envelope
@@ -97,8 +97,8 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     heard_offset: int
 
 
-class ZoneLimited(msgspec.Struct, frozen=True, gc=False):
-    """Caused by fleet: the limits of one zone (see ZoneDescribed), handed down to the partition that keeps them.
+class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
+    """Caused by fleet: the limits of one zone (see ZoneUpdated), handed down to the partition that keeps them.
 
     Accepted only if `from_offset` is this partition's mark for fleet.
     """
@@ -114,7 +114,7 @@ class ZoneLimited(msgspec.Struct, frozen=True, gc=False):
     tries: list[int] = []
 
 
-class Forwarded(msgspec.Struct, frozen=True, gc=False):
+class OutboxAcknowledged(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: it has folded this partition's changes up to (excluding) `to_offset`; the outbox may forget."""
 
     envelope: Envelope

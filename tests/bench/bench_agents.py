@@ -43,7 +43,7 @@ from drivers.wire.websocket import AgentListener, Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
 from projections.fleet.tables import snapshot
-from schemas.events import Frozen, Thawed
+from schemas.events import WritesFrozen, WritesThawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips
 from tests.bench.figures import Figure
@@ -132,7 +132,7 @@ async def _changes(data: Path, papers: dict[str, Files]) -> tuple[Histogram, His
 async def _resync(data: Path, agents: int) -> Resync:
     async with serving_plane(data) as plane:
         zone = zone_name(0)
-        await _say(plane, Frozen(envelope("freeze", "bench", new_id()), zone))
+        await _say(plane, WritesFrozen(envelope("freeze", "bench", new_id()), zone))
         async with _relay(plane, None) as (relay, port):
             with beside(_run_agents, port, (0,), None, agents):
                 await until(lambda: _connected(relay) > 0)
@@ -140,7 +140,7 @@ async def _resync(data: Path, agents: int) -> Resync:
                 await until(lambda: _connected(relay) == agents)
                 connected_s = time.perf_counter() - began
                 began = time.perf_counter()
-                await _say(plane, Thawed(envelope("thaw", "bench", new_id()), zone))
+                await _say(plane, WritesThawed(envelope("thaw", "bench", new_id()), zone))
                 await all_up_to_date(plane, 1, RESYNC_NODES, agents)
                 resynced_s = time.perf_counter() - began
         frame = encode_frame(plane.replica.generation, snapshot(plane.states.fleet, zone))
@@ -160,7 +160,7 @@ async def _taken_s(frame: bytes) -> float:
     return time.process_time() - began
 
 
-async def _say(plane: Plane, event: Frozen | Thawed) -> None:
+async def _say(plane: Plane, event: WritesFrozen | WritesThawed) -> None:
     answer = await plane.replica.submit(FLEET_0, b"", event, timeout_s=PATIENCE_S)
     assert answer.outcome.code == "done", answer
 

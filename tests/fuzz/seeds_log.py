@@ -13,7 +13,7 @@ from eventstore.folding.fold import At, Outcome
 from eventstore.ids import statement, uuid7
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from projections.zones.phases import READY
-from schemas.events import Envelope, Event, Frozen, RulesInstalled, Thawed
+from schemas.events import Envelope, Event, InstallsReported, WritesFrozen, WritesThawed
 from tests.fuzz.framing import Part, joined
 from tests.support.cliques import CliqueLog
 from tests.support.fleet import Fleet, Item
@@ -120,21 +120,21 @@ def _fleet() -> Iterable[bytes]:
     hold = min(fleet.state.holds.rows, default="0")
     fleet.approve(int(hold), "bob")
     fleet.approve(int(hold), "cid")
-    fleet.apply(Frozen(Envelope("", "z0", "ann", 0), "z0"))
+    fleet.apply(WritesFrozen(Envelope("", "z0", "ann", 0), "z0"))
     fleet.delete_policy("no", "bob")
-    fleet.apply(Thawed(Envelope("", "z0", "ann", 0), "z0"))
+    fleet.apply(WritesThawed(Envelope("", "z0", "ann", 0), "z0"))
     fleet.reject(int(hold))
     yield b""
     yield history(fleet.events)
 
 
 def _installs() -> Iterable[bytes]:
-    def report(relay: str, versions: Sequence[int], ordinals: Sequence[int]) -> RulesInstalled:
+    def report(relay: str, versions: Sequence[int], ordinals: Sequence[int]) -> InstallsReported:
         count = len(versions)
         about = (statement("rack-1", f"relay/{relay}", T0), "rack-1", relay, 1, 10)
         bitmaps = [bytes(BitMap(ordinals).serialize())] * count
         times = ([T0] * count, [T0 + 50] * count)
-        return RulesInstalled(*about, list(versions), [0] * count, bitmaps, *times, {"d7": 3}, {"d8": "full"})
+        return InstallsReported(*about, list(versions), [0] * count, bitmaps, *times, {"d7": 3}, {"d8": "full"})
 
     events = [report("r1", [5, 6], range(6)), report("r2", [6], range(5, 10)), report("r1", [7], [])]
     yield history([(event, At(Partition(INSTALLS, 0), 0, 0, T0 + 1_000 * at)) for at, event in enumerate(events)])

@@ -30,7 +30,7 @@ from eventstore.saved.snapshots import MemoryStore
 from projections.fleet.fold import FleetFold
 from projections.zones.fold import ZoneFold
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import Frozen, LogCreated
+from schemas.events import LogCreated, WritesFrozen
 from tests.support.embedded import Clock
 from tests.support.eventually import until
 from tests.support.kafka import KafkaUnderTest
@@ -70,7 +70,7 @@ def assert_restored(before: Contents, after: Contents, manifest: Manifest) -> Lo
         kept = records[: manifest.partitions[str(partition)].records]
         there = list(after[partition])
         if partition == FLEET_0:
-            assert isinstance(decode(there.pop().value), Frozen)
+            assert isinstance(decode(there.pop().value), WritesFrozen)
         if partition.topic not in DECIDING_TOPICS:
             kept = [record._replace(offset=place) for place, record in enumerate(kept)]
             assert there == kept

@@ -124,7 +124,7 @@ def test_an_exploded_table_has_a_row_per_node(data: Path) -> None:
 
 
 def test_filters_hold_for_tables_as_for_lines(data: Path) -> None:
-    for some in (("--type", "Frozen"), ("--actor", "relay-1"), ("--subject", "zone-9"), ("--topic", "installs")):
+    for some in (("--type", "WritesFrozen"), ("--actor", "relay-1"), ("--subject", "zone-9"), ("--topic", "installs")):
         lines = places(exported(data, *some))
         rows = sorted((f"{row['topic']}/{row['partition']}", row["offset"]) for row in table(data, *some))
         assert rows == lines

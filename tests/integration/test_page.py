@@ -154,7 +154,7 @@ async def test_the_log_is_browsed_by_type_and_in_pages(fleet: ShownPlane) -> Non
         await page.get_by_role("button", name="Older").click()
         await expect(page.get_by_role("button", name="Newer")).to_be_visible()
         await expect(rows.first).not_to_have_text(str(first))
-        await page.get_by_label("Type").select_option("Frozen")
+        await page.get_by_label("Type").select_option("WritesFrozen")
         await page.get_by_role("button", name="Search").click()
         await expect(rows).to_have_count(1)
         await expect(rows).to_contain_text("rack-6")

@@ -31,7 +31,7 @@ from projections.installs.fold import InstallsFold
 from projections.installs.views import zone_progress
 from projections.rules.device_table import DeviceTable
 from projections.zones.fold import ZoneFold
-from schemas.events import Event, Frozen, NodesJoined, NodesLeft, PolicySet, Thawed, ZoneDescribed
+from schemas.events import Event, NodesJoined, NodesLeft, PolicySet, WritesFrozen, WritesThawed, ZoneUpdated
 from tests.support.eventually import until
 
 PARTITIONS = 3
@@ -188,7 +188,7 @@ async def test_every_device_holds_what_the_log_says_through_joins_leaves_and_pol
         await until(made.settled)
         await made.join("east", ["gpu-1"], [0x0B000001], pool="gpu")
         await made.leave("north", ["n100", "n101"])
-        await made.do(FLEET, "west", ZoneDescribed(made.by("west"), "west", True, {"tier": "edge"}, -1, -1))
+        await made.do(FLEET, "west", ZoneUpdated(made.by("west"), "west", True, {"tier": "edge"}, -1, -1))
         await made.policy("no-ssh", "drop", {"pool": "gpu"}, {"tier": "edge"})
         await until(lambda: len(made.device("west", 3).rules) == 2 and made.settled())
         assert len(made.device("east", 3).rules) == 1
@@ -223,9 +223,9 @@ async def test_a_frozen_zone_keeps_its_tables_until_it_is_thawed(tmp_path: Path)
         await made.join("east", ["a"], [0x0A000001])
         await until(made.settled)
         before = made.device("north", 0)
-        await made.do(FLEET, "north", Frozen(made.by("north"), "north"))
+        await made.do(FLEET, "north", WritesFrozen(made.by("north"), "north"))
         await made.join("east", ["b"], [0x0A000009])
         await until(lambda: made.allowed("east") == made.expected())
         assert made.device("north", 0) == before
-        await made.do(FLEET, "north", Thawed(made.by("north"), "north"))
+        await made.do(FLEET, "north", WritesThawed(made.by("north"), "north"))
         await until(made.settled)

@@ -249,7 +249,7 @@ class Plane(Folds):
             self._send(Request(partition, domain.encode(), event), "operator")
 
         created_ms = self.now_ms
-        send(e.CapacitySet(self._said(about), domain, clique, self.rng.choice((2, 3, 5))))
+        send(e.CliqueCapacitySet(self._said(about), domain, clique, self.rng.choice((2, 3, 5))))
         for wish in (-1, 4):
             for node in nodes:
                 send(e.IndexClaimed(self._said(about), domain, clique, node, "", created_ms, f"{created_ms}", wish))
@@ -278,7 +278,7 @@ class Plane(Folds):
     def _allow_agents(self) -> None:
         """Every zone but the last leaves addresses and a label to node agents."""
         for zone in ZONE_NAMES[:-1]:
-            limits = e.ZoneDescribed(self._said(zone), zone, False, {}, -1, -1, True, ["10.0.0.0/27"], True, ["role"])
+            limits = e.ZoneUpdated(self._said(zone), zone, False, {}, -1, -1, True, ["10.0.0.0/27"], True, ["role"])
             self._write(FLEET_0, limits, may_repeat=False)
             self._hand_down_all()
 
@@ -300,7 +300,7 @@ class Plane(Folds):
     def _roll_out(self) -> None:
         """All DPUs of a zone at once, one at a time."""
         zone = self.rng.choice(ZONE_NAMES)
-        self._write(FLEET_0, e.ZoneDescribed(self._said(zone), zone, False, {}, 1, 1))
+        self._write(FLEET_0, e.ZoneUpdated(self._said(zone), zone, False, {}, 1, 1))
         self._hand_down_all()
         for device in self._devices:
             if device.zone == zone:
@@ -353,7 +353,7 @@ class Plane(Folds):
         for number in range(PARTITIONS):
             partition, mark = Partition(ZONES, number), self.state(FLEET_0).marks.get(number, 0)
             if self.state(partition).has_outgoing_before(mark):
-                self._write(partition, e.Forwarded(self._stated("zones", "forwarder"), mark))
+                self._write(partition, e.OutboxAcknowledged(self._stated("zones", "forwarder"), mark))
 
     # --- DPUs
 
@@ -455,7 +455,7 @@ class Plane(Folds):
     def _rest(self) -> None:
         """Nobody asks for anything any more; an operator thaws and resumes."""
         for zone in sorted(self.state(FLEET_0).freezes.rows):
-            self._write(FLEET_0, e.Thawed(self._said("thaw"), zone))
+            self._write(FLEET_0, e.WritesThawed(self._said("thaw"), zone))
         for _ in range(400):
             self.now_s += STEP_S
             before = sum(map(len, self.records.values()))

@@ -132,14 +132,14 @@ _QUERIES: dict[str, tuple[str, Any, Any]] = {
 _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.IndexClaimed: ("ClaimIndex", pb.ClaimIndexRequest),
     e.IndexReleased: ("ReleaseIndex", pb.ReleaseIndexRequest),
-    e.CapacitySet: ("SetCapacity", pb.SetCapacityRequest),
-    e.DaemonReady: ("ReportReady", pb.ReportReadyRequest),
+    e.CliqueCapacitySet: ("SetCapacity", pb.SetCapacityRequest),
+    e.DaemonReadinessReported: ("ReportReady", pb.ReportReadyRequest),
     e.SessionOpened: ("OpenSession", pb.OpenSessionRequest),
     e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
     e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
     e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
-    e.Frozen: ("Freeze", pb.FreezeRequest),
-    e.Thawed: ("Thaw", pb.ThawRequest),
+    e.WritesFrozen: ("Freeze", pb.FreezeRequest),
+    e.WritesThawed: ("Thaw", pb.ThawRequest),
     e.LifecycleRequested: ("RequestLifecycle", pb.RequestLifecycleRequest),
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }

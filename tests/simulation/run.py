@@ -111,6 +111,6 @@ async def _release(world: World) -> None:
             continue
         fleet: FleetState = process.life.replica.state(Partition(FLEET, 0))
         for zone in sorted(fleet.freezes.rows):
-            await world.operate(process, Partition(FLEET, 0), b"thaw", partial(e.Thawed, zone=zone))
+            await world.operate(process, Partition(FLEET, 0), b"thaw", partial(e.WritesThawed, zone=zone))
         if not fleet.freezes.rows:
             return

@@ -58,7 +58,7 @@ def test_a_sound_history_has_no_faults() -> None:
     log, event, offset = joined()
     log.tell(event, offset)
     log.write(FLEET_0, log.forward(event, 0, offset + 1))
-    log.write(ZONES_0, e.Forwarded(log.stated(), offset + 1))
+    log.write(ZONES_0, e.OutboxAcknowledged(log.stated(), offset + 1))
     assert not list(faults_of(log.evidence()))
 
 

@@ -392,7 +392,7 @@ def approved(asks: e.Event, *persons: str, hold: int = 1, rows: Rows = FLEET) ->
 ASKS: dict[str, e.Event] = {
     "policy": e.PolicySet(LOG.said(actor="eve"), "p", 0, "drop", "any", [], {}, {}),
     "deletion": e.PolicyDeleted(LOG.said(actor="eve"), "p"),
-    "zone": e.ZoneDescribed(LOG.said(actor="eve"), "z", True, {}, -1, -1),
+    "zone": e.ZoneUpdated(LOG.said(actor="eve"), "z", True, {}, -1, -1),
 }
 
 

@@ -216,7 +216,7 @@ def reads(least: int, fleet: int) -> list[str]:
         event = log.join(name)
         offset = log.write(ZONES_0, event)
         log.write(ZONES_0, e.DpuRegistered(log.said(), "z", name, "n", "s", "b"))
-        log.write(FLEET_0, e.Frozen(log.said(), name))
+        log.write(FLEET_0, e.WritesFrozen(log.said(), name))
         log.write(FLEET_0, log.forward(event, 0 if offset == 1 else 2, offset + 1))
     log.history.add(Read(98.0, 99.0, "s", "p0", ZONES_0, least, least, fleet))
     return list(commands.check_reads(log.evidence()))

@@ -32,7 +32,7 @@ def of(*happened: Any) -> Evidence:
 def test_a_device_has_a_version_once_it_is_in_the_log() -> None:
     log = WrittenLog()
     log.now_s = 19.0
-    log.write(FLEET_0, e.Frozen(log.said(), "z"))
+    log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
 
     def faults(at_s: float) -> list[str]:
         log.history = History()

@@ -76,7 +76,7 @@ EVENTS: dict[str, Callable[[str], e.Event | None]] = {
     "succeeded": _step(e.StepSucceeded, {}),
     "failed": _step(e.StepFailed, "device", "no"),
     "deadline": lambda dpu: e.DeadlinePassed(LOG.stated(dpu), "step", 1),
-    "frozen": lambda dpu: e.Frozen(LOG.said(dpu), "z"),
+    "frozen": lambda dpu: e.WritesFrozen(LOG.said(dpu), "z"),
     "what nobody can read": lambda _: None,
 }
 
@@ -151,7 +151,7 @@ def test_who_waits_without_a_phase_to_go_on_with_begins_at_the_first() -> None:
     waits = dpu("Pending", resume="")
     assert not moved(waits, "frozen", dpu("Node Effect"))
     assert not moved(waits, "resume", dpu("Node Effect"))
-    assert moved(waits, "frozen", dpu(BACK)) == ["zones/0@1: d goes from Pending to Prepare BFB by Frozen "]
+    assert moved(waits, "frozen", dpu(BACK)) == ["zones/0@1: d goes from Pending to Prepare BFB by WritesFrozen "]
     assert moved(waits, "resume", dpu(BACK))
 
 
@@ -272,7 +272,7 @@ def superseded(first: int, end: int) -> e.Event:
 
 
 def limited(first: int, end: int) -> e.Event:
-    return e.ZoneLimited(LOG.stated(), first, end, "z", 1, 1)
+    return e.ZoneLimitsSet(LOG.stated(), first, end, "z", 1, 1)
 
 
 def marked(*said: tuple[e.Event, bool], partition: Partition = FLEET_0) -> list[str]:

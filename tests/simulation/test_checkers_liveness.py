@@ -23,7 +23,7 @@ def joined(log: WrittenLog, name: str, *, taken: bool = True) -> tuple[e.NodesJo
     end = log.write(ZONES_0, event) + 1
     if taken:
         log.write(FLEET_0, log.forward(event, end - 1 if end > 2 else 0, end))
-        log.write(ZONES_0, e.Forwarded(log.stated(), end))
+        log.write(ZONES_0, e.OutboxAcknowledged(log.stated(), end))
     return event, end
 
 
@@ -40,16 +40,16 @@ def test_nothing_is_left_to_forward() -> None:
 
 def limited(log: WrittenLog, installs: int) -> int:
     """Limits of z are stated in fleet; where."""
-    return log.write(FLEET_0, e.ZoneDescribed(log.said(), "z", False, {}, installs, 2))
+    return log.write(FLEET_0, e.ZoneUpdated(log.said(), "z", False, {}, installs, 2))
 
 
 def test_zones_have_taken_all_that_fleet_caused() -> None:
     log = WrittenLog()
     first = limited(log, 1)
     assert list(liveness.check_forwarded(log.evidence())) == ["fleet owes zones/0 the records caused by [1]"]
-    log.write(ZONES_0, e.ZoneLimited(log.stated(), 0, first, "y", 1, 2))
+    log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, first, "y", 1, 2))
     assert list(liveness.check_forwarded(log.evidence())), "taken up to the record, not with it"
-    log.write(ZONES_0, e.ZoneLimited(log.stated(), first, first + 1, "z", 1, 2))
+    log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), first, first + 1, "z", 1, 2))
     assert not list(liveness.check_forwarded(log.evidence()))
     for installs in range(2, 6):
         limited(log, installs)
@@ -95,10 +95,10 @@ def test_a_node_is_in_one_zone() -> None:
 
 def test_zones_have_the_limits_that_were_stated_of_them() -> None:
     log = WrittenLog()
-    log.write(FLEET_0, e.ZoneDescribed(log.said(), "y", True, {"site": "x"}, -1, -1))
+    log.write(FLEET_0, e.ZoneUpdated(log.said(), "y", True, {"site": "x"}, -1, -1))
     stated = limited(log, 1)
     assert list(liveness.check_limits(log.evidence())) == ["z has limits (0, 0), and (1, 2) were stated in fleet"]
-    log.write(ZONES_0, e.ZoneLimited(log.stated(), 0, stated + 1, "z", 1, 2))
+    log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), 0, stated + 1, "z", 1, 2))
     assert not list(liveness.check_limits(log.evidence()))
 
 

@@ -20,7 +20,7 @@ from tests.simulation.durable import Disk, DiskStore
 from tests.simulation.history import Alarm, Claimed, Read, Seen, Stood
 from tests.support.written_log import ZONES_0, WrittenLog
 
-LATE = e.Forwarded(WrittenLog().stated(), 1)
+LATE = e.OutboxAcknowledged(WrittenLog().stated(), 1)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_log_that_halts_is_a_fault_and_so_is_one_that_nothing_follows_from(log
     (fault,) = judge_history(log.history, log.records)
     assert str(fault) == "I20: what follows from the log cannot be computed: a log begins with a LogCreated"
     log.records[FLEET_0][0] = created
-    log.write(ZONES_0, e.FoldVersionRaised(log.stated(), 99))
+    log.write(ZONES_0, e.FoldVersionUpgraded(log.stated(), 99))
     (fault,) = judge_history(log.history, log.records)
     assert str(fault).startswith("I20: zones/0: the fold halts at 3: ")
 
@@ -96,12 +96,12 @@ def test_a_zone_is_frozen_from_its_freeze_or_that_of_all_to_its_thaw(log: Writte
     for zone in "xyz":
         log.history.add(Seen(1.0, zone, "d", 0, 1, 0, b""))
     log.write(FLEET_0, e.PolicySet(log.said(), "p", 0, "drop", "any", [], {}, {}))
-    first = log.write(FLEET_0, e.Frozen(log.said(), "x"))
-    thawed = log.write(FLEET_0, e.Thawed(log.said(), "x"))
+    first = log.write(FLEET_0, e.WritesFrozen(log.said(), "x"))
+    thawed = log.write(FLEET_0, e.WritesThawed(log.said(), "x"))
     thawed_s = log.now_s
-    every = log.write(FLEET_0, e.Frozen(log.said(), ""))
-    log.write(FLEET_0, e.Frozen(log.said(), "y"))
-    end = log.write(FLEET_0, e.Thawed(log.said(), ""))
+    every = log.write(FLEET_0, e.WritesFrozen(log.said(), ""))
+    log.write(FLEET_0, e.WritesFrozen(log.said(), "y"))
+    end = log.write(FLEET_0, e.WritesThawed(log.said(), ""))
     assert log.evidence().freezes == [
         Freeze("x", first, thawed, thawed_s),
         Freeze("x", every, end, log.now_s),
@@ -115,7 +115,7 @@ def test_a_zone_has_a_version_from_the_first_record_on_and_one_by_each_change() 
     log.history.add(Seen(1.0, "z", "d", 0, 1, 0, b""))
     assert list(log.evidence().tables["z"]) == [0]
     log.write(FLEET_0, log.forward(log.join("a"), 0, 2))
-    log.write(FLEET_0, e.Frozen(log.said(), "y"))
+    log.write(FLEET_0, e.WritesFrozen(log.said(), "y"))
     log.write(FLEET_0, log.forward(log.join("b"), 2, 3))
     assert list(log.evidence().tables["z"]) == [0, 2, 4]
 

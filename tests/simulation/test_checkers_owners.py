@@ -32,7 +32,7 @@ def limited(*zones: str) -> WrittenLog:
     """A log whose zones leave a label and a network to agents."""
     log = WrittenLog()
     for mark, zone in enumerate(zones):
-        log.write(ZONES_0, e.ZoneLimited(log.stated(), mark, mark + 1, zone, 0, 0, NETWORKS, KEYS))
+        log.write(ZONES_0, e.ZoneLimitsSet(log.stated(), mark, mark + 1, zone, 0, 0, NETWORKS, KEYS))
     return log
 
 

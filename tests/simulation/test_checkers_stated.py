@@ -44,7 +44,7 @@ def states(log: WrittenLog, at_s: float, *statuses: PartitionStatus, replica: st
 def reports(log: WrittenLog, at_s: float, *versions: int, zone: str = "z") -> None:
     """A relay's report of that moment."""
     log.now_s = at_s - 1.0
-    said = e.RulesInstalled(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
+    said = e.InstallsReported(log.stated(), zone, "r0", 1, 1, list(versions), [], [], [], [], {}, {})
     log.write(INSTALLS_0, said)
 
 
@@ -87,7 +87,7 @@ def versions(log: WrittenLog, *found: int) -> list[str]:
 
 
 def test_versions_go_up_to_the_end_of_the_log(log: WrittenLog) -> None:
-    log.write(FLEET_0, e.Frozen(log.said(), "z"))
+    log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     assert not versions(log)
     assert not versions(log, 0, 1, 2)
     assert versions(log, 2, 1) == ["the version of z went back"]
@@ -104,7 +104,7 @@ def test_a_zone_of_an_empty_fleet_has_version_0() -> None:
 
 def test_a_version_is_reported_once_fleet_has_it(log: WrittenLog) -> None:
     log.now_s = 19.0
-    log.write(FLEET_0, e.Frozen(log.said(), "z"))
+    log.write(FLEET_0, e.WritesFrozen(log.said(), "z"))
     reports(log, 0.5)
     reports(log, 19.5, 1, 0)
     reports(log, 20.0, 1, 2)
@@ -166,7 +166,7 @@ def begun(idle: int, useful: int, *lives: str, failed: int = 0) -> list[str]:
             steps.add(step, dpus={"d": None})
         else:
             steps.add(step)
-    steps.add(e.Frozen(steps.log.said(), "z"), FLEET_0)
+    steps.add(e.WritesFrozen(steps.log.said(), "z"), FLEET_0)
     return list(stated.check_waste(steps.evidence()))
 
 
@@ -193,7 +193,7 @@ def test_each_provisioner_may_begin_a_step_that_failed_too_early() -> None:
 def test_what_users_say_without_effect_is_no_waste() -> None:
     steps = WrittenSteps()
     for _ in range(100):
-        steps.add(e.Frozen(steps.log.said(), "z"), FLEET_0)
+        steps.add(e.WritesFrozen(steps.log.said(), "z"), FLEET_0)
     assert not list(stated.check_waste(steps.evidence()))
 
 

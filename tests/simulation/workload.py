@@ -117,7 +117,7 @@ class Workload:
         last = self._zone_state(replica, zone).lists.rows.get(f"{zone}/")
         names = self._there(replica, zone)
         if last is None or not names or rng.random() < 0.4:
-            listed = e.ListCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
+            listed = e.SnapshotCompleted(self._said(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
             return self._zoned(replica, zone, listed)
         return self._zoned(replica, zone, e.NodesLeft(self._said(zone), zone, names, [], [], True, last.list_hash))
 
@@ -181,7 +181,7 @@ class Workload:
     def _ready(self, replica: Replica) -> Request:
         domain, clique, node = self._spot()
         ready, said = self._rng.random() < 0.8, self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.DaemonReady(said, domain, clique, node, "", ready))
+        return self._of_domain(replica, domain, e.DaemonReadinessReported(said, domain, clique, node, "", ready))
 
     def _session(self, replica: Replica) -> Request:
         domain, clique, node = self._spot()
@@ -189,12 +189,12 @@ class Workload:
         if self._rng.random() < 0.5:
             opened = e.SessionOpened(said, domain, clique, node, "", session, self.name)
             return self._of_domain(replica, domain, opened)
-        return self._of_domain(replica, domain, e.NotHeard(said, domain, clique, node, session))
+        return self._of_domain(replica, domain, e.SessionExpired(said, domain, clique, node, session))
 
     def _resize(self, replica: Replica) -> Request:
         domain, clique, _ = self._spot()
         capacity, said = self._rng.choice(CAPACITY), self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.CapacitySet(said, domain, clique, capacity))
+        return self._of_domain(replica, domain, e.CliqueCapacitySet(said, domain, clique, capacity))
 
     def _spot(self) -> tuple[str, str, str]:
         return self._rng.choice(DOMAINS), self._rng.choice(CLIQUES_OF), self._rng.choice(NODES[:8])
@@ -217,7 +217,7 @@ class Workload:
         rng, zone = self._rng, self._rng.choice(self._zones)
         labels = dict(rng.choice(ZONE_LABELS))
         limits = (rng.choice((-1, 0, 1, 2)), rng.choice((-1, 0, 1, 2)))
-        return self._fleet(e.ZoneDescribed(self._said(zone), zone, rng.random() < 0.6, labels, *limits))
+        return self._fleet(e.ZoneUpdated(self._said(zone), zone, rng.random() < 0.6, labels, *limits))
 
     def _budget(self, replica: Replica) -> Request:
         kind = self._rng.choice(BUDGETS)
@@ -238,11 +238,11 @@ class Workload:
 
     def _freeze(self, replica: Replica) -> Request:
         zone = self._rng.choice(("", *self._zones))
-        return self._fleet(e.Frozen(self._said(zone), zone))
+        return self._fleet(e.WritesFrozen(self._said(zone), zone))
 
     def _thaw(self, replica: Replica) -> Request | None:
         frozen = sorted(self._fleet_state(replica).freezes.rows)
-        return self._fleet(e.Thawed(self._said(""), self._rng.choice(frozen))) if frozen else None
+        return self._fleet(e.WritesThawed(self._said(""), self._rng.choice(frozen))) if frozen else None
 
     # --- DPUs
 

@@ -11,13 +11,13 @@ from projections.cliques.fold import CliqueFold
 from projections.cliques.state import CliqueState, clique_key
 from projections.cliques.views import CliqueView, show
 from schemas.events import (
-    CapacitySet,
-    DaemonReady,
+    CliqueCapacitySet,
+    DaemonReadinessReported,
     Envelope,
     Event,
     IndexClaimed,
     IndexReleased,
-    NotHeard,
+    SessionExpired,
     SessionOpened,
 )
 from tests.support.delivered import Delivered
@@ -74,11 +74,11 @@ class CliqueLog:
 
     def resize(self, capacity: int, clique: str = "") -> Outcome:
         envelope = self._envelope(None, statement=False)
-        return self.append(CapacitySet(envelope, self.domain, clique or self.clique, capacity))
+        return self.append(CliqueCapacitySet(envelope, self.domain, clique or self.clique, capacity))
 
     def ready(self, node: str, ready: bool = True, uid: str = "", said_ms: int | None = None) -> Outcome:
         envelope = self._envelope(said_ms, statement=True)
-        return self.append(DaemonReady(envelope, self.domain, self.clique, node, uid, ready))
+        return self.append(DaemonReadinessReported(envelope, self.domain, self.clique, node, uid, ready))
 
     def hear(self, node: str, session: str, uid: str = "", said_ms: int | None = None) -> Outcome:
         envelope = self._envelope(said_ms, statement=True)
@@ -86,7 +86,7 @@ class CliqueLog:
 
     def lose(self, node: str, session: str) -> Outcome:
         envelope = self._envelope(None, statement=True)
-        return self.append(NotHeard(envelope, self.domain, self.clique, node, session))
+        return self.append(SessionExpired(envelope, self.domain, self.clique, node, session))
 
     def view(self, clique: str = "", domain: str = "") -> CliqueView:
         found = show(self.state, domain or self.domain, clique or self.clique)

@@ -14,7 +14,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
 from projections.decisions.decided import DECIDED_TOPICS, decided, key_of
 from projections.decisions.items import Item
-from schemas.events import Decided
+from schemas.events import DecisionRecorded
 from tests.contract.engine import read_all
 
 
@@ -42,7 +42,7 @@ class Heard:
         return {key_of(ruling.at): encode(spelled(ruling)) for ruling in self.rulings}
 
 
-def spelled(ruling: Ruling) -> Decided:
+def spelled(ruling: Ruling) -> DecisionRecorded:
     return decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version)
 
 
@@ -78,7 +78,7 @@ async def until_all_are_written(log: EventLog, *, timeout_s: float, every_s: flo
     return found
 
 
-def items_of(record: Decided) -> Iterator[Item]:
+def items_of(record: DecisionRecorded) -> Iterator[Item]:
     """The items of a record, its columns at full length."""
     count = max(len(record.kinds), len(record.subjects), len(record.details))
     for i in range(count):

@@ -32,7 +32,7 @@ from schemas.events import (
     MembershipChanged,
     PolicyDeleted,
     PolicySet,
-    ZoneDescribed,
+    ZoneUpdated,
 )
 
 Address = IPv4Address | IPv6Address
@@ -127,18 +127,18 @@ class Fleet:
         return self.apply(PolicyDeleted(envelope(actor), name))
 
     def describe(self, zone: str, labels: Mapping[str, str], actor: str = "ann") -> Outcome:
-        return self.apply(ZoneDescribed(envelope(actor), zone, True, dict(labels), -1, -1))
+        return self.apply(ZoneUpdated(envelope(actor), zone, True, dict(labels), -1, -1))
 
     def limit(self, zone: str, installs: int, nodes: int) -> Outcome:
-        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, installs, nodes))
+        return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, installs, nodes))
 
     def tries(self, zone: str, *stated: int) -> Outcome:
         """How often a step of a zone's DPUs is tried, by kind of failure."""
-        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, tries=[*stated]))
+        return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, tries=[*stated]))
 
     def agents(self, zone: str, networks: Sequence[str], keys: Sequence[str]) -> Outcome:
         """What node agents may state in a zone."""
-        return self.apply(ZoneDescribed(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
+        return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
 
     def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
         """Set a budget, and have two people approve it if it is looser."""

@@ -13,11 +13,11 @@ from projections.fleet.fold import FleetFold
 from schemas.events import (
     MAX_FORWARD_ITEMS,
     Event,
-    Frozen,
     HoldApproved,
     MembershipChanged,
     PolicySet,
-    Thawed,
+    WritesFrozen,
+    WritesThawed,
 )
 from tests.support.delivered import Delivered
 from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, envelope, membership
@@ -127,9 +127,9 @@ def _malformed_statements(fleet: DeliveredFleet) -> None:
     fleet.agents("z0", [], ["k"] * 129)
     fleet.approve(999, "bob")
     fleet.reject(999)
-    fleet.apply(Frozen(envelope("ann"), "no zone"))
+    fleet.apply(WritesFrozen(envelope("ann"), "no zone"))
     for zone in ("z0", ""):
-        fleet.apply(Thawed(envelope("ann"), zone))
+        fleet.apply(WritesThawed(envelope("ann"), zone))
 
 
 def _members(fleet: DeliveredFleet) -> None:
@@ -209,10 +209,10 @@ def _edit_holds(fleet: DeliveredFleet) -> None:
 
 def _freezes(fleet: DeliveredFleet) -> None:
     for zone in ("z2", ""):
-        fleet.apply(Frozen(envelope("ann"), zone))
+        fleet.apply(WritesFrozen(envelope("ann"), zone))
     for zone in ("z1", "z2", ""):
-        fleet.apply(Thawed(envelope("ann"), zone))
-    fleet.apply(Frozen(envelope("ann"), "z5"))
+        fleet.apply(WritesThawed(envelope("ann"), zone))
+    fleet.apply(WritesFrozen(envelope("ann"), "z5"))
 
 
 def _commands(fleet: DeliveredFleet) -> None:

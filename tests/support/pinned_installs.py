@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from eventstore.ids import statement
 from eventstore.log import INSTALLS, Partition, Record
 from projections.installs.fold import MAX_ORDINAL, InstallsFold
-from schemas.events import MAX_ITEMS, RulesInstalled
+from schemas.events import MAX_ITEMS, InstallsReported
 from tests.support.delivered import Delivered
 from tests.support.toy_log import T0
 
@@ -33,9 +33,9 @@ class _Reports:
         self.delivered.issue(said, self.now_ms)
 
 
-def _report(entries: Sequence[Entry], now_ms: int) -> RulesInstalled:
+def _report(entries: Sequence[Entry], now_ms: int) -> InstallsReported:
     appended_ms = [T0 + 10 * version if after_ms >= 0 else 0 for version, _, _, after_ms in entries]
-    return RulesInstalled(
+    return InstallsReported(
         envelope=statement("z1", "relay/r", now_ms),
         zone="z1",
         relay="r",

@@ -14,7 +14,7 @@ from eventstore.avro.codec import decode, encode
 from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
-from schemas.events import Event, FoldVersionRaised, LogCreated
+from schemas.events import Event, FoldVersionUpgraded, LogCreated
 from tests.support import pinned_cliques, pinned_fleet, pinned_installs, pinned_zones
 from tests.support.toy_log import POISON
 
@@ -54,8 +54,8 @@ def _besides(records: list[Record]) -> None:
         content = value if isinstance(value, bytes) else encode(value)
         records.append(Record(len(records), now_ms, b"key", content))
 
-    def said(issued_ms: int) -> FoldVersionRaised:
-        return FoldVersionRaised(envelope("fold", "?test", uuid7(issued_ms, rng)), 1)
+    def said(issued_ms: int) -> FoldVersionUpgraded:
+        return FoldVersionUpgraded(envelope("fold", "?test", uuid7(issued_ms, rng)), 1)
 
     first = said(now_ms)
     land(first)

@@ -14,14 +14,14 @@ from schemas.events import (
     MAX_ITEMS,
     DeadlinePassed,
     DpuRegistered,
-    ListCompleted,
     NodesChanged,
     NodesLeft,
     NodesSuperseded,
+    SnapshotCompleted,
     StepProgressed,
     StepStarted,
     StepSucceeded,
-    ZoneLimited,
+    ZoneLimitsSet,
 )
 from tests.support.zones import START_MS, ZONE, DeliveredZones, nodes_joined, packed6, statement
 
@@ -166,7 +166,7 @@ def _lists(log: DeliveredZones) -> None:
     log.change("l/b", address=NET + 21_010)
     log.leave("l/a", "l/b", list_hash=b"one")
     older = replace(log.envelope(), command_id="", issued_at_ms=log.now_ms - 1_000)
-    log.append(ListCompleted(older, ZONE, "l", 2, b"old"))
+    log.append(SnapshotCompleted(older, ZONE, "l", 2, b"old"))
     log.complete(b"two", source="l", count=2)
     log.leave("l/b", "l/c", list_hash=b"two")
 
@@ -186,7 +186,7 @@ def _caused(log: DeliveredZones) -> None:
     log.append(NodesSuperseded(statement("fleet", log.now_ms), mark + 2, mark + 4, *late, log.end - 1))
     log.limit(5, 5, zone="no zone")
     log.limit(2, 3)
-    log.append(ZoneLimited(statement("z2", log.now_ms), log.state.fleet_mark, log.state.fleet_mark, "z2", 1, 1))
+    log.append(ZoneLimitsSet(statement("z2", log.now_ms), log.state.fleet_mark, log.state.fleet_mark, "z2", 1, 1))
     log.limit(-1, 2)
 
 

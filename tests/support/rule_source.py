@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from drivers.relays.rule_source import Current
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, Rule
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 
 ALLOW = Rule(0, "allow", "any", ())
 DROP = Rule(10, "drop", "tcp", (22, 22))
@@ -31,7 +31,7 @@ class Tables:
         self.ordinals = {name: ordinal for ordinal, name in enumerate(dpus)}
         self.frozen: set[str] = set()
         self.unknown: set[tuple[int, int]] = set()
-        self.reports: list[RulesInstalled] = []
+        self.reports: list[InstallsReported] = []
         self.deltas = 0
         self.snapshots = 0
         self._moved = asyncio.Event()
@@ -84,5 +84,5 @@ class Tables:
     def dpu_count(self, zone: str) -> int:
         return len(self.ordinals)
 
-    async def report(self, event: RulesInstalled) -> None:
+    async def report(self, event: InstallsReported) -> None:
         self.reports.append(event)

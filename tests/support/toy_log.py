@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from eventstore.avro.codec import encode
 from eventstore.ids import envelope, statement, uuid7
 from eventstore.log import Record
-from schemas.events import Event, FoldVersionRaised, LogCreated, PolicyDeleted, PolicySet
+from schemas.events import Event, FoldVersionUpgraded, LogCreated, PolicyDeleted, PolicySet
 
 T0 = 1_700_000_000_000
 LOG_ID = uuid7(T0, random.Random(0))
@@ -31,8 +31,8 @@ class Issuer:
     def delete(self, name: str, *, now_ms: int = T0) -> PolicyDeleted:
         return PolicyDeleted(envelope(name, "?tester", self.id(now_ms)), name)
 
-    def raise_version(self, version: int, *, now_ms: int = T0) -> FoldVersionRaised:
-        return FoldVersionRaised(envelope("fold", "?tester", self.id(now_ms)), version)
+    def raise_version(self, version: int, *, now_ms: int = T0) -> FoldVersionUpgraded:
+        return FoldVersionUpgraded(envelope("fold", "?tester", self.id(now_ms)), version)
 
 
 def fact(name: str, priority: int = 1) -> PolicySet:

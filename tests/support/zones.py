@@ -19,18 +19,18 @@ from schemas.events import (
     DpuRegistered,
     Envelope,
     Event,
-    Forwarded,
     LifecycleRequested,
-    ListCompleted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
+    OutboxAcknowledged,
+    SnapshotCompleted,
     StepFailed,
     StepProgressed,
     StepStarted,
     StepSucceeded,
     ZoneDeleted,
-    ZoneLimited,
+    ZoneLimitsSet,
 )
 from tests.support.delivered import Delivered
 
@@ -94,13 +94,13 @@ class ZoneLog:
         return self.append(NodesLeft(self.envelope(), zone, list(names), *incarnation, bool(list_hash), list_hash))
 
     def complete(self, list_hash: bytes, *, source: str = "", zone: str = ZONE, count: int = 1) -> Outcome:
-        return self.append(ListCompleted(self.envelope(), zone, source, count, list_hash))
+        return self.append(SnapshotCompleted(self.envelope(), zone, source, count, list_hash))
 
     def delete_zone(self, zone: str) -> Outcome:
         return self.append(ZoneDeleted(self.envelope(), zone))
 
     def forwarded(self, to_offset: int) -> Outcome:
-        return self.append(Forwarded(statement("zones/0", self.now_ms), to_offset))
+        return self.append(OutboxAcknowledged(statement("zones/0", self.now_ms), to_offset))
 
     # -- DPUs
 
@@ -121,7 +121,7 @@ class ZoneLog:
         tries: Sequence[int] = (),
     ) -> Outcome:
         mark, said = self.state.fleet_mark, statement(zone, self.now_ms)
-        return self.append(ZoneLimited(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*tries]))
+        return self.append(ZoneLimitsSet(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*tries]))
 
     def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
         row = self.row(dpu)

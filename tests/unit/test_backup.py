@@ -39,7 +39,7 @@ class GrowingLog(MemoryLog):
             )
             self.contents.add(FLEET_0, NOW_MS, b"", encode(taken))
             ended = await super().end(partition)
-            self.contents.add(ZONES_0, NOW_MS, b"z", encode(sample("Forwarded")))
+            self.contents.add(ZONES_0, NOW_MS, b"z", encode(sample("OutboxAcknowledged")))
             return ended
         return await super().end(partition)
 

@@ -26,7 +26,7 @@ from eventstore.log import (
 )
 from eventstore.recovery.backup import COPIED_TOPICS, Manifest, check, copy, file_of, read_records, write_record
 from eventstore.recovery.restoring import into_folder, restoration_of
-from schemas.events import Frozen, LogCreated
+from schemas.events import LogCreated, WritesFrozen
 from tests.contract.engine import read_all
 from tests.support.embedded import Clock
 from tests.support.memory_log import Contents, MemoryLog
@@ -102,7 +102,7 @@ async def test_a_log_made_again_has_every_record_behind_one_that_says_where_it_c
         added = records[len(before) :]
         assert len(added) == (frozen and partition == FLEET_0)
         for record in added:
-            assert isinstance(decode(record.value), Frozen)
+            assert isinstance(decode(record.value), WritesFrozen)
             assert record.timestamp_ms == before[-1].timestamp_ms, "time does not go back"
     [(log_id, generation, parent)] = origins
     assert log_id != manifest.log_id and generation > manifest.generation

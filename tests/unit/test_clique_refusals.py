@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.folding.fold import Outcome
 from projections.names import MAX_AHEAD_MS
-from schemas.events import Envelope, Forwarded, IndexClaimed, NotHeard, SessionOpened
+from schemas.events import Envelope, IndexClaimed, OutboxAcknowledged, SessionExpired, SessionOpened
 from tests.support.cliques import START_MS, CliqueLog, reloaded
 
 _ALPHABET = "must be 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -61,7 +61,7 @@ def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     assert log.indices() == {"n": 0}
 
 
-def test_a_session_is_at_an_edge_and_who_is_not_heard_cannot_be_ready(log: CliqueLog) -> None:
+def test_a_session_is_at_an_edge_and_who_is_session_expired_cannot_be_ready(log: CliqueLog) -> None:
     log.claim("n", "u")
     log.hear("n", "s")
     assert log.state.members.rows["d/c/n"].edge == "edge-1"
@@ -117,8 +117,8 @@ def test_what_is_so_already_writes_nothing(log: CliqueLog) -> None:
 
 
 def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> None:
-    refused = log.append(Forwarded(Envelope("", "", "", 0), 1))
-    assert refused.reason == "event: Forwarded is not one that decides about cliques"
+    refused = log.append(OutboxAcknowledged(Envelope("", "", "", 0), 1))
+    assert refused.reason == "event: OutboxAcknowledged is not one that decides about cliques"
 
 
 def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
@@ -201,7 +201,7 @@ def test_who_is_heard_no_more_is_not_ready_and_keeps_its_index(log: CliqueLog) -
     log.claim("n", "u")
     log.hear("n", "s")
     log.ready("n")
-    assert log.append(NotHeard(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
+    assert log.append(SessionExpired(Envelope("", "", "test", 0), "d", "c", "n", "s")).code == "done"
     member = log.view().members[0]
     assert (member.heard, member.ready, log.indices()) == (False, False, {"n": 0})
 

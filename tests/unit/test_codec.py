@@ -92,7 +92,7 @@ def test_flipped_bits_end_in_an_event_or_in_undecodable(name: str, seed: int, fl
         return
 
 
-@pytest.mark.parametrize("name", ["NodesJoined", "RulesInstalled", "StepSucceeded"])
+@pytest.mark.parametrize("name", ["NodesJoined", "InstallsReported", "StepSucceeded"])
 def test_claimed_lengths_allocate_nothing(name: str) -> None:
     huge = [b"\xfe\xff\xff\xff\xff\xff\xff\xff\x1f", b"\x80\x80\x80\x80\x80\x80\x80\x80\x40", b"\xff" * 9 + b"\x01"]
     value = encode(sample(name))

@@ -20,7 +20,7 @@ from eventstore.log import DECISIONS, ZONES, Batch, Headers, Partition, partitio
 from eventstore.replicas.replica import Replica
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import save
-from schemas.events import FoldVersionRaised, NodesJoined
+from schemas.events import FoldVersionUpgraded, NodesJoined
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 from tests.unit.test_decisions import Behind, LossyLog, World, cause_at, replica_with
 from tests.unit.test_owed import offsets, told
@@ -338,7 +338,7 @@ def test_what_was_missed_is_made_again_no_faster_than_it_is_written() -> None:
 def test_what_this_binary_cannot_fold_is_not_made_again_for_ever() -> None:
     async def scenario() -> None:
         async with scene(20) as made:
-            raised = encode(FoldVersionRaised(made.world.command("fold"), 99))
+            raised = encode(FoldVersionUpgraded(made.world.command("fold"), 99))
             made.world.contents.add(made.partition, made.world.now_ms(), b"fold", raised)
             await asyncio.sleep(1)
             made.owed.restored(0, 25)  # by a binary that went on

@@ -13,7 +13,7 @@ from projections.installs.rows import Exceptional, InstallsState, VersionInstall
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplanationView, StepView, Subject, explain, is_remembered
 from projections.zones.rows import Dpu, Node
-from schemas.events import Frozen
+from schemas.events import WritesFrozen
 from tests.support.fleet import Fleet, Item, actual_table, envelope
 
 NODE = Node("z0", 1, "u", 0, b"", {}, 3, 77)
@@ -64,7 +64,7 @@ def test_a_node_that_nobody_knows(fleet: Fleet) -> None:
     assert (found.verdict, found.sentence, found.verdicts) == ("denied", "denied: the node is in no zone", ())
 
 
-def test_a_node_whose_leave_fleet_has_not_heard_of_is_allowed_until_then(fleet: Fleet) -> None:
+def test_a_node_whose_leave_fleet_has_session_expired_of_is_allowed_until_then(fleet: Fleet) -> None:
     found = ask(fleet, node=None)
     assert (found.missing, found.reason) == ("accepted", "its leave is not forwarded to fleet yet")
     assert (found.verdict, found.sentence) == ("allowed", "allowed on all traffic by policy default")
@@ -151,7 +151,7 @@ def test_of_the_past_nobody_says_what_the_dpu_held(fleet: Fleet) -> None:
     assert before.verdict == applied.verdict == "allowed"
 
 
-def test_a_change_that_fleet_has_not_heard_of(fleet: Fleet) -> None:
+def test_a_change_that_fleet_has_session_expired_of(fleet: Fleet) -> None:
     mark = fleet.state.marks[HERE]
     found = ask(fleet, node=Node("z0", 1, "u", 0, b"", {}, mark, 88))
     assert found.steps[0] == StepView("stated", True, 88, f"zones/{HERE}/{mark}", 0, "its last change in zone z0")
@@ -242,11 +242,11 @@ def test_an_address_of_the_sixth_version_is_spelled_as_one(fleet: Fleet) -> None
 
 
 def test_a_frozen_zone_and_a_frozen_fleet(fleet: Fleet) -> None:
-    fleet.apply(Frozen(envelope("eve"), ""))
+    fleet.apply(WritesFrozen(envelope("eve"), ""))
     found = ask(fleet, held=Held(EPOCH, 1, b""))
     assert found.missing == "sent"
     assert found.reason == "zone z0 is frozen by eve since 1970-01-01T00:16:40.000Z: no device is written"
-    fleet.apply(Frozen(envelope("ann"), "z0"))
+    fleet.apply(WritesFrozen(envelope("ann"), "z0"))
     assert "frozen by ann" in ask(fleet).reason
 
 
@@ -315,7 +315,7 @@ def test_a_dpu_that_refused_its_table_or_went_back(fleet: Fleet, exception: Exce
 
 
 def test_a_frozen_zone_does_not_matter_to_who_has_it_already(fleet: Fleet) -> None:
-    fleet.apply(Frozen(envelope("ann"), "z0"))
+    fleet.apply(WritesFrozen(envelope("ann"), "z0"))
     found = ask(fleet, told(version_of(fleet), {50: {4}}, {60: {4}}, {70: {4}}))
     assert (found.missing, found.steps[3].reached) == ("", True)
 

@@ -12,7 +12,7 @@ from projections.fleet.rulesets import FEW
 from projections.fleet.state import MAX_HANDED
 from projections.fleet.tables import table
 from projections.fleet.withdrawals import KINDS
-from schemas.events import Frozen, MembershipChanged, NodesSuperseded, Thawed, ZoneDescribed, ZoneLimited
+from schemas.events import MembershipChanged, NodesSuperseded, WritesFrozen, WritesThawed, ZoneLimitsSet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, actual_table, envelope, expected_table, membership, saved_bytes
 
 
@@ -202,7 +202,7 @@ def test_tries_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
     fleet.state = fleet.reload()
     mark, found = 0, list[list[int]]()
     while (event := caused(fleet.state, 2, mark)) is not None:
-        assert isinstance(event, ZoneLimited)
+        assert isinstance(event, ZoneLimitsSet)
         mark, found = event.to_offset, [*found, event.tries]
     assert found == [[20, 0, 0], [20, 5, 0], [20, 5, 0]]
 
@@ -226,10 +226,10 @@ def test_limits_go_down_to_the_zone_once_per_change() -> None:
     fleet.limit(zone, 4, -1)
     fleet.limit(zone, -1, 9)
     first = caused(fleet.state, 2, 0)
-    assert isinstance(first, ZoneLimited)
+    assert isinstance(first, ZoneLimitsSet)
     assert (first.zone, first.parallel_installs, first.unavailable_nodes) == (zone, 4, 0)
     second = caused(fleet.state, 2, first.to_offset)
-    assert isinstance(second, ZoneLimited)
+    assert isinstance(second, ZoneLimitsSet)
     assert (second.from_offset, second.parallel_installs, second.unavailable_nodes) == (first.to_offset, 4, 9)
     assert caused(fleet.state, 2, second.to_offset) is None
     fleet.state = fleet.reload()
@@ -242,7 +242,7 @@ def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
     for i in range(MAX_HANDED + 3):
         fleet.limit(zone, i + 1, -1)
     oldest = caused(fleet.state, 2, 0)
-    assert isinstance(oldest, ZoneLimited)
+    assert isinstance(oldest, ZoneLimitsSet)
     assert oldest.parallel_installs == 4
     assert len(fleet.state.handed.rows) == MAX_HANDED
 
@@ -266,16 +266,16 @@ def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_li
 @pytest.mark.parametrize(
     ("event", "fault"),
     [
-        (ZoneDescribed(envelope("ann"), "a b", True, {}, -1, -1), "zone: 'a b' must be"),
-        (ZoneDescribed(envelope("ann"), "z", True, {"a b": ""}, -1, -1), "labels key: 'a b' must be"),
-        (ZoneDescribed(envelope("ann"), "z", False, {}, -2, -1), "parallel_installs: -2 must be from -1"),
-        (ZoneDescribed(envelope("ann"), "z", False, {}, -1, 2_000_000), "unavailable_nodes: 2000000 must be from -1"),
-        (Frozen(envelope("ann"), "a b"), "zone: 'a b' must be"),
-        (Thawed(envelope("ann"), "z"), "zone: 'z' must be frozen to be thawed"),
-        (Thawed(envelope("ann"), ""), "zone: all zones together must be frozen to be thawed"),
+        (ZoneUpdated(envelope("ann"), "a b", True, {}, -1, -1), "zone: 'a b' must be"),
+        (ZoneUpdated(envelope("ann"), "z", True, {"a b": ""}, -1, -1), "labels key: 'a b' must be"),
+        (ZoneUpdated(envelope("ann"), "z", False, {}, -2, -1), "parallel_installs: -2 must be from -1"),
+        (ZoneUpdated(envelope("ann"), "z", False, {}, -1, 2_000_000), "unavailable_nodes: 2000000 must be from -1"),
+        (WritesFrozen(envelope("ann"), "a b"), "zone: 'a b' must be"),
+        (WritesThawed(envelope("ann"), "z"), "zone: 'z' must be frozen to be thawed"),
+        (WritesThawed(envelope("ann"), ""), "zone: all zones together must be frozen to be thawed"),
     ],
 )
-def test_wrong_zone_commands_are_refused(event: ZoneDescribed | Frozen | Thawed, fault: str) -> None:
+def test_wrong_zone_commands_are_refused(event: ZoneUpdated | WritesFrozen | WritesThawed, fault: str) -> None:
     fleet = Fleet()
     rows = saved_bytes(fleet.state)
     outcome = fleet.apply(event)
@@ -286,14 +286,14 @@ def test_wrong_zone_commands_are_refused(event: ZoneDescribed | Frozen | Thawed,
 
 def test_a_freeze_is_of_a_zone_or_of_all() -> None:
     fleet = Fleet()
-    fleet.apply(Frozen(envelope("ann"), "z1"))
+    fleet.apply(WritesFrozen(envelope("ann"), "z1"))
     assert (fleet.state.is_frozen("z1"), fleet.state.is_frozen("z2")) == (True, False)
-    fleet.apply(Frozen(envelope("ann"), ""))
+    fleet.apply(WritesFrozen(envelope("ann"), ""))
     assert fleet.state.is_frozen("z2")
-    assert "thaws with them" in fleet.apply(Thawed(envelope("ann"), "z2")).reason
-    assert fleet.apply(Thawed(envelope("ann"), "z1")).code == "done"
+    assert "thaws with them" in fleet.apply(WritesThawed(envelope("ann"), "z2")).reason
+    assert fleet.apply(WritesThawed(envelope("ann"), "z1")).code == "done"
     assert fleet.state.is_frozen("z1")
-    assert fleet.apply(Thawed(envelope("ann"), "")).code == "done"
+    assert fleet.apply(WritesThawed(envelope("ann"), "")).code == "done"
     assert not fleet.state.is_frozen("z1")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.forwarder import WINDOW_MAX_S, Forwarder
 from eventstore.log import FLEET_0
-from schemas.events import Forwarded, MembershipChanged, ZoneDescribed
+from schemas.events import MembershipChanged, OutboxAcknowledged, ZoneUpdated
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
@@ -97,9 +97,9 @@ def test_the_outbox_forgets_what_fleet_has() -> None:
             await asyncio.sleep(30)
             state = made.zone("z1")
             assert not state.outgoing and not state.gone.rows
-            assert made.count(made.partition("z1"), Forwarded) == 1
+            assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
             await asyncio.sleep(600)
-            assert made.count(made.partition("z1"), Forwarded) == 1
+            assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
 
     run_virtual(scenario())
 
@@ -115,7 +115,7 @@ def test_one_of_two_forwarders_tells_the_zone_what_fleet_has() -> None:
                 await made.join("z1", f"n{i}")
                 await asyncio.sleep(30)
             assert not made.zone("z1").outgoing
-            assert made.count(made.partition("z1"), Forwarded) == 20
+            assert made.count(made.partition("z1"), OutboxAcknowledged) == 20
 
     run_virtual(scenario())
 
@@ -228,7 +228,7 @@ def test_limits_that_were_stated_in_fleet_reach_their_zone() -> None:
             await made.add("r1")
             forwarder(made, "r1")
             await made.join("z1", "a")
-            event = ZoneDescribed(made.command("z1"), "z1", False, {}, 7, 0)
+            event = ZoneUpdated(made.command("z1"), "z1", False, {}, 7, 0)
             await made.replicas["r1"].submit(FLEET_0, b"z1", event, timeout_s=5.0)
             await made.until(lambda: made.zone("z1").zone_rows.rows["z1"].parallel_installs == 7)
 

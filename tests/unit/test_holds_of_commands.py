@@ -19,13 +19,13 @@ from schemas.events import (
     BudgetSet,
     Envelope,
     Event,
-    Forwarded,
     MembershipChanged,
     NodesJoined,
     NodesLeft,
     NodesSuperseded,
+    OutboxAcknowledged,
     PolicySet,
-    ZoneDescribed,
+    ZoneUpdated,
 )
 from tests.support.fleet import HERE, PARTITIONS, Fleet, Item, actual_table, membership
 from tests.support.zones import START_MS, ZoneLog
@@ -183,7 +183,7 @@ def test_every_hold_knows_the_command_that_asked_for_it(fleet: Fleet) -> None:
     fleet.describe("z2", {"tier": "t"})
     fleet.apply(PolicySet(by("p"), "no", 0, "drop", "any", [], {}, {}))
     fleet.apply(PolicySet(by("c"), "not-there", 0, "drop", "any", [], {}, {"tier": "none"}))
-    fleet.apply(ZoneDescribed(by("z"), "z0", True, {"tier": "none"}, -1, -1))
+    fleet.apply(ZoneUpdated(by("z"), "z0", True, {"tier": "none"}, -1, -1))
     fleet.apply(BudgetSet(by("b"), "denied-by-leave", 500, 5))
     assert [(hold.subject, hold.command_id) for hold in holds(fleet.state)] == [
         ("policy", "p"),
@@ -253,7 +253,7 @@ def test_a_forward_says_which_commands_are_behind_it_and_who_gave_them() -> None
     log = logged(joined("j", "a", "b", "c", "d"), joined("k", "e"), left("l", "b", "c", actor="operator/bob"))
     assert causes(log) == [("j", "operator/ann", 2), ("", "operator/ann", 1), ("l", "operator/bob", 2)]
     assert causes(log, 2) == [("l", "operator/bob", 2)]
-    log.append(Forwarded(said("", "forwarder/a"), 3))
+    log.append(OutboxAcknowledged(said("", "forwarder/a"), 3))
     assert log.state.causes.rows == {}
 
 
@@ -265,7 +265,7 @@ def test_nodes_that_join_alone_and_are_new_cost_one_row_for_all_that_one_princip
     expected = [("", "operator/ann", 1), ("", "operator/bob", 1), ("m", "operator/ann", 2), ("", "operator/bob", 1)]
     assert causes(log) == [*expected, ("", "", 1)], "nobody asked for what fleet said"
     assert list(log.state.causes.rows) == ["3"]
-    log.append(Forwarded(said("", "forwarder/a"), 2))
+    log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
     assert list(log.state.askers.rows) == ["2"]
     assert causes(log, 2) == [*expected[1:], ("", "", 1)]
     log.append(joined("o", "g", actor="operator/bob"))
@@ -288,7 +288,7 @@ def test_a_node_that_joins_alone_with_a_uid_of_its_own_keeps_its_command_until_f
     log = logged(joined("j", "a"), stated("k", "b", "operator/ann"), stated("l", "c", "operator/bob"), joined("m", "d"))
     asked = [("", "operator/ann", 1), ("k", "operator/ann", 1), ("l", "operator/bob", 1), ("", "operator/ann", 1)]
     assert causes(log) == asked
-    log.append(Forwarded(said("", "forwarder/a"), 2))
+    log.append(OutboxAcknowledged(said("", "forwarder/a"), 2))
     assert (causes(log, 2), list(log.state.causes.rows)) == (asked[2:], ["2"])
 
 

@@ -26,7 +26,7 @@ from projections.installs.rows import (
     rounded,
 )
 from projections.installs.views import Milestone, ZoneProgress, laggards, zone_progress
-from schemas.events import Envelope, RulesInstalled
+from schemas.events import Envelope, InstallsReported
 
 PARTITION = Partition(INSTALLS, 3)
 APPENDED = 1_700_000_000_000
@@ -42,9 +42,9 @@ def report(
     relay: str = "r1",
     went_back: dict[str, int] | None = None,
     refused: dict[str, str] | None = None,
-) -> RulesInstalled:
+) -> InstallsReported:
     """Entries are (version, level, ordinals, milliseconds after the version's append time, or -1 for unknown)."""
-    return RulesInstalled(
+    return InstallsReported(
         Envelope("", "rack-1", f"relay/{relay}", said_ms),
         "rack-1",
         relay,
@@ -60,14 +60,14 @@ def report(
     )
 
 
-def folded(reports: Sequence[RulesInstalled], state: InstallsState | None = None) -> InstallsState:
+def folded(reports: Sequence[InstallsReported], state: InstallsState | None = None) -> InstallsState:
     state = state or FOLD.empty(PARTITION)
     for offset, event in enumerate(reports):
         apply(state, event, offset)
     return state
 
 
-def apply(state: InstallsState, event: RulesInstalled, offset: int = 0) -> Outcome:
+def apply(state: InstallsState, event: InstallsReported, offset: int = 0) -> Outcome:
     at = At(PARTITION, offset, APPENDED + offset, APPENDED + offset)
     decision = FOLD.decide(state, event, at)
     if decision.change is not None:
@@ -234,7 +234,7 @@ REPORT = st.builds(
 
 
 @given(st.lists(REPORT, max_size=12), st.randoms(use_true_random=False))
-def test_duplicates_and_order_do_not_matter(reports: list[RulesInstalled], rng: random.Random) -> None:
+def test_duplicates_and_order_do_not_matter(reports: list[InstallsReported], rng: random.Random) -> None:
     again = [*reports, *rng.choices(reports, k=len(reports))] if reports else []
     rng.shuffle(again)
     one, other = folded(reports), folded(again)
@@ -243,7 +243,7 @@ def test_duplicates_and_order_do_not_matter(reports: list[RulesInstalled], rng: 
 
 
 @given(st.lists(REPORT, max_size=10))
-def test_a_restart_in_the_middle_changes_nothing(reports: list[RulesInstalled]) -> None:
+def test_a_restart_in_the_middle_changes_nothing(reports: list[InstallsReported]) -> None:
     whole = folded(reports)
     half = folded(reports[: len(reports) // 2])
     copy = InstallsState()
@@ -291,7 +291,7 @@ def test_reports_that_contradict_each_other_cost_precision_and_no_memory() -> No
         claimed = [APPENDED + 10 * i + number for i in range(1_000)]
         ordinals = [bytes(BitMap([1_000 * number + i]).serialize()) for i in range(1_000)]
         said = Envelope("", "rack-1", "relay/r", APPENDED)
-        event = RulesInstalled(
+        event = InstallsReported(
             said, "rack-1", "r", 1, 5_000, [7], [1], ordinals, claimed, [ms + 3 for ms in claimed], {}, {}
         )
         assert apply(state, event, number).code == "done"

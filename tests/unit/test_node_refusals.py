@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.folding.fold import ItemOutcome, Outcome
-from schemas.events import ListCompleted, NodesLeft
+from schemas.events import NodesLeft, SnapshotCompleted
 from tests.support.zones import START_MS, ZoneLog
 
 
@@ -17,7 +17,7 @@ def log() -> ZoneLog:
     return made
 
 
-def said(log: ZoneLog, event: ListCompleted | NodesLeft, issued_ms: int) -> Outcome:
+def said(log: ZoneLog, event: SnapshotCompleted | NodesLeft, issued_ms: int) -> Outcome:
     return log.append(replace(event, envelope=replace(event.envelope, issued_at_ms=issued_ms)))
 
 
@@ -90,7 +90,7 @@ def test_a_list_must_count_something_and_have_a_hash(log: ZoneLog) -> None:
 
 def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> None:
     log.now_ms = START_MS + 100
-    event = ListCompleted(log.envelope(), "z1", "", 2, b"one")
+    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
     assert said(log, event, START_MS + 50).code == "done"
     assert said(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
     late = said(log, replace(event, list_hash=b"old"), START_MS + 49)
@@ -100,7 +100,7 @@ def test_of_lists_of_one_moment_the_later_in_the_log_counts(log: ZoneLog) -> Non
 
 def test_a_fast_clock_does_not_outlast_its_list(log: ZoneLog) -> None:
     """A list is as new as the log when it was taken, however far ahead its reader's clock was."""
-    event = ListCompleted(log.envelope(), "z1", "", 2, b"one")
+    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
     said(log, event, log.now_ms + 3_600_000)
     assert said(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
     assert log.state.lists.rows["z1/"].list_hash == b"two"

@@ -15,7 +15,7 @@ from deploy.page.requests import BadQuery
 from deploy.roles import folds_of
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, FOLDED_TOPICS, ZONES, Partition, partitions_of
-from schemas.events import Envelope, Event, Frozen, NodesLeft
+from schemas.events import Envelope, Event, NodesLeft, WritesFrozen
 from tests.support.memory_log import Contents, MemoryLog
 
 COUNT = 3
@@ -55,7 +55,7 @@ def test_pages_show_every_event_that_fits_once_and_the_latest_first(steps: list[
     counts: dict[Partition, int] = {}
     for partition, later_ms, is_wanted in steps:
         time_ms += later_ms
-        records.append((partition, time_ms, Frozen(said("wanted" if is_wanted else "other"), "z")))
+        records.append((partition, time_ms, WritesFrozen(said("wanted" if is_wanted else "other"), "z")))
         offset = counts[partition] = counts.get(partition, -1) + 1
         if is_wanted:
             expected.append((time_ms, partition, offset))
@@ -74,9 +74,9 @@ async def test_a_filter_that_nothing_fits_looks_at_a_bounded_number_of_records_a
 
 async def test_a_type_is_looked_for_only_where_it_may_stand() -> None:
     records = [(PLACES[0], 1_000 + n, left("z", ["n"])) for n in range(300)]
-    log = log_of([*records, (FLEET_0, 5, Frozen(said("z"), "z"))])
-    found = await latest(log, FOLDS, Wanted(types={"Frozen"}), await ends_of(log))
-    assert ([line["type"] for line in found.events], found.looked_at) == (["Frozen"], 1)
+    log = log_of([*records, (FLEET_0, 5, WritesFrozen(said("z"), "z"))])
+    found = await latest(log, FOLDS, Wanted(types={"WritesFrozen"}), await ends_of(log))
+    assert ([line["type"] for line in found.events], found.looked_at) == (["WritesFrozen"], 1)
 
 
 async def test_a_long_event_is_shown_by_its_beginning_and_its_length() -> None:

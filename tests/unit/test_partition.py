@@ -261,7 +261,7 @@ def test_a_dry_run_decides_and_changes_nothing() -> None:
 
 
 def test_every_event_type_goes_through_without_an_exception() -> None:
-    partition = folded([sample("NodesJoined"), sample("RulesInstalled"), sample("LogCreated")])
+    partition = folded([sample("NodesJoined"), sample("InstallsReported"), sample("LogCreated")])
     assert (partition.quarantined, partition.halted) == (2, "")
 
 

@@ -17,7 +17,7 @@ from projections.zones.fold import ZoneFold
 from projections.zones.phases import ERROR, PENDING
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import Change, ZoneState
-from schemas.events import Envelope, RulesInstalled
+from schemas.events import Envelope, InstallsReported
 
 APPENDED = 1_700_000_000_000
 AT = At(Partition(ZONES, 0), 1, APPENDED, APPENDED)
@@ -89,7 +89,7 @@ def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newe
     seen = []
     for version, ordinal in ((7, 0), (9, 0), (7, 1)):
         columns = [version], [2], [bytes(BitMap([ordinal]).serialize())], [APPENDED + version], [0]
-        report = RulesInstalled(Envelope("", "z", "relay", APPENDED), "z", "relay", 1, 2, *columns, {}, {})
+        report = InstallsReported(Envelope("", "z", "relay", APPENDED), "z", "relay", 1, 2, *columns, {}, {})
         fold.evolve(installs, fold.decide(installs, report, AT).change, AT)
         seen.append(progress.view("z", state, fleet, installs, 1).waiting_ms - APPENDED)
     assert seen == [7, 7, 9]

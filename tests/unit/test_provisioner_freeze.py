@@ -9,7 +9,7 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.provisioning.provisioner import Provisioner
 from eventstore.log import FLEET_0
 from projections.zones.phases import DPU_CONFIG, NODE_EFFECT, OS_INSTALLING, READY
-from schemas.events import Event, Frozen, StepFailed, StepStarted, Thawed
+from schemas.events import Event, StepFailed, StepStarted, WritesFrozen, WritesThawed
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
@@ -34,10 +34,10 @@ class Bench:
         return [task.action for task in self.bmcs.device(name).begun]
 
     async def freeze(self, zone: str) -> None:
-        await self._say(Frozen(self._made.command(zone), zone))
+        await self._say(WritesFrozen(self._made.command(zone), zone))
 
     async def thaw(self, zone: str) -> None:
-        await self._say(Thawed(self._made.command(zone), zone))
+        await self._say(WritesThawed(self._made.command(zone), zone))
 
     def _connect(self, address: str) -> Bmc:
         self.connected.append(address.removeprefix("simulated:"))

@@ -17,7 +17,7 @@ from drivers.wire.protocol import Holding
 from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from eventstore.errors import AppendRefused
 from projections.rules.device_table import Code, DeviceTable, digest_of
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.virtual_loop import VirtualLoop, run_virtual
@@ -236,7 +236,7 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
 class RefusingTables(Tables):
     """Tables of a log that takes the second report, and no first one."""
 
-    async def report(self, event: RulesInstalled) -> None:
+    async def report(self, event: InstallsReported) -> None:
         await super().report(event)
         if len(self.reports) == 1:
             raise AppendRefused("record: larger than the log allows")

@@ -14,7 +14,7 @@ from drivers.wire.protocol import Holding
 from drivers.wire.up import Ack, Heartbeat
 from eventstore.errors import AppendUnknown
 from projections.rules.device_table import digest_of
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, SETTINGS, THIRD, House, Peer, has, house
 from tests.support.rule_source import ALLOW, Tables
 from tests.support.virtual_loop import run_virtual
@@ -173,7 +173,7 @@ class LosingTables(Tables):
 
     lost = 3
 
-    async def report(self, event: RulesInstalled) -> None:
+    async def report(self, event: InstallsReported) -> None:
         await super().report(event)
         if len(self.reports) <= self.lost:
             raise AppendUnknown("append to installs/0: the answer was lost")

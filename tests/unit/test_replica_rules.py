@@ -10,7 +10,7 @@ from drivers.relays.zones import Zone
 from drivers.wire.down import encode_frame
 from eventstore.log import FLEET_0
 from projections.fleet.tables import table
-from schemas.events import Event, PolicySet, ZoneDescribed
+from schemas.events import Event, PolicySet, ZoneUpdated
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
@@ -30,7 +30,7 @@ def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_other
     async def scenario() -> None:
         async with plane() as made:
             rules = ReplicaRules(await made.add("r1"))
-            await stated(made, ZoneDescribed(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+            await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
             await policy(made, 1, {})
             before = rules.current("a", 0)
             assert before is rules.current("b", 0)
@@ -62,7 +62,7 @@ def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> 
             await policy(made, 2, {"tier": "1"})
             before = rules.current("a", 0)
             assert before is rules.current("b", 0)
-            await stated(made, ZoneDescribed(made.command("a"), "a", True, {"tier": "1"}, -1, -1))
+            await stated(made, ZoneUpdated(made.command("a"), "a", True, {"tier": "1"}, -1, -1))
             of_a, of_b = frames.frame("a", before, 0), frames.frame("b", rules.current("b", 0), 0)
             assert (of_a.version, of_b.version) == (rules.current("a", 0).version, before.version)
             assert of_a.data == encode_frame(rules.epoch, rules.snapshot("a"))
@@ -75,7 +75,7 @@ def test_a_zone_is_as_it_was_while_only_others_change() -> None:
     async def scenario() -> None:
         async with plane() as made:
             rules = ReplicaRules(await made.add("r1"))
-            await stated(made, ZoneDescribed(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
+            await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
             await policy(made, 1, {})
             zones: list[Zone[object]] = [Zone(name, rules, {}) for name in "ac"]
             await asyncio.sleep(5)

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from drivers.backends.simulated import NO_FAULTS, Faults
 from eventstore.errors import AppendUnknown
-from schemas.events import RulesInstalled
+from schemas.events import InstallsReported
 from tests.support.relays import FIRST, SECOND, THIRD, house
 from tests.support.rule_source import ALLOW, Tables, packed
 from tests.support.virtual_loop import run_virtual
@@ -175,7 +175,7 @@ def test_reports_say_who_reached_what_on_change_only_and_say_again_what_may_be_l
     class Unsure(Tables):
         unsure = True
 
-        async def report(self, event: RulesInstalled) -> None:
+        async def report(self, event: InstallsReported) -> None:
             await super().report(event)
             if self.unsure:
                 raise AppendUnknown("the broker did not answer")

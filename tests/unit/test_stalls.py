@@ -14,7 +14,7 @@ from drivers.stalls import LOOK_S, Stalls
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
 from eventstore.pace import Pace
-from schemas.events import PRESENT, Envelope, Event, Forwarded, MembershipChanged
+from schemas.events import PRESENT, Envelope, Event, MembershipChanged, OutboxAcknowledged
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
@@ -58,7 +58,7 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
             assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
                 ("not forwarded", partition, stalls.reasons[partition])
             ]
-            assert made.count(partition, Forwarded) == 0, "said again and again what the zone cannot take"
+            assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
             board = StatusBoard(
                 made.replicas["r1"],
                 location=LogLocation("embedded"),
@@ -79,7 +79,7 @@ def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
         async with plane() as made:
             stalls = await started(made)
             partition = made.partition("z1")
-            state(made, "z1", Forwarded(made.command("z1"), 1))
+            state(made, "z1", OutboxAcknowledged(made.command("z1"), 1))
             await asyncio.sleep(LONG_S)
             assert "behind 1" in stalls.reasons[partition]
             await made.join("z1", "a")

@@ -13,7 +13,7 @@ from eventstore.ids import statement
 from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
-from schemas.events import Forwarded
+from schemas.events import OutboxAcknowledged
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_log import T0, fact
@@ -104,5 +104,5 @@ async def _append_that_raises(error: Exception) -> tuple[bool, int]:
             raise error
 
     statements = statements_of(toy_replica(Failing(Contents(4), lambda: T0)), 0)
-    event = Forwarded(statement("zones/0", "forwarder", T0), 7)
+    event = OutboxAcknowledged(statement("zones/0", "forwarder", T0), 7)
     return await statements.append(FLEET_0, "zones/0", event), statements.failures

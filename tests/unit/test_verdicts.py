@@ -10,7 +10,7 @@ from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.verdicts import Verdict
 from projections.fleet.views import verdict
-from schemas.events import BudgetSet, Envelope, PolicySet, ZoneDescribed
+from schemas.events import BudgetSet, Envelope, PolicySet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 
 BY_AGENT = 10
@@ -52,7 +52,7 @@ def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
     fleet.policy("none", action="drop", zones={"tier": "none"})
     events = (
         PolicySet(said, "no", 0, "drop", "any", [], {}, {}),
-        ZoneDescribed(said, "z0", True, {"tier": "none"}, -1, -1),
+        ZoneUpdated(said, "z0", True, {"tier": "none"}, -1, -1),
         BudgetSet(said, "denied-by-leave", 500, 5),
     )
     outcomes = [fleet.apply(event) for event in events]

@@ -14,7 +14,7 @@ from projections.fleet.fold import FleetFold
 from projections.fleet.tables import table
 from projections.rules.rule import Held
 from projections.zones.fold import ZoneFold
-from schemas.events import DpuRegistered, FoldVersionRaised, PolicySet
+from schemas.events import DpuRegistered, FoldVersionUpgraded, PolicySet
 from tests.support.memory_log import Contents, MemoryLog
 
 NOW_MS = 1_700_000_000_000
@@ -45,7 +45,7 @@ async def test_a_claim_is_held_against_the_fold_at_its_position() -> None:
 
 async def test_a_partition_that_cannot_be_folded_differs() -> None:
     log = await new_log()
-    raised = FoldVersionRaised(statement("fold", "test", NOW_MS), 9)
+    raised = FoldVersionUpgraded(statement("fold", "test", NOW_MS), 9)
     await log.append(FLEET_0, b"fold", encode(raised))
     fresh = await fold_afresh(log, [FleetFold(3)], [])
     [difference] = fresh.differences

@@ -32,7 +32,7 @@ from projections.zones.phases import DELETING
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZoneState
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import Frozen, NodesJoined
+from schemas.events import NodesJoined, WritesFrozen
 from tests.support.fleet import Fleet, Item
 from tests.support.zones import ZoneLog
 
@@ -161,7 +161,7 @@ def test_a_frozen_zone_tells_what_waits_there() -> None:
     reported.versions.put(version_key("z", before), VersionInstalls(5, *all_three))
     reported.rederive()
     assert zone_views.frozen("z", state, fleet.state, reported, 1) is None
-    fleet.apply(Frozen(envelope("z", "operator/ann", uuid7(NOW_MS, Random(1))), "z"))
+    fleet.apply(WritesFrozen(envelope("z", "operator/ann", uuid7(NOW_MS, Random(1))), "z"))
     froze_ms = fleet.now_ms
     assert zone_views.frozen("z", state, fleet.state, reported, 1) == (froze_ms, "operator/ann", 0, 0, 1)
     fleet.now_ms += 70

@@ -38,7 +38,7 @@ LEFT = 1
 Halves = dict[str, tuple[bool, bool]]
 """Per node, whether its newest state counts, and whether a former one does."""
 
-_ASKED_BY_ONE = (e.PolicySet, e.PolicyDeleted, e.ZoneDescribed, e.BudgetSet)
+_ASKED_BY_ONE = (e.PolicySet, e.PolicyDeleted, e.ZoneUpdated, e.BudgetSet)
 """Events whose actor is who asked for what is held."""
 
 _MADE_OF = frozenset({"members", "kept", "policies", "zones"})

@@ -10,7 +10,7 @@ from math import inf
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer
-from schemas.events import FoldVersionRaised
+from schemas.events import FoldVersionUpgraded
 from tests.simulation import model
 from tests.simulation.checkers.evidence import Evidence, is_membership
 from tests.simulation.history import Invoked, NotTaken, Read, Told
@@ -106,7 +106,7 @@ def check_one_outcome(run: Evidence) -> Found:
             yield f"{one.command_id} is {_said(first)}, and {_said(one)}"
     places: dict[str, set[str]] = defaultdict(set)
     for (partition, _), step in run.by_offset.items():
-        if step.answer is not None and step.event is not None and not isinstance(step.event, FoldVersionRaised):
+        if step.answer is not None and step.event is not None and not isinstance(step.event, FoldVersionUpgraded):
             places[step.event.envelope.command_id].add(str(partition))
     for command_id, found in sorted(places.items()):
         if len(found) > 1:
@@ -116,7 +116,7 @@ def check_one_outcome(run: Evidence) -> Found:
 def check_done(run: Evidence) -> Found:
     """I23: `done` means that a row changed, and `unchanged` that none did."""
     for (partition, offset), step in run.by_offset.items():
-        if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionRaised):
+        if step.answer is None or step.answer.offset != offset or isinstance(step.event, FoldVersionUpgraded):
             continue
         outcome, where = step.answer.outcome, f"{type(step.event).__name__} at {partition}@{offset}"
         if outcome.code == "done" and outcome.index < 0 and not step.rows:

@@ -162,7 +162,7 @@ def check_marks(run: Evidence) -> Found:
             event = step.event
             if isinstance(event, e.MembershipChanged):
                 key = partition, event.cause_partition
-            elif isinstance(event, e.NodesSuperseded | e.ZoneLimited):
+            elif isinstance(event, e.NodesSuperseded | e.ZoneLimitsSet):
                 key = partition, -1
             else:
                 continue

@@ -33,7 +33,7 @@ WINDOW_S = 10.0
 SPARE_STATEMENTS = 8
 """What is said at the beginning of a life, or lands late, on top of what may be said."""
 
-OWN = (e.MembershipChanged, e.NodesSuperseded, e.ZoneLimited, e.Forwarded, e.StepStarted, e.DeadlinePassed)
+OWN = (e.MembershipChanged, e.NodesSuperseded, e.ZoneLimitsSet, e.OutboxAcknowledged, e.StepStarted, e.DeadlinePassed)
 """Statements that are made when the log shows a need for them, and change something if it does."""
 
 
@@ -68,7 +68,7 @@ def check_versions(run: Evidence) -> Found:
             yield f"{zone} has version {max(versions)}, beyond the end of the log"
     for partition, steps in run.steps.items():
         for step in steps if partition.topic == INSTALLS else ():
-            if isinstance(step.event, e.RulesInstalled):
+            if isinstance(step.event, e.InstallsReported):
                 end = run.end_at(FLEET_0, run.appended_s(partition, step.record.offset))
                 relay, version = step.event.relay, max(step.event.versions, default=0)
                 if version > end:
@@ -82,7 +82,7 @@ def check_politeness(run: Evidence) -> Found:
         said[f"{beacon.replica} sent beacons", EVERY_S].append(run.appended_s(REPLICAS_0, offset))
     for partition, steps in run.steps.items():
         for step in steps if partition.topic == INSTALLS else ():
-            if isinstance(step.event, e.RulesInstalled):
+            if isinstance(step.event, e.InstallsReported):
                 what = f"{step.event.relay} reported of {step.event.zone}"
                 said[what, PROGRESS_S].append(run.appended_s(partition, step.record.offset))
     for (what, every_s), times_s in sorted(said.items()):

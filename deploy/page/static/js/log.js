@@ -97,7 +97,7 @@ function rows(event, opened, act) {
 function summary(event) {
   const parts = [];
   if (event.zone && event.zone !== event.envelope?.subject) parts.push(`zone ${event.zone}`);
-  if (event.type === "RulesInstalled") parts.push(installed(event));
+  if (event.type === "InstallsReported") parts.push(installed(event));
   if (event.names) parts.push(event.names.slice(0, 3).join(", ") + (event.names.length > 3 ? " …" : ""));
   if (event.dpu) parts.push(`dpu ${event.dpu}`);
   if (event.domain) parts.push(`${event.domain}/${event.clique}`);

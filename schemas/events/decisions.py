@@ -7,7 +7,7 @@ import msgspec
 from schemas.envelope import Envelope
 
 
-class Decided(msgspec.Struct, frozen=True, gc=False):
+class DecisionRecorded(msgspec.Struct, frozen=True, gc=False):
     """What a fold decided of the record at (topic, partition, offset), spelled out for analysts.
 
     The envelope is that of the record, so whoever writes this of one record writes the same bytes. `event` is its type,
