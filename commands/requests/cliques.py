@@ -13,8 +13,8 @@ from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClai
 def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
     subject = _subject(request.domain, request.clique, request.node)
     require_incarnation(request.created_ms, request.uid)
-    wish = request.wish if request.HasField("wish") else -1
-    require_range("wish", wish, -1, MAX_CAPACITY - 1)
+    requested_index = request.requested_index if request.HasField("requested_index") else -1
+    require_range("requested_index", requested_index, -1, MAX_CAPACITY - 1)
     address = str(names.parse_address("address", request.address)) if request.address else ""
     event = IndexClaimed(
         envelope=envelope(subject),
@@ -24,7 +24,7 @@ def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
         address=address,
         created_ms=request.created_ms,
         uid=request.uid,
-        wish=wish,
+        requested_index=requested_index,
     )
     return Statement(CLIQUES, request.domain, event)
 

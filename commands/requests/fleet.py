@@ -22,7 +22,7 @@ from schemas.events import (
     ZoneUpdated,
 )
 
-MAX_AT_LEAST = 2_000_000_000
+MAX_MIN_ADDRESSES = 2_000_000_000
 
 
 def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
@@ -70,9 +70,9 @@ def _hold(hold: int) -> str:
 
 
 def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
-    event = BudgetSet(envelope(request.kind), request.kind, request.permille, request.at_least)
+    event = BudgetSet(envelope(request.kind), request.kind, request.permille, request.min_addresses)
     require(fault_of_budget(event))
-    require_range("at_least", event.at_least, 0, MAX_AT_LEAST)
+    require_range("min_addresses", event.min_addresses, 0, MAX_MIN_ADDRESSES)
     return Statement(FLEET, request.kind, event)
 
 

@@ -109,7 +109,7 @@ class _NotingZoneFold(ZoneFold):
         left = self._leaves.setdefault(at.partition.number, {})
         for name, gone in change.gone.items():
             left.pop(name, None)
-            if gone.state != SUPERSEDED and gone.stated_ms:
+            if gone.state != SUPERSEDED and gone.last_present_ms:
                 left[name] = gone
 
 
@@ -204,7 +204,7 @@ class _Comparison:
             if heard is None or told is None:
                 continue
             now_ms = max(heard, told, key=lambda forward: forward.offset).append_ms
-            tombstone = Tombstone(other, gone.created_ms, gone.stated_ms, gone.changed_ms)
+            tombstone = Tombstone(other, gone.created_ms, gone.last_present_ms, gone.changed_ms)
             if tombstone.ends_late(node.created_ms, node.changed_ms, now_ms):
                 return f"in zone {node.zone}, which a leave from zone {gone.zone} has ended"
         return ""

@@ -40,7 +40,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
     """A line of the table. No limit is printed as the option that sets it, because a count says nothing there."""
     if budget.permille >= UNLIMITED_PERMILLE:
         return budget.kind, "no limit", "-"
-    return budget.kind, budget.permille, budget.at_least
+    return budget.kind, budget.permille, budget.min_addresses
 
 
 @budgets.command("set")
@@ -50,7 +50,7 @@ def _row(budget: pb.Budget) -> tuple[object, ...]:
 @click.option("--no-limit", is_flag=True, help="Instead of both: hold nothing.")
 @commands
 def set_budget(
-    *, client: Client, output: str, kind: str, permille: int | None, at_least: int | None, no_limit: bool
+    *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:
     """Set a budget. Its name says what it governs; --permille 1000 is no limit too.
 
@@ -59,10 +59,13 @@ def set_budget(
       dpuplane budgets set denied-by-change --permille 10 --at-least 100
       dpuplane budgets set allowed-by-join --no-limit
     """
-    if no_limit and (permille is not None or at_least is not None):
+    if no_limit and (permille is not None or min_addresses is not None):
         raise click.UsageError("give --no-limit, or --permille and --at-least, and not both")
     if no_limit:
-        permille, at_least = UNLIMITED_PERMILLE, 0
-    if permille is None or at_least is None:
+        permille, min_addresses = UNLIMITED_PERMILLE, 0
+    if permille is None or min_addresses is None:
         raise click.UsageError("give --permille and --at-least, or --no-limit")
-    finish(client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, at_least=at_least)), output)
+    finish(
+        client.command("SetBudget", pb.SetBudgetRequest(kind=kind, permille=permille, min_addresses=min_addresses)),
+        output,
+    )

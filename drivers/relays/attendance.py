@@ -147,7 +147,7 @@ class Attendance:
             name = self.numbering.name_of(number)
             before = self._zone.last_held.pop(name, (0, 0))
             if has < max(before, had.get(number, (0, 0))):
-                self._zone.pending.went_back[name] = has[1]
+                self._zone.pending.regressed[name] = has[1]
 
     def _see_newer(self, dpus: int, holding: Holding) -> None:
         """Notes which DPUs hold what the log does not know, and which do not any more."""

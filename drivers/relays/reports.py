@@ -2,7 +2,7 @@
 
 Per version and level a bitmap of DPU ordinals. The fold joins them by OR, so a report that is written twice, or by two
 relays about one DPU, changes nothing, and one that may not have been written is simply said again. Only what takes
-something back (`went_back`) is said by name.
+something back (`regressed`) is said by name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Pending:
 
     def __init__(self) -> None:
         self.reached: dict[tuple[int, Level], Reached] = {}
-        self.went_back: dict[str, int] = {}
+        self.regressed: dict[str, int] = {}
         self.refused: dict[str, str] = {}
         self.last_s = float("-inf")
 
@@ -73,19 +73,19 @@ class Pending:
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
-        return bool(self.reached or self.went_back or self.refused)
+        return bool(self.reached or self.regressed or self.refused)
 
     def is_due(self, now: float) -> bool:
         """Whether something is to be said, and may be by now."""
         if self.reached:
             return now >= self.last_s + PROGRESS_S
-        return bool(self.went_back or self.refused) and now >= self.last_s + EXCEPTIONS_S
+        return bool(self.regressed or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
     def take(self, now: float) -> Pending:
         """What to say now. The other names stay; older versions do not: who has none of these is behind anyway."""
         taken = Pending()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}
-        taken.went_back, self.went_back = _split(self.went_back)
+        taken.regressed, self.regressed = _split(self.regressed)
         taken.refused, self.refused = _split(self.refused)
         self.reached = {}
         self.last_s = now
@@ -106,7 +106,7 @@ class Pending:
             since = self.reached.get((version, level))
             reached_ms = max(reached.reached_ms, since.reached_ms if since else 0)
             self.reach(version, level, reached.ordinals, reached.appended_ms, reached_ms)
-        self.went_back = {**taken.went_back, **self.went_back}
+        self.regressed = {**taken.regressed, **self.regressed}
         self.refused = {**taken.refused, **self.refused}
 
     def event(self, zone: str, relay: str, epoch: int, dpu_count: int, now_ms: int) -> InstallsReported:
@@ -123,7 +123,7 @@ class Pending:
             ordinals=[self.reached[key].ordinals.serialize() for key in keys],
             appended_ms=[self.reached[key].appended_ms for key in keys],
             reached_ms=[self.reached[key].reached_ms for key in keys],
-            went_back=self.went_back,
+            regressed=self.regressed,
             refused=self.refused,
         )
 

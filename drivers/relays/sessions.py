@@ -166,7 +166,7 @@ class Session:
                 self._within(self.zone.claims, move.dpus, self._around.now())
             self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
-                self.zone.pending.went_back[name] = after.applied
+                self.zone.pending.regressed[name] = after.applied
                 self.zone.newer.pop(name, None)
 
     def _went_back(self, before: Standing, after: Standing) -> bool:

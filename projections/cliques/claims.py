@@ -121,8 +121,8 @@ def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
         return fault
     if pod.created_ms > at.time_ms + MAX_AHEAD_MS:
         return f"created_ms: {pod.created_ms} must not be more than a minute after the log's time, {at.time_ms}"
-    if event.wish < -1:
-        return f"wish: {event.wish} must be an index, or -1 for none"
+    if event.requested_index < -1:
+        return f"requested_index: {event.requested_index} must be an index, or -1 for none"
     try:
         if event.address:
             parse_address("address", event.address)
@@ -159,9 +159,9 @@ def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Dec
     key = clique_key(event.domain, event.clique)
     clique = state.cliques[key]
     held = mine.last if mine.standing == "holds" else -1
-    if event.wish not in (-1, held):
-        fault = _wish_fault(clique, event, held)
-        assert fault is not None, f"{key}: {event.node} waits while {event.wish} is free"
+    if event.requested_index not in (-1, held):
+        fault = _requested_index_fault(clique, event, held)
+        assert fault is not None, f"{key}: {event.node} waits while {event.requested_index} is free"
         return refusal(fault)
     place = 0 if held >= 0 else list(clique.line).index(event.node) + 1
     outcome = _outcome(clique, held, place)
@@ -179,8 +179,8 @@ def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Dec
 def _index(clique: Clique, event: IndexClaimed, mine: Member | None) -> int | str:
     """The index to give a new incarnation, -1 for a place in line, or why neither."""
     held = mine.last if mine is not None and mine.standing == "holds" else -1
-    if event.wish >= 0 and event.wish != held:
-        return _wish_fault(clique, event, -1) or event.wish
+    if event.requested_index >= 0 and event.requested_index != held:
+        return _requested_index_fault(clique, event, -1) or event.requested_index
     if held >= 0:
         return held
     if mine is not None and clique.is_free(mine.last):
@@ -192,14 +192,17 @@ def _index(clique: Clique, event: IndexClaimed, mine: Member | None) -> int | st
     return -1
 
 
-def _wish_fault(clique: Clique, event: IndexClaimed, running: int) -> str | None:
+def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) -> str | None:
     """`running` is the index that the claiming incarnation holds already, or -1."""
-    if event.wish >= clique.capacity:
-        return f"wish: {event.wish} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
-    if event.wish in clique.holders:
-        return f"wish: {event.wish} is held by node {clique.holders[event.wish]!r}, and a claim cannot take it away"
+    index = event.requested_index
+    if index >= clique.capacity:
+        return f"requested_index: {index} must be from 0 to {clique.capacity - 1}, the clique's capacity less 1"
+    if index in clique.holders:
+        return f"requested_index: {index} is held by node {clique.holders[index]!r}, and a claim cannot take it away"
     if running >= 0:
-        return f"wish: {event.wish} cannot replace {running}, which node {event.node!r} holds for as long as it runs"
+        return (
+            f"requested_index: {index} cannot replace {running}, which node {event.node!r} holds for as long as it runs"
+        )
     return None
 
 

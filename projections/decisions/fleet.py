@@ -55,7 +55,11 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             yield one("writes_frozen" if freeze is not None else "writes_thawed", zone or EVERY_ZONE, {})
         case Budgeted(budget, ends, _):
             yield from _approved(event, ends)
-            yield one("budget_set", budget.kind, {"permille": str(budget.permille), "at_least": str(budget.at_least)})
+            yield one(
+                "budget_set",
+                budget.kind,
+                {"permille": str(budget.permille), "min_addresses": str(budget.min_addresses)},
+            )
 
 
 def _moved(change: joins.Moved, at: At) -> Iterator[Items]:

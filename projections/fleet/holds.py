@@ -263,7 +263,7 @@ def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
     fault = fault_of_budget(event)
     if fault is not None:
         return refusal(fault)
-    now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.at_least)
+    now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.min_addresses)
     waiting = [hold for hold in _ordered(state) if hold.subject == BUDGET and hold.kind == event.kind]
     ends = tuple(hold.id for hold in waiting)
     if budget == now and not waiting:
@@ -274,8 +274,8 @@ def decide_budget(state: FleetState, event: BudgetSet, at: At) -> Decision:
         if hold.budget_after == budget:
             return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, hold=hold.id))
     reason = (
-        f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.at_least} than"
-        f" with {now.permille} and {now.at_least}; it waits"
+        f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.min_addresses}"
+        f" than with {now.permille} and {now.min_addresses}; it waits"
     )
     hold = Hold(
         id=state.clocks.rows.get(LAST_HOLD, 0) + 1,

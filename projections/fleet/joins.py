@@ -144,13 +144,13 @@ def _moves(
         own = before if before is not None and is_here and _is_own(state, before, items.zones[i], partition) else None
         if items.states[i] not in _ARRIVALS:
             tombstone = _tombstone(items, i, partition, own, now_ms)
-            counts = items.states[i] != SUPERSEDED and items.stated_ms[i] > 0
+            counts = items.states[i] != SUPERSEDED and items.last_present_ms[i] > 0
             if counts:
                 tombstones[name] = tombstone
             if before is None or not is_here:
                 continue
             if own is None:
-                if not counts or not tombstone.ends_known(before.created_ms, before.stated_ms, now_ms):
+                if not counts or not tombstone.ends_known(before.created_ms, before.last_present_ms, now_ms):
                     continue
                 superseded.append(Superseded(before.zone, name, before.created_ms, before.uid))
             kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
@@ -159,7 +159,7 @@ def _moves(
         bits = agent_bits(items.states[i])
         after = _member(items, i, labels)
         if own is None:
-            if state.tombstones.end(name, partition, after.created_ms, after.stated_ms, now_ms=now_ms):
+            if state.tombstones.end(name, partition, after.created_ms, after.last_present_ms, now_ms=now_ms):
                 superseded.append(Superseded(after.zone, name, after.created_ms, after.uid))
                 continue
             if before is not None and is_here:
@@ -176,10 +176,10 @@ def _tombstone(items: Items, i: int, partition: int, own: Member | None, now_ms:
     """What is remembered of a leave: the newer incarnation of what fleet knew here and what left. If they are the same,
     what left was stated later: append times do not say so if a clock was put right in between.
     """
-    created_ms, stated_ms = items.created_ms[i], items.stated_ms[i]
+    created_ms, last_present_ms = items.created_ms[i], items.last_present_ms[i]
     if own is not None and is_older(created_ms, own.created_ms, now_ms):
-        created_ms, stated_ms = own.created_ms, own.stated_ms
-    return Tombstone(partition, created_ms, stated_ms, items.changed_ms[i])
+        created_ms, last_present_ms = own.created_ms, own.last_present_ms
+    return Tombstone(partition, created_ms, last_present_ms, items.changed_ms[i])
 
 
 def _member(items: Items, i: int, labels: Sequence[dict[str, str]]) -> Member:
@@ -193,7 +193,7 @@ def _member(items: Items, i: int, labels: Sequence[dict[str, str]]) -> Member:
         -1,
         held=False,
         withheld=-1,
-        stated_ms=items.changed_ms[i],
+        last_present_ms=items.changed_ms[i],
     )
 
 
@@ -231,7 +231,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         before.slot,
         held=False,
         withheld=before.withheld,
-        stated_ms=after.stated_ms,
+        last_present_ms=after.last_present_ms,
         contested4=after.contested4,
         contested6=after.contested6,
     )
@@ -272,7 +272,7 @@ def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
     labels = Labelled(number_of[index], uses, held)
     slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
     about = (items.zones, items.created_ms, items.uids)
-    state.members.seat(items.names, slots, *about, stated_ms=items.changed_ms)
+    state.members.seat(items.names, slots, *about, last_present_ms=items.changed_ms)
 
 
 def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:

@@ -39,7 +39,7 @@ class MemberRows(MutableMapping[str, Member]):
         self._whole_in: Counter[str] = Counter()
         self._zone = array("i")
         self._created_ms = array("q")
-        self._stated_ms = array("q")
+        self._last_present_ms = array("q")
         self._uids: list[str] = []
 
     def __getitem__(self, name: str) -> Member:
@@ -126,13 +126,17 @@ class MemberRows(MutableMapping[str, Member]):
         seated = {name: row for name, row in rows.items() if _is_plain(row)}
         slots = np.array([row.slot for row in seated.values()], np.int64)
         count = int(slots.max(initial=-1)) + 1
-        zone, created_ms, stated_ms = np.zeros(count, np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        zone, created_ms, last_present_ms = (
+            np.zeros(count, np.int32),
+            np.zeros(count, np.int64),
+            np.zeros(count, np.int64),
+        )
         zone[slots] = [self._number_of(row.zone) for row in seated.values()]
         self._seated_in = np.bincount(zone[slots], minlength=len(self._zones)).tolist()
         created_ms[slots] = [row.created_ms for row in seated.values()]
-        stated_ms[slots] = [row.stated_ms for row in seated.values()]
+        last_present_ms[slots] = [row.last_present_ms for row in seated.values()]
         self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
-        self._stated_ms = array("q", stated_ms.tobytes())
+        self._last_present_ms = array("q", last_present_ms.tobytes())
         self._names, self._uids = [None] * count, [""] * count
         for name, row in seated.items():
             self._names[row.slot], self._uids[row.slot] = name, row.uid
@@ -147,7 +151,7 @@ class MemberRows(MutableMapping[str, Member]):
         created_ms: Sequence[int],
         uids: Sequence[str],
         *,
-        stated_ms: Sequence[int],
+        last_present_ms: Sequence[int],
     ) -> None:
         """Effective members, in neighbouring slots behind all that anybody had."""
         self._grow(slots[0])
@@ -157,7 +161,7 @@ class MemberRows(MutableMapping[str, Member]):
             self._seated_in[numbers[zone]] += count
         self._zone.fromlist([*map(numbers.__getitem__, zones)])
         self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
-        self._stated_ms.frombytes(np.array(stated_ms, np.int64).tobytes())
+        self._last_present_ms.frombytes(np.array(last_present_ms, np.int64).tobytes())
         self._uids += uids
         self._names += names
         assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
@@ -170,7 +174,7 @@ class MemberRows(MutableMapping[str, Member]):
         if missing > 0:
             self._zone.frombytes(bytes(missing * self._zone.itemsize))
             self._created_ms.frombytes(bytes(missing * self._created_ms.itemsize))
-            self._stated_ms.frombytes(bytes(missing * self._stated_ms.itemsize))
+            self._last_present_ms.frombytes(bytes(missing * self._last_present_ms.itemsize))
             self._uids += [""] * missing
             self._names += [None] * missing
 
@@ -222,17 +226,35 @@ class MemberRows(MutableMapping[str, Member]):
 
     def _row(self, slot: int) -> Member:
         zone, created_ms, uid = self._zones[self._zone[slot]], self._created_ms[slot], self._uids[slot]
-        stated_ms = self._stated_ms[slot]
-        return Member(zone, created_ms, uid, *self._roster.at(slot), slot, held=False, withheld=-1, stated_ms=stated_ms)
+        last_present_ms = self._last_present_ms[slot]
+        return Member(
+            zone,
+            created_ms,
+            uid,
+            *self._roster.at(slot),
+            slot,
+            held=False,
+            withheld=-1,
+            last_present_ms=last_present_ms,
+        )
 
     def _some(self, slots: Sequence[int]) -> Iterator[Member]:
         """The rows of those who are seated in these slots."""
         taken = np.array(slots, np.int64)
         zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]
         created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
-        stated_ms = np.asarray(self._stated_ms, np.int64)[taken].tolist()
+        last_present_ms = np.asarray(self._last_present_ms, np.int64)[taken].tolist()
         uids = [self._uids[slot] for slot in slots]
-        columns = (zones, created_ms, uids, *self._roster.some(taken), slots, repeat(False), repeat(-1), stated_ms)
+        columns = (
+            zones,
+            created_ms,
+            uids,
+            *self._roster.some(taken),
+            slots,
+            repeat(False),
+            repeat(-1),
+            last_present_ms,
+        )
         return map(Member, *columns)
 
 
@@ -271,8 +293,8 @@ class Members(Table[Member]):
         created_ms: Sequence[int],
         uids: Sequence[str],
         *,
-        stated_ms: Sequence[int],
+        last_present_ms: Sequence[int],
     ) -> None:
         """As `MemberRows.seat`; these members changed."""
-        self.rows.seat(names, slots, zones, created_ms, uids, stated_ms=stated_ms)
+        self.rows.seat(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms)
         self.touch_added(names)

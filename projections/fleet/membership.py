@@ -29,7 +29,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `slot` is -1 if this state is not effective: because it left (`held`), or because taking it would withdraw more than
     the budget allows (`withheld` is then the hold's id, else -1). `address6` is 16 bytes or none. `contested4` and
-    `contested6` are addresses that its agent stated and another node holds (0 and b"" for none). `stated_ms`
+    `contested6` are addresses that its agent stated and another node holds (0 and b"" for none). `last_present_ms`
     is the append time of the last record that stated it (see `projections/fleet/tombstones`).
     """
 
@@ -42,7 +42,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     slot: int
     held: bool
     withheld: int
-    stated_ms: int
+    last_present_ms: int
     contested4: int = 0
     contested6: bytes = b""
 
@@ -104,7 +104,7 @@ class Items(NamedTuple):
     label_sets: list[dict[str, str]]
     label_index: Sequence[int]
     changed_ms: Sequence[int]
-    stated_ms: Sequence[int]
+    last_present_ms: Sequence[int]
     causes: Sequence[tuple[Cause, int]]
 
     def cause_by_name(self) -> dict[str, Cause]:
@@ -146,7 +146,7 @@ def read_items(event: MembershipChanged) -> Items | str:
         event.label_sets or [{}],
         _full(event.label_index or [0], count),
         _full(event.changed_ms or [event.earliest_ms], count),
-        _full(event.stated_ms or [0], count),
+        _full(event.last_present_ms or [0], count),
         list(zip(map(Cause, event.command_ids, event.actors), event.cause_items, strict=True)),
     )
 
@@ -156,7 +156,7 @@ def _fault(event: MembershipChanged, count: int) -> str | None:
         return f"names: {count} items are more than the {MAX_FORWARD_ITEMS} allowed"
     if len(set(event.names)) != count:
         return f"names: {count} items name {len(set(event.names))} nodes; a record names a node once"
-    for field in ("zones", "states", "created_ms", "uids", "label_index", "changed_ms", "stated_ms"):
+    for field in ("zones", "states", "created_ms", "uids", "label_index", "changed_ms", "last_present_ms"):
         length = len(getattr(event, field))
         if length not in (1, count) and (length or field in ("zones", "states")):
             return f"{field}: {length} entries for {count} names must be one for all or one each"

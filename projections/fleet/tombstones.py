@@ -63,24 +63,24 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     partition: int
     created_ms: int
-    stated_ms: int
+    last_present_ms: int
     left_ms: int
 
-    def ends(self, created_ms: int, stated_ms: int) -> bool:
+    def ends(self, created_ms: int, last_present_ms: int) -> bool:
         """Whether a statement of another partition ended with this leave, if all clocks are right."""
         if created_ms < self.created_ms:
-            return stated_ms <= self.left_ms
-        return created_ms == self.created_ms and stated_ms < self.stated_ms <= self.left_ms
+            return last_present_ms <= self.left_ms
+        return created_ms == self.created_ms and last_present_ms < self.last_present_ms <= self.left_ms
 
-    def ends_known(self, created_ms: int, stated_ms: int, now_ms: int) -> bool:
+    def ends_known(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
         """Whether a statement that fleet knows ended with this leave, of which it hears now."""
-        if max(stated_ms, self.left_ms) <= now_ms:
-            return self.ends(created_ms, stated_ms)
+        if max(last_present_ms, self.left_ms) <= now_ms:
+            return self.ends(created_ms, last_present_ms)
         return created_ms < self.created_ms
 
-    def ends_late(self, created_ms: int, stated_ms: int, now_ms: int) -> bool:
+    def ends_late(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
         """Whether a statement of which fleet hears now ended with this leave, which it knows."""
-        return max(stated_ms, self.left_ms) <= now_ms and self.ends(created_ms, stated_ms)
+        return max(last_present_ms, self.left_ms) <= now_ms and self.ends(created_ms, last_present_ms)
 
     def replaces(self, other: Tombstone) -> bool:
         """Whether this ends all that the other one ends."""
@@ -88,7 +88,7 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
             return False
         if self.created_ms != other.created_ms:
             return self.created_ms > other.created_ms
-        return other.stated_ms > other.left_ms or other.stated_ms <= self.stated_ms <= self.left_ms
+        return other.last_present_ms > other.left_ms or other.last_present_ms <= self.last_present_ms <= self.left_ms
 
 
 class Statement(Protocol):
@@ -97,14 +97,14 @@ class Statement(Protocol):
     @property
     def created_ms(self) -> int: ...
     @property
-    def stated_ms(self) -> int: ...
+    def last_present_ms(self) -> int: ...
 
 
 def is_newer(heard: Statement, known: Statement, now_ms: int) -> bool:
     """Whether what fleet hears now of a node is newer than what it knows of another partition."""
-    if heard.created_ms != known.created_ms or max(heard.stated_ms, known.stated_ms) > now_ms:
+    if heard.created_ms != known.created_ms or max(heard.last_present_ms, known.last_present_ms) > now_ms:
         return not is_older(heard.created_ms, known.created_ms, now_ms)
-    return heard.stated_ms >= known.stated_ms
+    return heard.last_present_ms >= known.last_present_ms
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -139,11 +139,11 @@ class Tombstones(Table[Ended]):
         while len(self._order) > MAX_TOMBSTONES:
             self.remove(self._order.popitem(last=False)[0])
 
-    def end(self, name: str, partition: int, created_ms: int, stated_ms: int, *, now_ms: int) -> bool:
+    def end(self, name: str, partition: int, created_ms: int, last_present_ms: int, *, now_ms: int) -> bool:
         """Whether this statement of a partition ended with a leave that fleet heard of from another one."""
         ended = self.rows.get(name)
         return ended is not None and any(
-            found.partition != partition and found.ends_late(created_ms, stated_ms, now_ms)
+            found.partition != partition and found.ends_late(created_ms, last_present_ms, now_ms)
             for found in ended.tombstones
         )
 
@@ -152,12 +152,12 @@ class Tombstones(Table[Ended]):
         names: Sequence[str],
         partition: int,
         created_ms: Sequence[int],
-        stated_ms: Sequence[int],
+        last_present_ms: Sequence[int],
         *,
         now_ms: int,
     ) -> bool:
         """Whether one of these statements of a partition did."""
         if self.rows.keys().isdisjoint(names):
             return False
-        columns = zip(names, created_ms, stated_ms, strict=True)
+        columns = zip(names, created_ms, last_present_ms, strict=True)
         return any(self.end(name, partition, created, stated, now_ms=now_ms) for name, created, stated in columns)

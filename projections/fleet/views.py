@@ -44,7 +44,7 @@ class HoldView(NamedTuple):
 class BudgetView(NamedTuple):
     kind: str
     permille: int
-    at_least: int
+    min_addresses: int
 
 
 def policies(state: FleetState) -> list[Policy]:
@@ -139,7 +139,7 @@ def verdict(state: FleetState, command_id: str, hold: int = -1) -> Verdict | Non
 def budgets(state: FleetState) -> list[BudgetView]:
     """Every budget."""
     rows = (state.budgets.rows[kind] for kind in KINDS)
-    return [BudgetView(row.kind, row.permille, row.at_least) for row in rows]
+    return [BudgetView(row.kind, row.permille, row.min_addresses) for row in rows]
 
 
 def frozen(state: FleetState) -> list[str]:

@@ -61,7 +61,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     kind: str
     permille: int
-    at_least: int
+    min_addresses: int
 
     @property
     def is_unlimited(self) -> bool:
@@ -76,14 +76,14 @@ class Budget(msgspec.Struct, frozen=True):
         """
         if self.is_unlimited:
             return None
-        most = self.at_least if self.kind == ALLOWED_BY_JOIN else max(NODE_ADDRESSES, base.least // 2)
-        return max(base.settled * self.permille // 1000, min(self.at_least, most))
+        most = self.min_addresses if self.kind == ALLOWED_BY_JOIN else max(NODE_ADDRESSES, base.least // 2)
+        return max(base.settled * self.permille // 1000, min(self.min_addresses, most))
 
     def is_looser(self, than: Budget) -> bool:
         """Whether this budget lets anything pass that the other one holds."""
         if than.is_unlimited:
             return False
-        return self.permille > than.permille or self.at_least > than.at_least
+        return self.permille > than.permille or self.min_addresses > than.min_addresses
 
 
 def fault_of_budget(event: BudgetSet) -> str | None:
@@ -92,8 +92,8 @@ def fault_of_budget(event: BudgetSet) -> str | None:
         return f"kind: {shown(event.kind)} must be one of {', '.join(KINDS)}"
     if not 0 <= event.permille <= UNLIMITED_PERMILLE:
         return f"permille: {event.permille} must be from 0 to {UNLIMITED_PERMILLE}"
-    if event.at_least < 0:
-        return f"at_least: {event.at_least} must be 0 or more"
+    if event.min_addresses < 0:
+        return f"min_addresses: {event.min_addresses} must be 0 or more"
     return None
 
 

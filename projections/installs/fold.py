@@ -130,9 +130,9 @@ def _time_of(entry: Reach) -> int:
 
 def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstalls:
     said_ms = event.envelope.issued_at_ms
-    went_back = [Exceptional(said_ms, dpu, version, "") for dpu, version in event.went_back.items()]
+    regressed = [Exceptional(said_ms, dpu, version, "") for dpu, version in event.regressed.items()]
     refusals = [Exceptional(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
-    exceptions = newest_exceptions(zone.exceptions if zone is not None else (), [*went_back, *refusals])
+    exceptions = newest_exceptions(zone.exceptions if zone is not None else (), [*regressed, *refusals])
     said, count = said_ms, event.dpu_count
     if zone is not None:
         said, count = max((said, count), (zone.said_ms, zone.dpu_count))
@@ -175,14 +175,14 @@ def _fault(event: InstallsReported) -> str | None:
     for field, column in columns:
         if len(column) not in (1, count):
             return f"{field}: {len(column)} values must be 1, or one for each of the {count} ordinals"
-    if max(count, len(event.went_back), len(event.refused)) > MAX_ITEMS:
-        return f"ordinals: {count} items, or that of went_back or refused, must be at most {MAX_ITEMS}"
+    if max(count, len(event.regressed), len(event.refused)) > MAX_ITEMS:
+        return f"ordinals: {count} items, or that of regressed or refused, must be at most {MAX_ITEMS}"
     if not 0 <= event.dpu_count <= MAX_ORDINAL:
         return f"dpu_count: {event.dpu_count} must be from 0 to {MAX_ORDINAL}"
     if event.epoch < 0:
         return f"epoch: {event.epoch} must be 0 or more"
     fault = check_zone("zone", event.zone)
-    for dpu in (*event.went_back, *event.refused):
+    for dpu in (*event.regressed, *event.refused):
         fault = fault or check_name("dpu", dpu)
     for reason in event.refused.values():
         fault = fault or check_text("refused", reason, MAX_REASON)

@@ -167,7 +167,7 @@ def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Enve
         label_sets=[],
         label_index=[],
         changed_ms=[row.changed_ms for row in gone.values()],
-        stated_ms=[row.stated_ms for row in gone.values()],
+        last_present_ms=[row.last_present_ms for row in gone.values()],
     )
 
 

@@ -6,7 +6,7 @@ forward, by the bounds on records.
 
 A node that changed again after the range is left to the range of its last change. So fleet may hear of a node for the
 first time by its tombstone. The node may be newer than what another partition has of it, and then its leave ends that
-too. A tombstone therefore says which incarnation left, and when it was last stated to be there (`stated_ms`).
+too. A tombstone therefore says which incarnation left, and when it was last stated to be there (`last_present_ms`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Items(NamedTuple):
     addresses4: bytes
     addresses6: bytes
     changed_ms: list[int]
-    stated_ms: list[int]
+    last_present_ms: list[int]
     changed: list[int]
     label_sets: list[dict[str, str]]
     label_index: list[int]
@@ -201,7 +201,7 @@ def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> 
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
         list(map(_CHANGED_MS, rows)),
-        [row.stated_ms if type(row) is Gone else 0 for _, row in found],
+        [row.last_present_ms if type(row) is Gone else 0 for _, row in found],
         list(map(_CHANGED, rows)),
         list(sets.values()),
         [number_of[id(row.labels)] for row in rows],
@@ -237,7 +237,7 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
         label_sets=items.label_sets,
         label_index=items.label_index,
         changed_ms=items.changed_ms if max(items.changed_ms) > earliest_ms else [],
-        stated_ms=items.stated_ms if any(items.stated_ms) else [],
+        last_present_ms=items.last_present_ms if any(items.last_present_ms) else [],
     )
 
 

@@ -158,7 +158,7 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
     before = state.nodes.some(event.names)
     columns = zip(event.zones, event.names, event.created_ms, event.uids, before, strict=True)
     for zone, name, created_ms, uid, old in columns:
-        if old is None or old.zone != zone or old.changed >= event.heard_offset:
+        if old is None or old.zone != zone or old.changed >= event.seen_offset:
             continue
         if _is_about(old, (created_ms, uid)):
             gone[name] = _gone(old, SUPERSEDED, at)
@@ -178,8 +178,8 @@ def _zone(state: ZoneState, name: str) -> Zone:
 
 
 def _gone(old: Node, state: int, at: At) -> Gone:
-    stated_ms = 0 if old.agent & AGENT_JOINED else old.changed_ms
-    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, stated_ms)
+    last_present_ms = 0 if old.agent & AGENT_JOINED else old.changed_ms
+    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, last_present_ms)
 
 
 def _same(old: Node, row: Node) -> bool:

@@ -40,8 +40,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node that left, kept until fleet has heard of it: `changed` and `changed_ms` are as those of a node.
 
-    `state` is one of MembershipChanged. `stated_ms` is the append time of the last record that stated the node to be
-    there; 0 if the node's own agent had put it there, which moves no node and so ends none elsewhere.
+    `state` is one of MembershipChanged. `last_present_ms` is the append time of the last record that stated the node to
+    be there; 0 if the node's own agent had put it there, which moves no node and so ends none elsewhere.
     """
 
     zone: str
@@ -50,7 +50,7 @@ class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     state: int
     changed: int
     changed_ms: int
-    stated_ms: int
+    last_present_ms: int
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False, array_like=True):

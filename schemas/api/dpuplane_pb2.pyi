@@ -385,7 +385,7 @@ class RequestLifecycleRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., request: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
 
 class ClaimIndexRequest(_message.Message):
-    __slots__ = ("command_id", "domain", "clique", "node", "address", "created_ms", "uid", "wish")
+    __slots__ = ("command_id", "domain", "clique", "node", "address", "created_ms", "uid", "requested_index")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLIQUE_FIELD_NUMBER: _ClassVar[int]
@@ -393,7 +393,7 @@ class ClaimIndexRequest(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
-    WISH_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_INDEX_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     domain: str
     clique: str
@@ -401,8 +401,8 @@ class ClaimIndexRequest(_message.Message):
     address: str
     created_ms: int
     uid: str
-    wish: int
-    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., wish: _Optional[int] = ...) -> None: ...
+    requested_index: int
+    def __init__(self, command_id: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., requested_index: _Optional[int] = ...) -> None: ...
 
 class ReleaseIndexRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "node", "created_ms", "uid")
@@ -543,16 +543,16 @@ class RejectHoldRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., hold: _Optional[int] = ...) -> None: ...
 
 class SetBudgetRequest(_message.Message):
-    __slots__ = ("command_id", "kind", "permille", "at_least")
+    __slots__ = ("command_id", "kind", "permille", "min_addresses")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PERMILLE_FIELD_NUMBER: _ClassVar[int]
-    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    MIN_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     kind: str
     permille: int
-    at_least: int
-    def __init__(self, command_id: _Optional[str] = ..., kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
+    min_addresses: int
+    def __init__(self, command_id: _Optional[str] = ..., kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
 class FreezeRequest(_message.Message):
     __slots__ = ("command_id", "zone")
@@ -1223,14 +1223,14 @@ class BudgetList(_message.Message):
     def __init__(self, budgets: _Optional[_Iterable[_Union[Budget, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Budget(_message.Message):
-    __slots__ = ("kind", "permille", "at_least")
+    __slots__ = ("kind", "permille", "min_addresses")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PERMILLE_FIELD_NUMBER: _ClassVar[int]
-    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    MIN_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     kind: str
     permille: int
-    at_least: int
-    def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
+    min_addresses: int
+    def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
 class ShowCommandRequest(_message.Message):
     __slots__ = ("command_id", "min_position", "at")

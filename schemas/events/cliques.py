@@ -10,8 +10,8 @@ from schemas.envelope import Envelope
 class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
     """A node wants an index of a clique.
 
-    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id). `wish` is
-    the index that a foreign row already shows for it, or -1.
+    `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id).
+    `requested_index` is the index that a foreign row already shows for it, or -1.
     """
 
     envelope: Envelope
@@ -21,7 +21,7 @@ class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
     address: str
     created_ms: int
     uid: str
-    wish: int
+    requested_index: int
 
 
 class IndexReleased(msgspec.Struct, frozen=True, gc=False):

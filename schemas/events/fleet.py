@@ -23,9 +23,9 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     and SUPERSEDED plus the bits of what the node's agent stated (AGENT_JOINED and the like). Columns as in NodesJoined,
     and a zone per item. `earliest_ms` is the append time of the earliest change.
 
-    `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. `stated_ms` is,
-    for a node that left, the append time of the last record that stated it to be there. It is 0 for a present node and
-    for one that its own agent had put there, and empty if it is 0 for all.
+    `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. For a node that
+    left, `last_present_ms` is the append time of the last record by which it was present. It is 0 for a present node
+    and for one that its own agent had put there; the column is empty if it is 0 for all.
 
     `command_ids` and `actors` say which commands caused the changes, and who gave them: each of the next `cause_items`
     items, in order. The id is empty for a node that joined alone and was new to the partition: that node's uid is the
@@ -48,7 +48,7 @@ class MembershipChanged(msgspec.Struct, frozen=True, gc=False):
     label_sets: list[dict[str, str]]
     label_index: list[int]
     changed_ms: list[int]
-    stated_ms: list[int]
+    last_present_ms: list[int]
     command_ids: list[str] = []
     actors: list[str] = []
     cause_items: list[int] = []
@@ -89,7 +89,7 @@ class BudgetSet(msgspec.Struct, frozen=True, gc=False):
     envelope: Envelope
     kind: str
     permille: int
-    at_least: int
+    min_addresses: int
 
 
 class HoldApproved(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ class InstallsReported(msgspec.Struct, frozen=True, gc=False):
 
     Per entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
     whose ordinals are in the roaring bitmap `ordinals[i]`. The version's earliest change was appended at
-    `appended_ms[i]`; the last of these DPUs said so at `reached_ms[i]` by the relay's clock. `went_back` names DPUs
+    `appended_ms[i]`; the last of these DPUs said so at `reached_ms[i]` by the relay's clock. `regressed` names DPUs
     that now hold an older version than they had reported; `refused` maps DPUs to why they refused their last table.
     """
 
@@ -26,5 +26,5 @@ class InstallsReported(msgspec.Struct, frozen=True, gc=False):
     ordinals: list[bytes]
     appended_ms: list[int]
     reached_ms: list[int]
-    went_back: dict[str, int]
+    regressed: dict[str, int]
     refused: dict[str, str]

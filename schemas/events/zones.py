@@ -84,7 +84,7 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
     Accepted only if `from_offset` is this partition's mark for fleet. Fleet had heard what this partition said before
-    `heard_offset`, and found so by that.
+    `seen_offset`, and found so by that.
     """
 
     envelope: Envelope
@@ -94,7 +94,7 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     names: list[str]
     created_ms: list[int]
     uids: list[str]
-    heard_offset: int
+    seen_offset: int
 
 
 class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):

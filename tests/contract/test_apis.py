@@ -16,7 +16,7 @@ from tests.support.served import Served, served
 NODE = pb.NodeSpec(name="n", addresses=["10.0.0.1"], labels={"role": "web"})
 CALLS: dict[str, tuple[str, str, Message | bytes]] = {
     "a join": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="z", nodes=[NODE])),
-    "a claim": ("Commands", "ClaimIndex", pb.ClaimIndexRequest(domain="d", clique="c", node="n", wish=3)),
+    "a claim": ("Commands", "ClaimIndex", pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=3)),
     "a refusal by the log": ("Commands", "ChangeNodes", pb.ChangeNodesRequest(zone="z", nodes=[NODE])),
     "a leave of nobody": ("Commands", "LeaveNodes", pb.LeaveNodesRequest(zone="z", names=["nobody"])),
     "a bad shape": ("Commands", "JoinNodes", pb.JoinNodesRequest(zone="Z!", nodes=[NODE])),

@@ -83,7 +83,7 @@ def _commands() -> Iterable[bytes]:
         pb.DeleteZoneRequest(zone="z"),
         pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
         pb.RequestLifecycleRequest(zone="z", dpu="d1", request="provision", image="bf-bundle-2.10"),
-        pb.ClaimIndexRequest(**about, address="10.0.0.1", created_ms=T0, uid="u", wish=3),
+        pb.ClaimIndexRequest(**about, address="10.0.0.1", created_ms=T0, uid="u", requested_index=3),
         pb.ReleaseIndexRequest(**about, created_ms=T0, uid="u"),
         pb.SetCapacityRequest(domain="d", clique="c", capacity=4),
         pb.ReportReadyRequest(**about, uid="u", ready=True),
@@ -92,7 +92,7 @@ def _commands() -> Iterable[bytes]:
         pb.DeletePolicyRequest(name="web"),
         pb.ApproveHoldRequest(hold=7, hash="00ff"),
         pb.RejectHoldRequest(hold=7),
-        pb.SetBudgetRequest(kind="denied-by-leave", permille=10, at_least=100),
+        pb.SetBudgetRequest(kind="denied-by-leave", permille=10, min_addresses=100),
         pb.FreezeRequest(zone="z"),
         pb.ThawRequest(),
     ]

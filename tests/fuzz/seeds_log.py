@@ -87,7 +87,7 @@ def _cliques() -> Iterable[bytes]:
     log.hear("n0", "session-1")
     log.lose("n0", "session-1")
     log.release("n1", "u1")
-    log.claim("n0", "u9", created_ms=T0 + 5_000, wish=1)
+    log.claim("n0", "u9", created_ms=T0 + 5_000, requested_index=1)
     log.resize(4)
     log.claim("n4", "u4", clique="c2", statement=True)
     yield history(log.events)

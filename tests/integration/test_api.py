@@ -112,7 +112,7 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
 
 
 async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_closed(plane: Served) -> None:
-    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=0))
+    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=0))
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
     held = await plane.calls.LeaveNodes(leave)
@@ -128,7 +128,7 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
 
 
 async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed(plane: Served) -> None:
-    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=0, at_least=0))
+    await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=0, min_addresses=0))
     await until_members(plane, await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2")))
     drop = pb.PolicySpec(name="no", action="drop", protocol="any")
     requests = [pb.SetPolicyRequest(policy=drop, command_id=plane.command_id()) for _ in range(2)]
@@ -140,7 +140,7 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
         assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
         assert shown.outcome == pb.Answer.refused
         assert shown.reason == f"hold {first.hold} was rejected by '?anonymous': what it kept stays as it was"
-    budget = pb.SetBudgetRequest(kind="denied-by-change", permille=500, at_least=0, command_id=plane.command_id())
+    budget = pb.SetBudgetRequest(kind="denied-by-change", permille=500, min_addresses=0, command_id=plane.command_id())
     (hold,) = (await hold_of(plane, await plane.calls.SetBudget(budget)),)
     for name in ("alice", "bob"):
         approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
@@ -158,7 +158,7 @@ async def hold_of(plane: Served, answer: pb.Answer) -> pb.Hold:
 
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (
-        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1))
     ).outcome == 1
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=[f"n{i}" for i in range(1, 5)]))

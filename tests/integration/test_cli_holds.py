@@ -15,7 +15,7 @@ __all__ = ["plane", "run"]
 async def test_a_held_leave_waits_for_two_names(run: Run) -> None:
     assert (await run("budgets", "set", "denied-by-leave", "--permille", "0", "--at-least", "1")).status == 0
     budgets = (await run("budgets", "list")).json["budgets"]
-    assert {budget["kind"]: budget["at_least"] for budget in budgets}["denied-by-leave"] == 1
+    assert {budget["kind"]: budget["min_addresses"] for budget in budgets}["denied-by-leave"] == 1
     names = [f"n{i}" for i in range(1, 6)]
     for number, name in enumerate(names, 1):
         await become_member(run, name, "z1", f"10.0.0.{number}")

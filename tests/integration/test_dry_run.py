@@ -58,7 +58,7 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
 async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
-        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1))
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1))
         names = ["n0", "n1", "nobody"]
         said = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names, dry_run=True))
         assert said.outcome == pb.Answer.held and not said.HasField("hold")
@@ -95,7 +95,7 @@ async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path:
         await joined(plane, 4)
         await plane.join("z2", pb.NodeSpec(name="twin", addresses=["10.0.0.3"]))
         await until(lambda: len(plane.replica.state(FLEET_0).members.rows) == 5)
-        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=0))
+        await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=0))
         left = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n0"]))
         assert left.outcome == pb.Answer.held
         for zone, names in (("", ["n0", "n1", "n2", "n3", "twin"]), ("z1", ["n0", "n1", "n2", "n3"]), ("z2", ["twin"])):

@@ -54,7 +54,7 @@ async def _furnish(calls: Any) -> None:
         pb.RequestLifecycleRequest(zone="rack-2", dpu="odd", request="provision", image="bundle-1")
     )
     await calls.Freeze(pb.FreezeRequest(zone="rack-6"))
-    await calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=1, at_least=3))
+    await calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=1, min_addresses=3))
     await calls.LeaveNodes(pb.LeaveNodesRequest(zone="rack-5", names=[f"n-5-{n}" for n in range(20)]))
 
 

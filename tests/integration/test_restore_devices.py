@@ -84,7 +84,7 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         await plane.until_equal()
         await plane.until_newer(0)
 
-        def went_back(ran: Ran) -> bool:
+        def regressed(ran: Ran) -> bool:
             return len({each["dpu"] for each in ran.json()["exceptions"]}) == DPUS
 
-        await until(lambda: plane.say("zones", "show", "z"), went_back)
+        await until(lambda: plane.say("zones", "show", "z"), regressed)

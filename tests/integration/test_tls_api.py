@@ -100,7 +100,7 @@ async def test_a_stream_is_refused_like_a_call(plane: Guarded) -> None:
 
 async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> None:
     operator, approver = plane.caller("operator/ann"), plane.caller("approver/bob")
-    budget = pb.SetBudgetRequest(kind="denied-by-leave", permille=0, at_least=1)
+    budget = pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1)
     assert (await refused(operator.calls.SetBudget(budget)))[0] == Code.PERMISSION_DENIED
     assert (await approver.calls.SetBudget(budget)).outcome == pb.Answer.done
     joined = await operator.calls.JoinNodes(

@@ -8,9 +8,9 @@ from projections.fleet.tombstones import Tombstone, Tombstones
 from tests.seeded.bugs import Bug, Stepped, does, instead, patched
 
 
-def _ends_by_time_alone(tombstone: Tombstone, created_ms: int, stated_ms: int) -> bool:
-    limit_ms = tombstone.left_ms + 1 if created_ms < tombstone.created_ms else tombstone.stated_ms
-    return created_ms <= tombstone.created_ms and stated_ms < limit_ms
+def _ends_by_time_alone(tombstone: Tombstone, created_ms: int, last_present_ms: int) -> bool:
+    limit_ms = tombstone.left_ms + 1 if created_ms < tombstone.created_ms else tombstone.last_present_ms
+    return created_ms <= tombstone.created_ms and last_present_ms < limit_ms
 
 
 BUGS = (

@@ -250,9 +250,13 @@ class Plane(Folds):
 
         created_ms = self.now_ms
         send(e.CliqueCapacitySet(self._said(about), domain, clique, self.rng.choice((2, 3, 5))))
-        for wish in (-1, 4):
+        for requested_index in (-1, 4):
             for node in nodes:
-                send(e.IndexClaimed(self._said(about), domain, clique, node, "", created_ms, f"{created_ms}", wish))
+                send(
+                    e.IndexClaimed(
+                        self._said(about), domain, clique, node, "", created_ms, f"{created_ms}", requested_index
+                    )
+                )
         for node in nodes[:3]:
             send(e.IndexReleased(self._said(about), domain, clique, node, 0, ""))
 

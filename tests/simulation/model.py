@@ -59,7 +59,7 @@ class Cliques:
             if was and was.standing == "holds" and was.uid == row.uid and was.last != row.last:
                 yield f"the index of {key} changed under a running incarnation"
         for key, row in step.rows.get("members", ()):
-            wished = isinstance(step.event, IndexClaimed) and step.event.wish >= 0
+            wished = isinstance(step.event, IndexClaimed) and step.event.requested_index >= 0
             if row is not None and row.standing == "holds" and not wished:
                 yield from self._sparse(key, row, before, {index for (c, index) in indices if c == _split(key)[0]})
 

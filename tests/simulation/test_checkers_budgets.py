@@ -258,14 +258,14 @@ def test_what_a_policy_takes_is_nobodys_leave() -> None:
 
 
 def withdrawn(
-    *counts: tuple[float, int], permille: int = 0, at_least: int = 0, of: int = 100, late: int = 0
+    *counts: tuple[float, int], permille: int = 0, min_addresses: int = 0, of: int = 100, late: int = 0
 ) -> list[str]:
     """What is told if so many of a hundred addresses go at these seconds after an hour, with such a budget.
 
     `late` more addresses join a minute before the first goes.
     """
     steps = WrittenSteps().add(
-        SAID, FLEET_0, budgets={"denied-by-change": Budget("denied-by-change", permille, at_least), "x": None}
+        SAID, FLEET_0, budgets={"denied-by-change": Budget("denied-by-change", permille, min_addresses), "x": None}
     )
     names = [f"n{number}" for number in range(of)]
     steps.add(SAID, FLEET_0, members={name: node(f"10.0.0.{number}") for number, name in enumerate(names, 1)})
@@ -290,30 +290,30 @@ def test_a_budget_is_a_share_of_what_was_let_through_before_the_window() -> None
 def test_addresses_that_have_just_come_do_not_make_a_budget_larger() -> None:
     assert withdrawn((10, 11), permille=100, late=200)
     assert not withdrawn((10, 10), permille=100, late=200)
-    assert withdrawn((10, 51), at_least=90, late=200)
+    assert withdrawn((10, 51), min_addresses=90, late=200)
     assert not withdrawn((HOUR_S + 70, 30), permille=100, late=200)
 
 
 def test_a_budget_is_a_count_at_least_and_half_of_all_at_most() -> None:
-    assert withdrawn((10, 51), at_least=60) == [
+    assert withdrawn((10, 51), min_addresses=60) == [
         "fleet/0@3: any zone loses 51 addresses (denied-by-change) after 0, of 50 at most"
     ]
-    assert not withdrawn((10, 20), permille=100, at_least=20)
-    assert withdrawn((10, 21), permille=100, at_least=20)
+    assert not withdrawn((10, 20), permille=100, min_addresses=20)
+    assert withdrawn((10, 21), permille=100, min_addresses=20)
 
 
 def test_what_went_ten_minutes_ago_is_forgotten() -> None:
-    assert not withdrawn((10, 10), (610, 10), (1210, 10), at_least=10)
-    assert withdrawn((10, 10), (609.9, 1), at_least=10)
-    assert withdrawn((10, 10), (400, 1), (611, 10), at_least=10) == [
+    assert not withdrawn((10, 10), (610, 10), (1210, 10), min_addresses=10)
+    assert withdrawn((10, 10), (609.9, 1), min_addresses=10)
+    assert withdrawn((10, 10), (400, 1), (611, 10), min_addresses=10) == [
         "fleet/0@4: any zone loses 1 addresses (denied-by-change) after 10, of 10 at most",
         "fleet/0@5: any zone loses 10 addresses (denied-by-change) after 1, of 10 at most",
     ]
 
 
 def test_a_clock_that_jumps_back_forgets_nothing_and_one_that_jumped_ahead_nothing_late() -> None:
-    assert withdrawn((610, 10), (10, 1), at_least=10)
-    assert not withdrawn((610, 10), (10, 0), (1210, 10), at_least=10)
+    assert withdrawn((610, 10), (10, 1), min_addresses=10)
+    assert not withdrawn((610, 10), (10, 0), (1210, 10), min_addresses=10)
 
 
 def stated_at(*changes: tuple[float, Rows]) -> list[str]:

@@ -169,9 +169,11 @@ class Workload:
         domain, clique, node = self._spot()
         address = f"10.1.0.{1 + self._rng.randrange(12)}" if self._rng.random() < 0.5 else ""
         uid, created = (f"pod-{self._rng.randrange(6)}", self._now_ms()) if self._rng.random() < 0.7 else ("", 0)
-        wish = self._rng.choice((-1, -1, -1, 0, 2))
+        requested_index = self._rng.choice((-1, -1, -1, 0, 2))
         said = self._said(f"{domain}/{clique}")
-        return self._of_domain(replica, domain, e.IndexClaimed(said, domain, clique, node, address, created, uid, wish))
+        return self._of_domain(
+            replica, domain, e.IndexClaimed(said, domain, clique, node, address, created, uid, requested_index)
+        )
 
     def _release(self, replica: Replica) -> Request:
         domain, clique, node = self._spot()

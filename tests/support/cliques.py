@@ -55,7 +55,7 @@ class CliqueLog:
         *,
         address: str = "",
         created_ms: int = 0,
-        wish: int = -1,
+        requested_index: int = -1,
         clique: str = "",
         domain: str = "",
         said_ms: int | None = None,
@@ -64,7 +64,7 @@ class CliqueLog:
         envelope = self._envelope(said_ms, statement=statement)
         created_ms = created_ms or envelope.issued_at_ms
         domain, clique = domain or self.domain, clique or self.clique
-        return self.append(IndexClaimed(envelope, domain, clique, node, address, created_ms, uid, wish))
+        return self.append(IndexClaimed(envelope, domain, clique, node, address, created_ms, uid, requested_index))
 
     def release(
         self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, statement: bool = False

@@ -55,7 +55,7 @@ class Item(NamedTuple):
     created_ms: int = 1
     uid: str = "u"
     changed_ms: int = 0
-    stated_ms: int = 0
+    last_present_ms: int = 0
 
 
 class Fleet:
@@ -140,9 +140,9 @@ class Fleet:
         """What node agents may state in a zone."""
         return self.apply(ZoneUpdated(envelope("ann"), zone, False, {}, -1, -1, True, [*networks], True, [*keys]))
 
-    def budget(self, kind: str, permille: int, at_least: int) -> Outcome:
+    def budget(self, kind: str, permille: int, min_addresses: int) -> Outcome:
         """Set a budget, and have two people approve it if it is looser."""
-        outcome = self.apply(BudgetSet(envelope("ann"), kind, permille, at_least))
+        outcome = self.apply(BudgetSet(envelope("ann"), kind, permille, min_addresses))
         if outcome.code != "held":
             return outcome
         assert self.approve(outcome.hold, "budget-1").code == "done"
@@ -207,7 +207,7 @@ def membership(partition: int, start: int, end: int, items: Sequence[Item], earl
         [dict(item.labels) for item in items],
         list(range(len(items))),
         [item.changed_ms or earliest_ms for item in items],
-        [item.stated_ms for item in items],
+        [item.last_present_ms for item in items],
     )
 
 

@@ -183,7 +183,7 @@ def _dpu(rng: random.Random) -> tuple[str, Message]:
 
 def _budget(rng: random.Random) -> tuple[str, Message]:
     return "SetBudget", pb.SetBudgetRequest(
-        kind="denied-by-leave", permille=rng.randrange(1, 9), at_least=rng.randrange(1, 3)
+        kind="denied-by-leave", permille=rng.randrange(1, 9), min_addresses=rng.randrange(1, 3)
     )
 
 

@@ -36,12 +36,12 @@ def _malformed(log: DeliveredCliques) -> None:
     log.claim("", "u")
     log.claim("n", "u\n")
     log.claim("n", "u", created_ms=log.now_ms + 2 + MAX_AHEAD_MS)
-    log.claim("n", "u", wish=-2)
+    log.claim("n", "u", requested_index=-2)
     for address in ("10.0.0", "fe80::1%eth0", "127.0.0.1", "::ffff:10.0.0.1", "ff02::1"):
         log.claim("n", "u", address=address)
     for capacity in (0, MAX_CAPACITY + 1):
         log.resize(capacity)
-    log.claim("n", "u", wish=18)
+    log.claim("n", "u", requested_index=18)
 
 
 def _members(log: DeliveredCliques) -> None:
@@ -53,17 +53,17 @@ def _members(log: DeliveredCliques) -> None:
     log.resize(4)
     log.claim("n0", "u0", address="10.0.0.1")
     log.claim("n0", "u0", address="2001:DB8:0::1")
-    log.claim("x", "ux", wish=0)
-    log.claim("n0", "u0", wish=3)
-    log.claim("n0", "u0", wish=0)
-    log.claim("n0", "v0", wish=7)
+    log.claim("x", "ux", requested_index=0)
+    log.claim("n0", "u0", requested_index=3)
+    log.claim("n0", "u0", requested_index=0)
+    log.claim("n0", "v0", requested_index=7)
     log.release("n1", "other")
     log.ready("n1", uid="other")
     log.release("n1", "u1")
-    log.claim("n0", "u0", wish=1)
+    log.claim("n0", "u0", requested_index=1)
     log.claim("n1", "w1", address="2001:db8::1", created_ms=log.now_ms + 50)
     log.claim("n2", "u2", clique="c2")
-    log.claim("n2", "v2", clique="c2", address="10.0.0.3", wish=5)
+    log.claim("n2", "v2", clique="c2", address="10.0.0.3", requested_index=5)
     log.claim("n3", "older", created_ms=5)
 
 
@@ -108,7 +108,7 @@ def _line(log: DeliveredCliques) -> None:
     for name in ("a", "b", "c", "e"):
         log.claim(name, f"u-{name}", address="10.2.0.1")
     log.ready("b")
-    log.claim("c", "u-c", wish=0)
+    log.claim("c", "u-c", requested_index=0)
     log.claim("b", "v-b")
     log.release("c")
     log.release("a", "u-a")
@@ -128,14 +128,14 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
             case 0 | 1 | 2 | 3:
                 address = rng.choice(["", f"10.3.0.{rng.randrange(1, 6)}"])
                 created_ms = rng.choice([0, START_MS + rng.randrange(5)])
-                wish = rng.choice([-1, -1, -1, rng.randrange(5)])
+                requested_index = rng.choice([-1, -1, -1, rng.randrange(5)])
                 is_statement = rng.random() < 0.5
                 log.claim(
                     node,
                     uid,
                     address=address,
                     created_ms=created_ms,
-                    wish=wish,
+                    requested_index=requested_index,
                     statement=is_statement,
                     said_ms=said_ms,
                 )

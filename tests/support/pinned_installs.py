@@ -46,7 +46,7 @@ def _report(entries: Sequence[Entry], now_ms: int) -> InstallsReported:
         ordinals=[_packed(ordinals) for _, _, ordinals, _ in entries],
         appended_ms=appended_ms,
         reached_ms=[ms + max(entry[3], 0) for ms, entry in zip(appended_ms, entries, strict=True)],
-        went_back={},
+        regressed={},
         refused={},
     )
 
@@ -79,7 +79,7 @@ def _malformed(reports: _Reports) -> None:
         {"dpu_count": -1},
         {"dpu_count": MAX_ORDINAL + 1},
         {"epoch": -1},
-        {"went_back": {"": 1}},
+        {"regressed": {"": 1}},
         {"refused": {"d1": "two\nlines"}},
     ]
     for change in changes:
@@ -90,9 +90,9 @@ def _merged(reports: _Reports) -> None:
     """Columns of one value; times that are equal, unknown, earlier, contradicting; more than is remembered."""
     reports.say((5, 0, range(6), 10), epoch=0)
     reports.say((5, 0, range(6), 10), (5, 0, range(4, 9), 30), (5, 1, range(3), -1), (7, 2, [], 5))
-    reports.say((5, 0, [8, 9], 20), (5, 1, [0, 1], 1_000_003), went_back={"d1": 4}, refused={"d2": "full"})
+    reports.say((5, 0, [8, 9], 20), (5, 1, [0, 1], 1_000_003), regressed={"d1": 4}, refused={"d2": "full"})
     reports.say((5, 0, [8, 9], 20), late_ms=60_000, dpu_count=12, refused={"d1": "no"})
-    reports.say((5, 1, [1], 10), ordinals=[_packed([1]), _packed([2])], went_back={"d2": 3})
+    reports.say((5, 1, [1], 10), ordinals=[_packed([1]), _packed([2])], regressed={"d2": 3})
     for claimed_ms in range(0, 3_000, 1_000):
         at = [T0 + claimed_ms + number for number in range(1_000)]
         ordinals = [_packed([claimed_ms + number]) for number in range(1_000)]
@@ -124,6 +124,6 @@ def _some(reports: _Reports, rng: Random) -> None:
             zone=rng.choice(["r1", "r1", "r2"]),
             epoch=1 if rng.random() < 0.99 else 2,
             dpu_count=rng.randrange(50, 60),
-            went_back={name: rng.randrange(9) for name in names if rng.random() < 0.1},
+            regressed={name: rng.randrange(9) for name in names if rng.random() < 0.1},
             refused={name: rng.choice(["full", "lies"]) for name in names if rng.random() < 0.1},
         )

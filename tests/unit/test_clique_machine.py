@@ -19,7 +19,7 @@ from tests.support.sometimes import Sometimes, sized
 NODES = st.sampled_from([f"n{number}" for number in range(6)])
 CLIQUES = st.sampled_from(["c1", "c1", "c1", "c2"])
 AGES = st.sampled_from([1, 2, 2, 3, 3])
-WISHES = st.sampled_from([-1] * 9 + [0, 2, 4])
+REQUESTED_INDICES = st.sampled_from([-1] * 9 + [0, 2, 4])
 
 
 class Model:
@@ -38,7 +38,7 @@ class Model:
     def free(self, clique: str) -> list[int]:
         return sorted(set(range(self.capacity[clique])) - set(self.held[clique].values()))
 
-    def claim(self, clique: str, node: str, pod: tuple[int, str], wish: int) -> tuple[str, int, int]:
+    def claim(self, clique: str, node: str, pod: tuple[int, str], requested_index: int) -> tuple[str, int, int]:
         """(code, index, place)"""
         here = self.place(node)
         known = [self.newest[where, node] for where in {clique, here or clique} if (where, node) in self.newest]
@@ -48,7 +48,7 @@ class Model:
         if is_same and here != clique:
             return "refused", -1, 0
         held = self.held[clique].get(node, -1)
-        if wish not in (-1, held) and (is_same or wish not in self.free(clique)):
+        if requested_index not in (-1, held) and (is_same or requested_index not in self.free(clique)):
             return "refused", -1, 0
         if here is not None and not is_same:
             if here != clique:
@@ -56,8 +56,8 @@ class Model:
             elif held < 0:
                 self.line[clique].remove(node)
         self.newest[clique, node] = self.newest[clique, node] if is_same else pod
-        if held < 0 or wish not in (-1, held):
-            held = self.choose(clique, node, wish)
+        if held < 0 or requested_index not in (-1, held):
+            held = self.choose(clique, node, requested_index)
         if held < 0:
             if node not in self.line[clique]:
                 self.line[clique].append(node)
@@ -65,10 +65,10 @@ class Model:
         self.held[clique][node] = self.last[clique, node] = held
         return "done", held, 0
 
-    def choose(self, clique: str, node: str, wish: int = -1) -> int:
+    def choose(self, clique: str, node: str, requested_index: int = -1) -> int:
         free = self.free(clique)
         last = self.last.get((clique, node), -1)
-        return wish if wish >= 0 else last if last in free else free[0] if free else -1
+        return requested_index if requested_index >= 0 else last if last in free else free[0] if free else -1
 
     def leave(self, clique: str, node: str) -> None:
         self.held[clique].pop(node, None)
@@ -106,11 +106,13 @@ class CliqueMachine(DeliveredMachine):
         for clique in ("c1", "c2"):
             self.resize(clique, 2)
 
-    @rule(clique=CLIQUES, node=NODES, age=AGES, wish=WISHES)
-    def claim(self, clique: str, node: str, age: int, wish: int) -> None:
+    @rule(clique=CLIQUES, node=NODES, age=AGES, requested_index=REQUESTED_INDICES)
+    def claim(self, clique: str, node: str, age: int, requested_index: int) -> None:
         before = self.model.newest.get((clique, node))
-        outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, wish=wish)
-        assert (outcome.code, outcome.index, outcome.place) == self.model.claim(clique, node, (age, f"u{age}"), wish)
+        outcome = self.log.claim(node, f"u{age}", clique=clique, created_ms=age, requested_index=requested_index)
+        assert (outcome.code, outcome.index, outcome.place) == self.model.claim(
+            clique, node, (age, f"u{age}"), requested_index
+        )
         assert bool(outcome.reason) == (outcome.code != "done")
         SOMETIMES.saw("an index was given", outcome.code == "done")
         SOMETIMES.saw("a clique was full, and a node waits", outcome.code == "waiting")

@@ -162,19 +162,22 @@ def test_index_zero_is_an_index_like_any_other(log: CliqueLog) -> None:
     log.claim("n1", "again")
     log.resize(2)
     assert log.indices() == {"n1": 0, "n0": 1}
-    reason = "wish: 1 cannot replace 0, which node 'n1' holds for as long as it runs"
+    reason = "requested_index: 1 cannot replace 0, which node 'n1' holds for as long as it runs"
     log.release("n0")
-    assert log.claim("n1", "again", wish=1).reason == reason
-    assert log.claim("n1", "again", wish=0).index == 0
+    assert log.claim("n1", "again", requested_index=1).reason == reason
+    assert log.claim("n1", "again", requested_index=0).index == 0
 
 
 def test_a_wish_beyond_the_capacity_is_told_the_range(log: CliqueLog) -> None:
     log.resize(4)
-    assert log.claim("n", "u", wish=4).reason == "wish: 4 must be from 0 to 3, the clique's capacity less 1"
-    assert log.claim("n", "u", wish=-2).reason == "wish: -2 must be an index, or -1 for none"
-    assert log.claim("n", "u", wish=3).index == 3
-    held = "wish: 3 is held by node 'n', and a claim cannot take it away"
-    assert log.claim("m", "v", wish=3).reason == held
+    assert (
+        log.claim("n", "u", requested_index=4).reason
+        == "requested_index: 4 must be from 0 to 3, the clique's capacity less 1"
+    )
+    assert log.claim("n", "u", requested_index=-2).reason == "requested_index: -2 must be an index, or -1 for none"
+    assert log.claim("n", "u", requested_index=3).index == 3
+    held = "requested_index: 3 is held by node 'n', and a claim cannot take it away"
+    assert log.claim("m", "v", requested_index=3).reason == held
 
 
 def test_a_pod_may_be_a_minute_ahead_of_the_log_and_no_more(log: CliqueLog) -> None:

@@ -230,9 +230,9 @@ def test_23_names_of_two_domains_differ() -> None:
 
 def test_24_the_index_of_a_running_daemon_never_changes(log: CliqueLog) -> None:
     log.fill(3)
-    outcome = log.claim("n2", "u2", wish=5)
+    outcome = log.claim("n2", "u2", requested_index=5)
     assert outcome.code == "refused"
-    assert "wish: 5 cannot replace 2" in outcome.reason
+    assert "requested_index: 5 cannot replace 2" in outcome.reason
     log.release("n0")
     assert log.claim("n2", "u2").index == 2
 
@@ -245,19 +245,19 @@ def test_26_two_writers_from_one_snapshot_both_get_a_row(log: CliqueLog) -> None
 def test_27_an_index_injected_by_hand_does_not_take_anothers(log: CliqueLog) -> None:
     """Upstream accepts the row, and one name has two addresses. Here the older claim keeps."""
     log.fill(3)
-    outcome = log.claim("intruder", "x", wish=1)
+    outcome = log.claim("intruder", "x", requested_index=1)
     assert outcome.code == "refused"
-    assert outcome.reason == "wish: 1 is held by node 'n1', and a claim cannot take it away"
-    assert log.claim("guest", "y", wish=9).index == 9
+    assert outcome.reason == "requested_index: 1 is held by node 'n1', and a claim cannot take it away"
+    assert log.claim("guest", "y", requested_index=9).index == 9
     assert log.claim("next", "z").index == 3
 
 
-@pytest.mark.parametrize("wish", [-2, 18, 1 << 40])
-def test_28_an_index_outside_the_clique_is_refused(log: CliqueLog, wish: int) -> None:
+@pytest.mark.parametrize("requested_index", [-2, 18, 1 << 40])
+def test_28_an_index_outside_the_clique_is_refused(log: CliqueLog, requested_index: int) -> None:
     """Upstream's daemon exits on such a row."""
-    outcome = log.claim("a", "u", wish=wish)
+    outcome = log.claim("a", "u", requested_index=requested_index)
     assert outcome.code == "refused"
-    assert outcome.reason.startswith(f"wish: {wish} ")
+    assert outcome.reason.startswith(f"requested_index: {requested_index} ")
 
 
 def test_29_a_domain_is_ready_when_enough_nodes_are_and_none_is_not(log: CliqueLog) -> None:
@@ -326,7 +326,7 @@ def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliqueLog) -> N
     """Upstream loses them when it changes where it keeps them (#1486)."""
     rows = {"a": 4, "b": 0, "c": 17}
     for node, index in rows.items():
-        assert log.claim(node, f"pod-{node}", wish=index).index == index
+        assert log.claim(node, f"pod-{node}", requested_index=index).index == index
     assert log.indices() == rows
     assert log.claim("d", "pod-d").index == 1
 

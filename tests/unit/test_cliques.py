@@ -112,7 +112,7 @@ def test_a_move_frees_the_index_in_the_old_clique_and_is_refused_whole(log: Cliq
     log.claim("a", "u1", address="10.0.0.1")
     log.claim("b", "v1", address="10.0.0.2")
     log.claim("other", "w", clique="c2")
-    assert log.claim("a", "u2", clique="c2", wish=0).code == "refused"
+    assert log.claim("a", "u2", clique="c2", requested_index=0).code == "refused"
     assert log.indices() == {"a": 0}
     assert log.claim("a", "u2", clique="c2", address="10.0.0.2").index == 1
     assert log.indices() == {"b": 0}

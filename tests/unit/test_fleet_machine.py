@@ -67,7 +67,7 @@ items = st.builds(
     created_ms=st.integers(1, 3),
     uid=st.sampled_from("uv"),
     changed_ms=st.integers(3, 6),
-    stated_ms=st.integers(0, 3),
+    last_present_ms=st.integers(0, 3),
 )
 traffic = st.sampled_from((("any", ()), ("icmp", ()), ("tcp", ()), ("tcp", (80, 90)), ("tcp", (85, 85, 443, 443))))
 policies = st.builds(
@@ -115,7 +115,7 @@ SOMETIMES = Sometimes(
 def _ends(left: Tombstone, item: Item) -> bool:
     """Whether a leave is the end of what another partition stated."""
     if item.created_ms == left.created_ms:
-        return item.changed_ms < left.stated_ms <= left.left_ms  # or a fast clock stated it, and nothing is known
+        return item.changed_ms < left.last_present_ms <= left.left_ms  # or a fast clock stated it, and nothing is known
     return item.created_ms < left.created_ms and item.changed_ms <= left.left_ms
 
 
@@ -196,7 +196,7 @@ class FleetMachine(RuleBasedStateMachine):
         ]
         self.members_change(there, 0)
         self.everything_holds()
-        self.members_change([item._replace(state=state, changed_ms=8, stated_ms=7) for item in there], 0)
+        self.members_change([item._replace(state=state, changed_ms=8, last_present_ms=7) for item in there], 0)
         if verdict and self.fleet.state.holds.rows:
             self.everything_holds()
             self.hold_decided(0, verdict)
@@ -208,7 +208,7 @@ class FleetMachine(RuleBasedStateMachine):
             Item(name, zone, str(IPv4Address(BASE4 + i)), created_ms=3, uid="v", changed_ms=7)
             for i, name in enumerate(NAMES, 1)
         ]
-        gone = [item._replace(state=2, changed_ms=8, stated_ms=7) for item in there]
+        gone = [item._replace(state=2, changed_ms=8, last_present_ms=7) for item in there]
         last = [*there[stayed:3], *gone[3:]], "b" * (3 - stayed) + "aaaa"
         for found, commands in ((there, "b"), (gone[:3], "a"), last):
             self.members_change(found, 0, commands)
@@ -228,7 +228,7 @@ class FleetMachine(RuleBasedStateMachine):
         """Alone, rules would hardly ever let a leave and an older join meet: the join is heard first, or late."""
         joined = Item(name, home, str(IPv4Address(BASE4 + 9)), created_ms=4, uid="u", changed_ms=5)
         other = next(zone for zone in ZONES if self.partition[zone] != self.partition[home])
-        left = Item(name, other, state=state, created_ms=5, uid="v", changed_ms=7, stated_ms=6)
+        left = Item(name, other, state=state, created_ms=5, uid="v", changed_ms=7, last_present_ms=6)
         for item in (left, joined) if late else (joined, left):
             self.members_change([item], 0)
             self.everything_holds()
@@ -274,7 +274,7 @@ class FleetMachine(RuleBasedStateMachine):
             if not ended and (had is None or own is not None or not (older or moved)):
                 self.members[item.name] = item
             return
-        last, counts = (item.created_ms, item.stated_ms), item.state != 3 and item.stated_ms > 0
+        last, counts = (item.created_ms, item.last_present_ms), item.state != 3 and item.last_present_ms > 0
         if own is not None and own.created_ms > item.created_ms:
             last = (own.created_ms, own.changed_ms)
         tombstone = Tombstone(here, *last, item.changed_ms)

@@ -77,7 +77,7 @@ def test_a_malformed_record_is_refused_whole_and_moves_no_mark(changes: dict[str
         "label_sets": [{}],
         "label_index": [],
         "changed_ms": [],
-        "stated_ms": [],
+        "last_present_ms": [],
     }
     rows = saved_bytes(fleet.state)
     outcome = fleet.apply(MembershipChanged(**{**fields, **changes}))  # type: ignore[arg-type]
@@ -158,12 +158,12 @@ def test_a_zone_is_told_what_fleet_had_heard_of_it_when_it_found_a_node_elsewher
     fleet.change(Item("n", here, labels={"a": "1"}))
     told, then = caused(fleet.state, 0, 0), caused(fleet.state, 1, 0)
     assert isinstance(told, NodesSuperseded) and isinstance(then, NodesSuperseded)
-    assert (told.names, told.heard_offset) == (["n"], heard) and heard < fleet.state.marks[0]
-    assert (then.names, then.heard_offset) == (["n"], fleet.state.marks[1])
+    assert (told.names, told.seen_offset) == (["n"], heard) and heard < fleet.state.marks[0]
+    assert (then.names, then.seen_offset) == (["n"], fleet.state.marks[1])
     fleet.change(Item("n", there, created_ms=0))
     sent_back = caused(fleet.state, 1, then.to_offset)
     assert isinstance(sent_back, NodesSuperseded) and sent_back.created_ms == [0]
-    assert sent_back.heard_offset == fleet.state.marks[1], "it has heard the very record that it sends back"
+    assert sent_back.seen_offset == fleet.state.marks[1], "it has heard the very record that it sends back"
 
 
 def test_a_leave_from_another_partition_or_of_a_stranger_does_nothing() -> None:

@@ -69,7 +69,9 @@ edits = st.one_of(
 )
 
 
-def made(found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict[str, str]], at_least: int) -> Fleet:
+def made(
+    found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict[str, str]], min_addresses: int
+) -> Fleet:
     fleet = Fleet()
     fleet.budget("denied-by-change", 0, 1_000_000)
     fleet.budget("denied-by-leave", 0, 1_000_000)
@@ -80,8 +82,8 @@ def made(found: Sequence[Item], rules: Sequence[PolicySet], zones: Sequence[dict
     for rule in rules:
         fleet.apply(rule)
     fleet.now_ms += 3_600_000
-    fleet.budget("denied-by-change", 0, at_least)
-    fleet.budget("denied-by-leave", 0, at_least)
+    fleet.budget("denied-by-change", 0, min_addresses)
+    fleet.budget("denied-by-leave", 0, min_addresses)
     return fleet
 
 
@@ -154,9 +156,9 @@ def turned(had: Device, becomes: Device) -> Turned:
     edits,
 )
 def test_an_edit_does_what_its_dry_run_said(
-    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], at_least: int, edit: Event
+    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], min_addresses: int, edit: Event
 ) -> None:
-    check(made(found, rules, zones, at_least), edit)
+    check(made(found, rules, zones, min_addresses), edit)
 
 
 @settings(max_examples=100)
@@ -168,9 +170,9 @@ def test_an_edit_does_what_its_dry_run_said(
     st.sets(st.integers(0, 40), min_size=1, max_size=20),
 )
 def test_a_leave_does_what_its_dry_run_said(
-    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], at_least: int, gone: set[int]
+    found: list[Item], rules: list[PolicySet], zones: list[dict[str, str]], min_addresses: int, gone: set[int]
 ) -> None:
-    fleet = made(found, rules, zones, at_least)
+    fleet = made(found, rules, zones, min_addresses)
     rows = fleet.state.members.rows
     names = [f"n{number}" for number in sorted(gone) if f"n{number}" in rows]
     leaving = [Item(name, rows[name].zone, state=1) for name in names]

@@ -21,14 +21,14 @@ def test_columns_that_are_equal_throughout_are_one_long() -> None:
     assert (event.created_ms, event.uids) == ([5], ["u"])
     assert (event.addresses4, event.addresses6) == (b"", b"")
     assert (event.label_sets, event.label_index) == ([{"rack": "r1"}], [0])
-    assert (event.earliest_ms, event.stated_ms) == (log.events[0][1].append_ms, [])
+    assert (event.earliest_ms, event.last_present_ms) == (log.events[0][1].append_ms, [])
 
 
 def test_no_time_is_said_of_nodes_that_all_changed_at_once() -> None:
     log = ZoneLog()
     log.join("a", "b")
     event = forward(log.state, 0, 0)
-    assert event is not None and (event.changed_ms, event.stated_ms) == ([], [])
+    assert event is not None and (event.changed_ms, event.last_present_ms) == ([], [])
 
 
 def test_columns_that_differ_have_an_entry_per_node() -> None:
@@ -46,7 +46,7 @@ def test_columns_that_differ_have_an_entry_per_node() -> None:
     assert (event.label_sets, event.label_index) == ([{"rack": "r1"}, {}], [0, 0, 1, 1])
     times_ms = [at.append_ms for _, at in log.events]
     assert event.changed_ms == [times_ms[0], times_ms[0], times_ms[1], times_ms[3]]
-    assert event.stated_ms == [0, 0, 0, times_ms[2]], "the tombstone says when its node was stated last"
+    assert event.last_present_ms == [0, 0, 0, times_ms[2]], "the tombstone says when its node was stated last"
 
 
 def test_a_node_is_forwarded_as_it_is_now_and_where_it_changed_last() -> None:

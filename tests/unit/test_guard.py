@@ -169,8 +169,8 @@ def test_a_drop_of_all_addresses_of_a_small_plane_is_held() -> None:
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def looser(fleet: Fleet, kind: str = DENIED_BY_CHANGE, permille: int = 1_000, at_least: int = 3) -> Outcome:
-    return fleet.apply(BudgetSet(envelope("approver/eve"), kind, permille, at_least))
+def looser(fleet: Fleet, kind: str = DENIED_BY_CHANGE, permille: int = 1_000, min_addresses: int = 3) -> Outcome:
+    return fleet.apply(BudgetSet(envelope("approver/eve"), kind, permille, min_addresses))
 
 
 def test_to_loosen_a_budget_takes_two_others_and_counts_only_then() -> None:
@@ -194,8 +194,8 @@ def test_to_tighten_a_budget_takes_one_and_ends_what_would_loosen_it() -> None:
     looser(fleet)
     assert looser(fleet, permille=49).code == "done"
     assert fleet.state.holds.rows == {}
-    for permille, at_least in ((60, 0), (0, 4)):
-        held = looser(fleet, permille=permille, at_least=at_least)
+    for permille, min_addresses in ((60, 0), (0, 4)):
+        held = looser(fleet, permille=permille, min_addresses=min_addresses)
         assert held.code == "held", "looser in one respect is looser"
     assert len(fleet.state.holds.rows) == 1
     assert fleet.reject(held.hold).code == "done"

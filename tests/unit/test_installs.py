@@ -40,7 +40,7 @@ def report(
     dpu_count: int = 10,
     said_ms: int = APPENDED,
     relay: str = "r1",
-    went_back: dict[str, int] | None = None,
+    regressed: dict[str, int] | None = None,
     refused: dict[str, str] | None = None,
 ) -> InstallsReported:
     """Entries are (version, level, ordinals, milliseconds after the version's append time, or -1 for unknown)."""
@@ -55,7 +55,7 @@ def report(
         [bytes(BitMap(ordinals).serialize()) for _, _, ordinals, _ in entries],
         [APPENDED + 10 * version if after_ms >= 0 else 0 for version, _, _, after_ms in entries],
         [APPENDED + 10 * version + after_ms if after_ms >= 0 else 0 for version, _, _, after_ms in entries],
-        went_back or {},
+        regressed or {},
         refused or {},
     )
 
@@ -142,8 +142,8 @@ def test_exceptions_are_by_name_newest_first_and_bounded() -> None:
     state = folded(
         [
             report(refused={"d1": "table full"}, said_ms=APPENDED + 1),
-            report(went_back={"d2": 4}, said_ms=APPENDED + 2),
-            report(went_back={"d1": 3}, said_ms=APPENDED + 3),
+            report(regressed={"d2": 4}, said_ms=APPENDED + 2),
+            report(regressed={"d1": 3}, said_ms=APPENDED + 3),
         ]
     )
     assert progress_of(state).exceptions == (
@@ -188,7 +188,7 @@ def test_an_unknown_zone_has_no_progress() -> None:
         ({"ordinals": [bytes(BitMap([1 << 31]).serialize())]}, "ordinals[0]: "),
         ({"dpu_count": -1}, "dpu_count: -1 must be from 0 to "),
         ({"epoch": -1}, "epoch: -1 must be 0 or more"),
-        ({"went_back": {"": 1}}, "dpu: '' must be "),
+        ({"regressed": {"": 1}}, "dpu: '' must be "),
         ({"refused": {"d1": "two\nlines"}}, "refused: "),
     ],
 )
@@ -228,7 +228,7 @@ REPORT = st.builds(
     epoch=st.sampled_from([1, 1, 1, 2]),
     dpu_count=st.integers(0, 12),
     said_ms=st.integers(APPENDED, APPENDED + 9),
-    went_back=st.dictionaries(st.sampled_from(["d1", "d2"]), st.integers(0, 9), max_size=1),
+    regressed=st.dictionaries(st.sampled_from(["d1", "d2"]), st.integers(0, 9), max_size=1),
     refused=st.dictionaries(st.sampled_from(["d1", "d3"]), st.sampled_from(["full", "lies"]), max_size=1),
 )
 

@@ -105,8 +105,8 @@ def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> No
         six = IPv6Address(item.address6).packed if item.address6 else b""
         found = rows[item.name]
         about = (item.zone, item.created_ms, item.uid, four, six, dict(item.labels), found.slot)
-        stated_ms = fleet.now_ms if item.name in {items[1].name, *(each.name for each in more)} else 1
-        expected = Member(*about, held=False, withheld=-1, stated_ms=stated_ms)
+        last_present_ms = fleet.now_ms if item.name in {items[1].name, *(each.name for each in more)} else 1
+        expected = Member(*about, held=False, withheld=-1, last_present_ms=last_present_ms)
         assert found == expected
     counted = fleet.reload().roster.count_by_bits()
     assert +Counter(fleet.state.roster.count_by_bits()) == +Counter(counted)

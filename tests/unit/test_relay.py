@@ -227,7 +227,7 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
             again = Peer(await made.dial("r0"))
             again.hello("d")
             await asyncio.sleep(6)
-            named = [report.went_back for report in tables.reports if report.went_back]
+            named = [report.regressed for report in tables.reports if report.regressed]
             assert named == [{"e": 5}, {"d": 0}]
 
     run_virtual(scenario())
@@ -368,7 +368,7 @@ def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_i
             peer.say(Ack([Holding(0b11, 2, 5, 5, 5, frame.delta.digest)], []))
             await asyncio.sleep(6)
             assert made.relay.newer_dpus() == 0
-            assert [report.went_back for report in tables.reports if report.went_back] == [{"d": 5}]
+            assert [report.regressed for report in tables.reports if report.regressed] == [{"d": 5}]
 
     run_virtual(scenario())
 

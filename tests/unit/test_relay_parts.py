@@ -151,11 +151,11 @@ def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
 
 def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() -> None:
     pending = Pending()
-    pending.went_back, pending.refused = {"d": 7, "e": 7}, {"d": "FULL: then", "e": "FULL: then"}
+    pending.regressed, pending.refused = {"d": 7, "e": 7}, {"d": "FULL: then", "e": "FULL: then"}
     taken = pending.take(0.0)
-    pending.went_back, pending.refused = {"d": 5}, {"d": "DEVICE: now"}
+    pending.regressed, pending.refused = {"d": 5}, {"d": "DEVICE: now"}
     pending.put_back(taken)
-    assert pending.went_back == {"d": 5, "e": 7}
+    assert pending.regressed == {"d": 5, "e": 7}
     assert pending.refused == {"d": "DEVICE: now", "e": "FULL: then"}
 
 
@@ -189,7 +189,7 @@ def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_
         for level in Level:
             pending.reach(version, level, BitMap(rng.sample(range(4_000), 2_000)), 100, 150)
     names = [f"{number:0>253}" for number in range(NAMES_MAX)]
-    pending.went_back = dict.fromkeys(names, 5)
+    pending.regressed = dict.fromkeys(names, 5)
     pending.refused = dict.fromkeys(names, f"DIGEST: {sentence(chr(0x1F600) * 500)}")
     event = pending.take(0.0).event("z" * 253, "r", 1, 4_000, 200)
     check_append(partition_for(INSTALLS, event.zone, 6), event.zone.encode(), encode(event), 6)

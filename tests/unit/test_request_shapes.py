@@ -92,10 +92,10 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("DPU without a name", dpus.register, pb.RegisterDpuRequest(zone="z1"), ("dpu", "''", "must be")),
     ("claim without node", cliques.claim, pb.ClaimIndexRequest(domain="d", clique="c"), ("node", "''", "must be")),
     (
-        "bad wish",
+        "bad requested_index",
         cliques.claim,
-        pb.ClaimIndexRequest(domain="d", clique="c", node="n", wish=-2),
-        ("wish", "-2", "from -1"),
+        pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=-2),
+        ("requested_index", "-2", "from -1"),
     ),
     ("no capacity", cliques.capacity, pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1")),
     (

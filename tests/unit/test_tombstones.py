@@ -24,7 +24,7 @@ GONE = Tombstone(1, 5, 20, 30)
 
 
 @pytest.mark.parametrize(
-    ("created_ms", "stated_ms", "ends"),
+    ("created_ms", "last_present_ms", "ends"),
     [
         (4, 10, True),
         (4, 30, True),
@@ -36,22 +36,22 @@ GONE = Tombstone(1, 5, 20, 30)
     ],
 )
 def test_a_leave_ends_older_incarnations_and_its_own_where_that_was_before(
-    created_ms: int, stated_ms: int, ends: bool
+    created_ms: int, last_present_ms: int, ends: bool
 ) -> None:
-    assert GONE.ends(created_ms, stated_ms) == ends
-    assert GONE.ends_known(created_ms, stated_ms, LATER) == ends
-    assert GONE.ends_late(created_ms, stated_ms, LATER) == ends
+    assert GONE.ends(created_ms, last_present_ms) == ends
+    assert GONE.ends_known(created_ms, last_present_ms, LATER) == ends
+    assert GONE.ends_late(created_ms, last_present_ms, LATER) == ends
 
 
-@pytest.mark.parametrize(("created_ms", "stated_ms", "ends"), [(4, 30, True), (4, 31, False), (5, 10, False)])
+@pytest.mark.parametrize(("created_ms", "last_present_ms", "ends"), [(4, 30, True), (4, 31, False), (5, 10, False)])
 def test_a_last_statement_later_than_its_leave_is_of_a_fast_clock_and_decides_nothing(
-    created_ms: int, stated_ms: int, ends: bool
+    created_ms: int, last_present_ms: int, ends: bool
 ) -> None:
     """Neither before fleet's own clock has come to its time nor after that."""
     fast = Tombstone(1, 5, 50, 30)
     for now_ms in (40, LATER):
-        assert fast.ends_known(created_ms, stated_ms, now_ms) == ends
-        assert fast.ends_late(created_ms, stated_ms, now_ms) == ends
+        assert fast.ends_known(created_ms, last_present_ms, now_ms) == ends
+        assert fast.ends_late(created_ms, last_present_ms, now_ms) == ends
 
 
 def test_a_node_that_was_created_by_a_fast_clock_moves_once_it_is_put_right() -> None:
@@ -78,10 +78,10 @@ tombstone = st.builds(Tombstone, st.just(1), times, times, times)
 
 @given(tombstone, tombstone, times, times)
 def test_one_that_replaces_another_ends_all_that_it_ended(
-    new: Tombstone, old: Tombstone, created_ms: int, stated_ms: int
+    new: Tombstone, old: Tombstone, created_ms: int, last_present_ms: int
 ) -> None:
-    if new.replaces(old) and old.ends(created_ms, stated_ms):
-        assert new.ends(created_ms, stated_ms)
+    if new.replaces(old) and old.ends(created_ms, last_present_ms):
+        assert new.ends(created_ms, last_present_ms)
 
 
 def test_the_nodes_of_which_fleet_heard_first_are_forgotten_also_after_a_restart(
@@ -115,7 +115,7 @@ def test_a_node_keeps_those_that_no_later_one_replaces_and_only_a_few() -> None:
 def moved(fleet: Fleet, *, state: int = LEFT) -> None:
     """A node in A, of which B says that a newer incarnation came and left."""
     fleet.change(Item("n", A, "10.0.0.1", created_ms=5, changed_ms=10))
-    fleet.change(Item("n", B, state=state, created_ms=6, changed_ms=30, stated_ms=20))
+    fleet.change(Item("n", B, state=state, created_ms=6, changed_ms=30, last_present_ms=20))
 
 
 def test_a_leave_of_something_newer_elsewhere_is_a_stated_leave_and_the_zone_is_told() -> None:
@@ -125,7 +125,7 @@ def test_a_leave_of_something_newer_elsewhere_is_a_stated_leave_and_the_zone_is_
     assert {key.split("/")[0] for key in fleet.state.windows.rows} == {DENIED_BY_LEAVE}
     told = caused(fleet.state, 0, 0)
     assert isinstance(told, NodesSuperseded)
-    assert (told.zones, told.names, told.created_ms, told.heard_offset) == ([A], ["n"], [5], fleet.state.marks[0])
+    assert (told.zones, told.names, told.created_ms, told.seen_offset) == ([A], ["n"], [5], fleet.state.marks[0])
 
 
 def test_over_budget_it_is_held_as_any_leave_and_the_zone_is_told_all_the_same() -> None:
@@ -135,7 +135,7 @@ def test_over_budget_it_is_held_as_any_leave_and_the_zone_is_told_all_the_same()
     assert fleet.state.members.rows["n"].held and len(fleet.state.holds.rows) == 1
     (hold,) = fleet.state.holds.rows.values()
     assert hold.kind == DENIED_BY_LEAVE and caused(fleet.state, 0, 0) is not None
-    fleet.change(Item("n", A, state=SUPERSEDED, created_ms=5, changed_ms=40, stated_ms=10))
+    fleet.change(Item("n", A, state=SUPERSEDED, created_ms=5, changed_ms=40, last_present_ms=10))
     assert fleet.state.members.rows["n"].held, "that the zone dropped it changes nothing of the hold"
 
 
@@ -155,7 +155,7 @@ def test_a_leave_that_says_no_time_ends_nothing() -> None:
 
 def test_a_late_join_of_what_has_ended_is_sent_back_and_after_a_restart_too() -> None:
     fleet = Fleet()
-    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, stated_ms=20))
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.state = fleet.reload()
     fleet.change(Item("n", A, created_ms=5, changed_ms=10), Item("m", A))
     assert set(fleet.state.members.rows) == {"m"}
@@ -165,7 +165,7 @@ def test_a_late_join_of_what_has_ended_is_sent_back_and_after_a_restart_too() ->
 
 def test_a_join_after_the_leave_stands_though_the_callers_clock_is_slow() -> None:
     fleet = Fleet()
-    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, stated_ms=20))
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.change(Item("n", A, created_ms=5, changed_ms=31))
     assert fleet.state.members.rows["n"].zone == A
 
@@ -177,7 +177,7 @@ def test_a_join_after_the_leave_stands_though_the_node_that_left_was_stated_on_a
     fleet.now_ms = fast_ms
     fleet.change(Item("n", B, created_ms=6, changed_ms=fast_ms))
     fleet.now_ms = now_ms + 30
-    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 20, stated_ms=fast_ms))
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 20, last_present_ms=fast_ms))
     fleet.change(Item("n", A, created_ms=created_ms, changed_ms=now_ms + 25))
     assert fleet.state.members.rows["n"].zone == A
 
@@ -189,14 +189,14 @@ def test_the_last_statement_of_a_node_that_left_is_the_last_of_its_partition_tho
     fleet.now_ms = fast_ms
     fleet.change(Item("n", B, created_ms=6, changed_ms=fast_ms))
     fleet.now_ms = now_ms + 40
-    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 30, stated_ms=now_ms + 20))
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=now_ms + 30, last_present_ms=now_ms + 20))
     fleet.change(Item("n", A, created_ms=6, changed_ms=now_ms + 10))
     assert not fleet.state.members.rows
 
 
 def test_a_partition_may_bring_back_what_left_it() -> None:
     fleet = Fleet()
-    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, stated_ms=20))
+    fleet.change(Item("n", B, state=LEFT, created_ms=6, changed_ms=30, last_present_ms=20))
     fleet.change(Item("n", B, created_ms=5, changed_ms=25))
     assert fleet.state.members.rows["n"].zone == B
 

@@ -465,7 +465,7 @@ def test_limits_of_a_zone_take_effect_while_its_labels_wait(fleet: Fleet) -> Non
             "kind: 'other' must be one of denied-by-leave, denied-by-change, allowed-by-change, allowed-by-join",
         ),
         (("denied-by-leave", 1001, 1), "permille: 1001 must be from 0 to 1000"),
-        (("denied-by-leave", 1, -1), "at_least: -1 must be 0 or more"),
+        (("denied-by-leave", 1, -1), "min_addresses: -1 must be 0 or more"),
     ],
 )
 def test_a_wrong_budget_is_refused(event: tuple[str, int, int], fault: str) -> None:

@@ -68,7 +68,7 @@ def _leaves(steps: list[Step]) -> dict[str, Gone]:
             if node is not None:
                 left.pop(name, None)
         for name, gone in step.rows.get("gone", ()):
-            if gone is not None and (gone.state == SUPERSEDED or not gone.stated_ms):
+            if gone is not None and (gone.state == SUPERSEDED or not gone.last_present_ms):
                 left.pop(name, None)
             elif gone is not None:
                 left[name] = gone
@@ -82,7 +82,7 @@ def _ends(run: Evidence, leave: Left, partition: Partition, node: Node) -> bool:
     if max(gone.changed_ms, node.changed_ms) > now_ms:
         return False
     if node.created_ms == gone.created_ms:
-        return node.changed_ms < gone.stated_ms <= gone.changed_ms
+        return node.changed_ms < gone.last_present_ms <= gone.changed_ms
     return node.created_ms < gone.created_ms and node.changed_ms <= gone.changed_ms
 
 

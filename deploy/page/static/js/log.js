@@ -116,6 +116,6 @@ function installed(event) {
   const last = event.versions.length - 1; // a long list ends with how many more there are
   const reached = last < 0 || typeof event.versions[last] === "string" ? "" : `version ${event.versions[last]} ${LEVELS[event.levels[last]]}, `;
   const refused = Object.keys(event.refused).length;
-  const back = Object.keys(event.went_back).length;
+  const back = Object.keys(event.regressed).length;
   return `${reached}${plural(event.dpu_count, "DPU")}${refused ? `, ${count(refused)} refused it` : ""}${back ? `, ${count(back)} went back` : ""}`;
 }
