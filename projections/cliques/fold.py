@@ -139,7 +139,7 @@ def _ready(state: CliqueState, event: DaemonReadinessReported, at: At) -> Decisi
     if event.envelope.issued_at_ms < member.ready_ms:
         return refusal(f"issued_at_ms: {event.envelope.issued_at_ms} is before what was said last")
     if event.ready and member.session and not member.heard:
-        return refusal(f"session: {shown(member.session)} is not heard, so its daemon cannot be ready")
+        return refusal(f"session: {shown(member.session)} has expired, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
     return Decision(Change(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 

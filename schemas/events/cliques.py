@@ -8,7 +8,7 @@ from schemas.envelope import Envelope
 
 
 class IndexClaimed(msgspec.Struct, frozen=True, gc=False):
-    """A node wants an index of a clique.
+    """A node claims an index of a clique.
 
     `created_ms` and `uid` are the claiming pod's incarnation; an empty uid means (issued_at_ms, command_id).
     `requested_index` is the index that a foreign row already shows for it, or -1.
@@ -45,7 +45,7 @@ class CliqueCapacitySet(msgspec.Struct, frozen=True, gc=False):
 
 
 class DaemonReadinessReported(msgspec.Struct, frozen=True, gc=False):
-    """The daemon of a member says whether it is ready; about one incarnation."""
+    """The daemon of a member reports whether it is ready. It applies to one incarnation."""
 
     envelope: Envelope
     domain: str
@@ -68,7 +68,8 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionExpired(msgspec.Struct, frozen=True, gc=False):
-    """An edge has not heard from this session for a full grace. Ignored if a newer session exists."""
+    """The session of a daemon expired: its edge received nothing for the grace period. Ignored if a newer session
+    exists."""
 
     envelope: Envelope
     domain: str

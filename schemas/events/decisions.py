@@ -1,4 +1,4 @@
-"""Decisions spelled out, for analysts; nothing of ours reads them back into a fold."""
+"""Decisions rendered for analysis. No fold reads them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from schemas.envelope import Envelope
 
 
 class DecisionRecorded(msgspec.Struct, frozen=True, gc=False):
-    """What a fold decided of the record at (topic, partition, offset), spelled out for analysts.
+    """The decision about the record at (topic, partition, offset), rendered for analysis.
 
-    The envelope is that of the record, so whoever writes this of one record writes the same bytes. `event` is its type,
+    The envelope is that of the record, so every process renders the same bytes for one record. `event` is its type,
     `outcome` and `reason` are what its author was answered. Per item, `kinds` says what was decided, `subjects` about
     whom, `details` what else there is to say; columns as everywhere, one entry standing for all items.
     """

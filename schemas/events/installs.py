@@ -8,7 +8,7 @@ from schemas.envelope import Envelope
 
 
 class InstallsReported(msgspec.Struct, frozen=True, gc=False):
-    """What a relay saw of one zone's DPUs since its last report.
+    """Which rule tables the DPUs of one zone have, as a relay saw since its last report.
 
     Per entry i: version `versions[i]` reached level `levels[i]` (0 received, 1 applied, 2 in hardware) on the DPUs
     whose ordinals are in the roaring bitmap `ordinals[i]`. The version's earliest change was appended at

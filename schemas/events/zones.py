@@ -1,4 +1,4 @@
-"""Nodes of zones, and what fleet says to the partitions that keep them."""
+"""Nodes of zones, and the events that fleet causes in their partitions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NodesLeft(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotCompleted(msgspec.Struct, frozen=True, gc=False):
-    """A source has listed all its nodes of this zone: so many, with this hash. The gate of every inferred leave."""
+    """A source sent the complete list of its nodes in this zone; its count and hash. Every inferred leave quotes it."""
 
     envelope: Envelope
     zone: str
@@ -83,8 +83,8 @@ class ZoneDeleted(msgspec.Struct, frozen=True, gc=False):
 class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
     """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
-    Accepted only if `from_offset` is this partition's mark for fleet. Fleet had heard what this partition said before
-    `seen_offset`, and found so by that.
+    Accepted only if `from_offset` is this partition's mark for fleet. Fleet had folded this partition's
+    changes before `seen_offset` when it decided so.
     """
 
     envelope: Envelope
@@ -98,7 +98,7 @@ class NodesSuperseded(msgspec.Struct, frozen=True, gc=False):
 
 
 class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
-    """Caused by fleet: the limits of one zone (see ZoneUpdated), handed down to the partition that keeps them.
+    """Caused by fleet: the limits of one zone (see ZoneUpdated), for the partition that enforces them.
 
     Accepted only if `from_offset` is this partition's mark for fleet.
     """
@@ -115,7 +115,7 @@ class ZoneLimitsSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxAcknowledged(msgspec.Struct, frozen=True, gc=False):
-    """Caused by fleet: it has folded this partition's changes up to (excluding) `to_offset`; the outbox may forget."""
+    """Caused by fleet, which has folded this partition's changes before `to_offset`: they leave the outbox."""
 
     envelope: Envelope
     to_offset: int

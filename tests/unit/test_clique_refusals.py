@@ -66,7 +66,7 @@ def test_a_session_is_at_an_edge_and_who_is_session_expired_cannot_be_ready(log:
     log.hear("n", "s")
     assert log.state.members.rows["d/c/n"].edge == "edge-1"
     log.lose("n", "s")
-    assert log.ready("n").reason == "session: 's' is not heard, so its daemon cannot be ready"
+    assert log.ready("n").reason == "session: 's' has expired, so its daemon cannot be ready"
     assert log.ready("n", False).code == "done"
     log.hear("n", "s2")
     assert log.ready("n").code == "done"
