@@ -21,8 +21,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from drivers.following import Following
-from drivers.statements import Statements
-from eventstore.ids import statement
+from drivers.internal_events import InternalEvents
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
@@ -64,7 +64,7 @@ class Forwarder:
         self._rng = rng
         self._actor = f"forwarder/{replica.name}"
         self._following = Following(replica, ZONES, FLEET)
-        self.statements = Statements(replica, ranks, self._following, "api")
+        self.internal_events = InternalEvents(replica, ranks, self._following, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -144,7 +144,7 @@ class Forwarder:
             return self._states.zones_at(partition).forwarded >= mark
 
         def event() -> Event:
-            return OutboxAcknowledged(statement(str(partition), self._actor, self._now_ms()), mark)
+            return OutboxAcknowledged(internal_envelope(str(partition), self._actor, self._now_ms()), mark)
 
         if not pruned():
             await self._say(_Need(partition, partition, pruned, event))
@@ -158,13 +158,13 @@ class Forwarder:
         if self._replica.folded(need.target).halted:
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
             return False
-        if await self.statements.is_anothers(str(need.subject), need.target, need.is_met):
+        if await self.internal_events.wait_for_turn(str(need.subject), need.target, need.is_met):
             return False
         event = need.event()
         if event is None:
             return False
-        event = replace(event, envelope=statement(event.envelope.subject, self._actor, self._now_ms()))
-        if not await self.statements.append(need.target, event.envelope.subject, event):
+        event = replace(event, envelope=internal_envelope(event.envelope.subject, self._actor, self._now_ms()))
+        if not await self.internal_events.append(need.target, event.envelope.subject, event):
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
             return False
         return await self._following.until(need.target, need.is_met, LANDING_S)

@@ -17,8 +17,8 @@ from random import Random
 from typing import NamedTuple
 
 from drivers.following import Following
-from drivers.statements import Statements
-from eventstore.ids import statement
+from drivers.internal_events import InternalEvents
+from eventstore.ids import internal_envelope
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
@@ -59,7 +59,7 @@ class Timers:
         self._actor = f"timers/{replica.name}"
         self._due_s: dict[Partition, dict[Deadline, float]] = {}
         self._following = Following(replica, ZONES)
-        self.statements = Statements(replica, ranks, self._following, "api")
+        self.internal_events = InternalEvents(replica, ranks, self._following, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -102,12 +102,12 @@ class Timers:
         def is_over() -> bool:
             return deadline not in self._deadlines(partition)
 
-        if await self.statements.is_anothers(deadline.subject, partition, is_over) or is_over():
+        if await self.internal_events.wait_for_turn(deadline.subject, partition, is_over) or is_over():
             return
-        envelope = statement(deadline.subject, self._actor, self._now_ms())
+        envelope = internal_envelope(deadline.subject, self._actor, self._now_ms())
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
         began_s = asyncio.get_running_loop().time()
-        if is_appended := await self.statements.append(partition, deadline.key, event):
+        if is_appended := await self.internal_events.append(partition, deadline.key, event):
             self.stated += 1
             logger.info("deadline passed", extra={"partition": partition, "subject": deadline.subject})
         await self._following.until(partition, is_over, AGAIN_S * self._rng.uniform(0.5, 1.5))

@@ -63,6 +63,7 @@ def envelope(subject: str, actor: str, command_id: str) -> Envelope:
     return Envelope(command_id, subject, actor, issued_at_ms(command_id))
 
 
-def statement(subject: str, actor: str, now_ms: int) -> Envelope:
-    """The envelope of a statement of the plane itself, which is idempotent by what it says and has no id."""
+def internal_envelope(subject: str, actor: str, now_ms: int) -> Envelope:
+    """The envelope of an internal event: one that the plane itself appends. It has no command id and is idempotent by
+    its content."""
     return Envelope("", subject, actor, now_ms)

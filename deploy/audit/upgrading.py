@@ -16,7 +16,7 @@ from xxhash import xxh3_64_intdigest
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.folding.partition import FoldedPartition
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, ZONES, EventLog, Partition, Record
 from eventstore.recovery.replay import replay
 from projections.fleet.state import FleetState
@@ -79,7 +79,7 @@ def _raise(folded: FoldedPartition, version: int, zones: Sequence[str]) -> Raise
     if folded.halted:
         return Raised(partition, before, version, (), (), folded.halted)
     rows, tables = _rows(folded.state), _tables(folded, zones)
-    event = FoldVersionUpgraded(statement(str(partition), "dry run", folded.time_ms), version)
+    event = FoldVersionUpgraded(internal_envelope(str(partition), "dry run", folded.time_ms), version)
     folded.fold(Record(folded.position, folded.time_ms, b"fold", encode(event)))
     changed = () if folded.halted else _rows_changed(rows, _rows(folded.state))
     differ = () if folded.halted else _tables_changed(tables, _tables(folded, zones))

@@ -277,7 +277,7 @@ ROWS = (
                 "ops",
             ),
             Panel(
-                "Statements that may not have landed",
+                "Internal events that may not have landed",
                 "By actor. They are said again.",
                 (Query("sum by (actor) (increase(dpuplane_append_failures_total[$__rate_interval]))", "{{actor}}"),),
             ),

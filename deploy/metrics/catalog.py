@@ -160,7 +160,7 @@ FRAMES = Counter("dpuplane_frames_encoded_total", "Deltas and snapshots encoded;
 SIDE_EFFECTS = Counter(
     "dpuplane_side_effects_total", "Needs that still stood when our turn came, by our rank.", ("actor", "rank")
 )
-APPEND_FAILURES = Counter("dpuplane_append_failures_total", "Statements that may not have landed.", ("actor",))
+APPEND_FAILURES = Counter("dpuplane_append_failures_total", "Internal events that may not have landed.", ("actor",))
 FORWARDS = Counter("dpuplane_forwards_total", "Forwards from zones to fleet.")
 FORWARDED = Counter("dpuplane_forwarded_items_total", "Changes of nodes in those forwards.")
 HANDED_DOWN = Counter("dpuplane_handed_down_total", "Records handed down from fleet to zones.")

@@ -18,9 +18,9 @@ from deploy.metrics.survey import Survey
 from deploy.peer_lines import suppressed_lines
 from deploy.roles import ROLES, Actors
 from deploy.tls.security import Security
+from drivers.internal_events import RANK_MAX, InternalEvents
 from drivers.relays.relay import Relay
 from drivers.stalls import Stalls
-from drivers.statements import RANK_MAX, Statements
 from drivers.wire.accepting import REFUSING, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clocks import Clocks
@@ -124,8 +124,8 @@ def _admissions(parts: Parts) -> Iterator[Metric]:
 
 def _actors(actors: Actors) -> Iterator[Metric]:
     turns, failures = catalog.SIDE_EFFECTS.family(), catalog.APPEND_FAILURES.family()
-    stating: Sequence[tuple[str, Statements]] = [
-        (name, actor.statements)
+    appending: Sequence[tuple[str, InternalEvents]] = [
+        (name, actor.internal_events)
         for name, actor in (
             ("forwarder", actors.forwarder),
             ("timers", actors.timers),
@@ -133,10 +133,10 @@ def _actors(actors: Actors) -> Iterator[Metric]:
         )
         if actor is not None
     ]
-    for name, statements in stating:
-        failures.add_metric([name], statements.failures)
+    for name, internal_events in appending:
+        failures.add_metric([name], internal_events.failures)
         for rank in range(RANK_MAX + 1):
-            turns.add_metric([name, str(rank)], statements.turns[rank])
+            turns.add_metric([name, str(rank)], internal_events.turns[rank])
     if (decisions := actors.decisions) is not None:
         failures.add_metric(["decisions"], decisions.failures)
         yield catalog.DECISIONS.family(decisions.written)

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from drivers.backends.bmc import Connect, SessionEnded, TaskFailed
 from drivers.following import Following
+from drivers.internal_events import InternalEvents
 from drivers.provisioning import steps
-from drivers.statements import Statements
 from eventstore.errors import PermanentError, TransientError
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
@@ -101,7 +101,7 @@ class Provisioner:
         self._rng = rng
         self._settings = settings
         self._following = Following(replica, ZONES, FLEET)
-        self.statements = Statements(replica, ranks, self._following, "provisioner")
+        self.internal_events = InternalEvents(replica, ranks, self._following, "provisioner")
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -231,7 +231,7 @@ class Provisioner:
 
         async def progressed(task: str, percent: int) -> None:
             check()
-            await self.statements.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
+            await self.internal_events.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
 
         try:
             bmc = self._connect(step.dpu.bmc_address)
@@ -264,18 +264,18 @@ class Provisioner:
     # -- saying it
 
     async def _is_anothers(self, step: _Step) -> bool:
-        return await self.statements.is_anothers(step.name, step.partition, lambda: self._moved(step))
+        return await self.internal_events.wait_for_turn(step.name, step.partition, lambda: self._moved(step))
 
     async def _say(self, step: _Step, event: Event) -> bool:
         """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
-        await self.statements.append(step.partition, step.dpu.zone, event)
+        await self.internal_events.append(step.partition, step.dpu.zone, event)
         return await self._following.until(step.partition, lambda: self._moved(step), self._settings.landing_s)
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._settings.retry_s * self._rng.uniform(0.5, 1.5))
 
     def _envelope(self, step: _Step) -> Envelope:
-        return statement(step.name, f"provisioner/{self._replica.name}", self._now_ms())
+        return internal_envelope(step.name, f"provisioner/{self._replica.name}", self._now_ms())
 
     # -- what the fold says
 

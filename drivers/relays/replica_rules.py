@@ -66,4 +66,4 @@ class ReplicaRules:
 
     async def report(self, event: InstallsReported) -> None:
         partition = self._replica.partition_for(INSTALLS, event.zone)
-        await self._replica.state_fact(partition, event.zone.encode(), event, timeout_s=REPORT_S)
+        await self._replica.append_event(partition, event.zone.encode(), event, timeout_s=REPORT_S)

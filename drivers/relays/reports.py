@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pyroaring import BitMap
 
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from schemas.events import InstallsReported
 
 V = TypeVar("V")
@@ -113,7 +113,7 @@ class Pending:
         """This, as it goes into the log."""
         keys = list(self.reached)
         return InstallsReported(
-            envelope=statement(zone, f"relay/{relay}", now_ms),
+            envelope=internal_envelope(zone, f"relay/{relay}", now_ms),
             zone=zone,
             relay=relay,
             epoch=epoch,

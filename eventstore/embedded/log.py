@@ -60,7 +60,7 @@ _LAST_SYNC_S = 3.0
 _DAY_MS = 86_400_000
 
 _NOT_OF_CROWD = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
-"""Topics in which hardly a caller waits for an append: the plane's own statements, and an operator's now and then. They
+"""Topics in which hardly a caller waits for an append: internal events, and an operator's commands now and then. They
 come with the batch in which they are; one that waited for as many of them as last time would mostly wait in vain."""
 
 KEPT_MS: Mapping[str, int] = {REPLICAS: 3_600_000, INSTALLS: 30 * _DAY_MS, DECISIONS: 30 * _DAY_MS}

@@ -15,7 +15,7 @@ from random import Random
 
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import LogMismatch, LogUnavailable, Undecodable
-from eventstore.ids import statement, uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import DECIDING_TOPICS, FLEET_0, Batch, EventLog, Partition, Record
 from schemas.events import LogCreated
 
@@ -52,7 +52,7 @@ async def establish(log: EventLog, actor: str, now_ms: int, rng: Random) -> LogC
     """
     origin = await find_origin(log)
     while origin is None:
-        said = statement("log", actor, now_ms)
+        said = internal_envelope("log", actor, now_ms)
         fresh = LogCreated(said, uuid7(now_ms, rng), FIRST_GENERATION, log.partition_count, parent="")
         await log.append(FLEET_0, b"log", encode(fresh))
         origin = await find_origin(log)

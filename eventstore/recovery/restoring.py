@@ -26,7 +26,7 @@ from rocksdict import AccessType
 from eventstore.avro.codec import encode
 from eventstore.embedded.rocks import Rocks, RocksError, Row, open_rocks
 from eventstore.errors import FatalError, LogUnavailable, PermanentError
-from eventstore.ids import statement, uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.kafka.admin import Admin
 from eventstore.kafka.appender import RECORD_BYTES
 from eventstore.kafka.clients import Clients, make_producer, reason
@@ -81,7 +81,7 @@ class Restoration(NamedTuple):
 
     def _freeze(self) -> Iterable[Record]:
         last = self.manifest.partitions[str(FLEET_0)]
-        event = WritesFrozen(statement("*", "restore", self.now_ms), "")
+        event = WritesFrozen(internal_envelope("*", "restore", self.now_ms), "")
         return [Record(last.end, max(last.last_ms, self.now_ms), b"", encode(event))]
 
 
@@ -101,7 +101,7 @@ def restoration_of(
         for name, copied in manifest.partitions.items()
         if (partition := partition_named(name)).topic in DECIDING_TOPICS
     }
-    said = statement("log", "restore", now_ms)
+    said = internal_envelope("log", "restore", now_ms)
     old = LogCreated(said, manifest.log_id, manifest.generation, manifest.partition_count, manifest.parent)
     parent = parent_text(old, Position(manifest.log_id, ends))
     origin = LogCreated(said, uuid7(now_ms, rng), generation or max(least, now_ms), manifest.partition_count, parent)

@@ -140,8 +140,8 @@ class Replica(Folds):
         folded, answers, tracing = self.folded(partition), self._answers, self._tracing
         return await submit(self._log, folded, answers, key=key, event=event, timeout_s=timeout_s, tracing=tracing)
 
-    async def state_fact(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
-        """Append a statement of the plane, without waiting for what becomes of it. Raises as `submit` does."""
+    async def append_event(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> None:
+        """Append an internal event, without waiting for its outcome. Raises as `submit` does."""
         followed = self._tracing.appending(partition, event) if self._tracing is not None else None
         if followed is None:
             await self._log.append(partition, key, encode(event), timeout_s=timeout_s)

@@ -35,7 +35,7 @@ async def submit(
     value = encode(event)
     content = body_of(event, content_of(value))
     command_id = event.envelope.command_id
-    assert command_id, "a statement has no answer"
+    assert command_id, "an internal event has no outcome to wait for"
     if known := folded.ledger.known(command_id, content):
         return Answer(known.outcome, folded.partition, known.offset)
     if folded.halted:

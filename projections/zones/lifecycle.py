@@ -43,8 +43,8 @@ MAX_TRIES = 20
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
 REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
-STATEMENTS = ("started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
-TRIGGERS = REQUESTS + STATEMENTS
+STEP_EVENTS = ("started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
+TRIGGERS = REQUESTS + STEP_EVENTS
 
 
 _INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
@@ -161,7 +161,7 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> Result:
     return None
 
 
-# --- statements -------------------------------------------------------------------------------------------------------
+# --- step events ------------------------------------------------------------------------------------------------------
 
 
 def _start(name: str, row: Dpu, trigger: Trigger) -> Result:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.folding.partition import FoldedPartition
-from eventstore.ids import envelope, statement, uuid7
+from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from projections.zones.forwarding import forward
 from projections.zones.state import ZoneState
@@ -80,7 +80,7 @@ def new_id() -> str:
 
 def records(events: Iterable[Event]) -> list[Record]:
     """A partition that holds these events, after its LogCreated."""
-    created = LogCreated(statement("log", "bench", now_ms()), LOG_ID, 1, 1, "")
+    created = LogCreated(internal_envelope("log", "bench", now_ms()), LOG_ID, 1, 1, "")
     return [Record(offset, now_ms(), b"", encode(event)) for offset, event in enumerate((created, *events))]
 
 

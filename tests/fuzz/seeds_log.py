@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import At, Outcome
-from eventstore.ids import statement, uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from projections.zones.phases import READY
 from schemas.events import Envelope, Event, InstallsReported, WritesFrozen, WritesThawed
@@ -89,7 +89,7 @@ def _cliques() -> Iterable[bytes]:
     log.release("n1", "u1")
     log.claim("n0", "u9", created_ms=T0 + 5_000, requested_index=1)
     log.resize(4)
-    log.claim("n4", "u4", clique="c2", statement=True)
+    log.claim("n4", "u4", clique="c2", internal=True)
     yield history(log.events)
 
 
@@ -131,7 +131,7 @@ def _fleet() -> Iterable[bytes]:
 def _installs() -> Iterable[bytes]:
     def report(relay: str, versions: Sequence[int], ordinals: Sequence[int]) -> InstallsReported:
         count = len(versions)
-        about = (statement("rack-1", f"relay/{relay}", T0), "rack-1", relay, 1, 10)
+        about = (internal_envelope("rack-1", f"relay/{relay}", T0), "rack-1", relay, 1, 10)
         bitmaps = [bytes(BitMap(ordinals).serialize())] * count
         times = ([T0] * count, [T0 + 50] * count)
         return InstallsReported(*about, list(versions), [0] * count, bitmaps, *times, {"d7": 3}, {"d8": "full"})

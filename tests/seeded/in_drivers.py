@@ -14,9 +14,9 @@ import eventstore.replicas.beacons
 import projections.rules.device_table
 from drivers.agents.agent import Agent
 from drivers.forwarder import Forwarder
+from drivers.internal_events import InternalEvents
 from drivers.relays.reports import Pending
 from drivers.relays.zones import Zone
-from drivers.statements import Statements
 from eventstore.log import FLEET_0
 from projections.rules.device_table import EMPTY, DeviceTable
 from projections.rules.rule import Rule
@@ -42,7 +42,7 @@ def _prunes_what_is_folded(prune_to: Any) -> Any:
 
 
 def _five_times(append: Any) -> Any:
-    async def appended(self: Statements, partition: Any, key: str, event: Any) -> bool:
+    async def appended(self: InternalEvents, partition: Any, key: str, event: Any) -> bool:
         return any([await append(self, partition, key, event) for _ in range(5)])
 
     return appended
@@ -153,7 +153,7 @@ BUGS = (
         "statement-storm",
         "whatever is stated is sent five times, to be sure",
         "I17",
-        lambda: patched((Statements, "append", _five_times)),
+        lambda: patched((InternalEvents, "append", _five_times)),
         Simulated(18),
     ),
     Bug(

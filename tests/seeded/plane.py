@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from deploy.roles import folds_of
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.partition import FoldedPartition
-from eventstore.ids import statement, uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import (
     CLIQUES,
     DECIDING_TOPICS,
@@ -161,7 +161,7 @@ class Plane(Folds):
     def _begin(self) -> None:
         self.log_id, self.generation = uuid7(START_MS, self.rng), 1
         self._folded = {partition: self._empty(partition) for partition in self.records}
-        created = e.LogCreated(statement("log", PROCESS, START_MS), self.log_id, 1, PARTITIONS, "")
+        created = e.LogCreated(internal_envelope("log", PROCESS, START_MS), self.log_id, 1, PARTITIONS, "")
         for partition in self.records:
             if partition.topic in DECIDING_TOPICS:
                 self._write(partition, created)
@@ -192,7 +192,7 @@ class Plane(Folds):
         return e.Envelope(uuid7(self.now_ms, self.rng), subject, "operator", self.now_ms)
 
     def _stated(self, subject: str, actor: str) -> e.Envelope:
-        return statement(subject, f"{actor}/{PROCESS}", self.now_ms)
+        return internal_envelope(subject, f"{actor}/{PROCESS}", self.now_ms)
 
     # --- clients
 

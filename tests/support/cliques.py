@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 
 
 class CliqueLog:
-    """Commands get ids of their own; `statement=True` leaves the id out, as the plane's own statements do."""
+    """Commands get ids of their own; `internal=True` leaves the id out, as internal events do."""
 
     def __init__(self, domain: str = "d", clique: str = "c", *, checked: bool = True) -> None:
         self.domain, self.clique = domain, clique
@@ -59,33 +59,33 @@ class CliqueLog:
         clique: str = "",
         domain: str = "",
         said_ms: int | None = None,
-        statement: bool = False,
+        internal: bool = False,
     ) -> Outcome:
-        envelope = self._envelope(said_ms, statement=statement)
+        envelope = self._envelope(said_ms, internal=internal)
         created_ms = created_ms or envelope.issued_at_ms
         domain, clique = domain or self.domain, clique or self.clique
         return self.append(IndexClaimed(envelope, domain, clique, node, address, created_ms, uid, requested_index))
 
     def release(
-        self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, statement: bool = False
+        self, node: str, uid: str = "", *, clique: str = "", said_ms: int | None = None, internal: bool = False
     ) -> Outcome:
-        envelope = self._envelope(said_ms, statement=statement)
+        envelope = self._envelope(said_ms, internal=internal)
         return self.append(IndexReleased(envelope, self.domain, clique or self.clique, node, 0, uid))
 
     def resize(self, capacity: int, clique: str = "") -> Outcome:
-        envelope = self._envelope(None, statement=False)
+        envelope = self._envelope(None, internal=False)
         return self.append(CliqueCapacitySet(envelope, self.domain, clique or self.clique, capacity))
 
     def ready(self, node: str, ready: bool = True, uid: str = "", said_ms: int | None = None) -> Outcome:
-        envelope = self._envelope(said_ms, statement=True)
+        envelope = self._envelope(said_ms, internal=True)
         return self.append(DaemonReadinessReported(envelope, self.domain, self.clique, node, uid, ready))
 
     def hear(self, node: str, session: str, uid: str = "", said_ms: int | None = None) -> Outcome:
-        envelope = self._envelope(said_ms, statement=True)
+        envelope = self._envelope(said_ms, internal=True)
         return self.append(SessionOpened(envelope, self.domain, self.clique, node, uid, session, "edge-1"))
 
     def lose(self, node: str, session: str) -> Outcome:
-        envelope = self._envelope(None, statement=True)
+        envelope = self._envelope(None, internal=True)
         return self.append(SessionExpired(envelope, self.domain, self.clique, node, session))
 
     def view(self, clique: str = "", domain: str = "") -> CliqueView:
@@ -107,8 +107,8 @@ class CliqueLog:
         for number in range(count):
             assert self.claim(f"n{number}", f"u{number}", address=f"10.0.0.{number + 1}").index == number
 
-    def _envelope(self, said_ms: int | None, *, statement: bool) -> Envelope:
-        command_id = "" if statement else f"id-{len(self.events)}"
+    def _envelope(self, said_ms: int | None, *, internal: bool) -> Envelope:
+        command_id = "" if internal else f"id-{len(self.events)}"
         return Envelope(command_id, clique_key(self.domain, self.clique), "test", said_ms or self.now_ms + 1)
 
 

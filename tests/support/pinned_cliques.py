@@ -70,16 +70,16 @@ def _members(log: DeliveredCliques) -> None:
 def _pods(log: DeliveredCliques) -> None:
     """Statements of one moment, late ones, and pods of one second."""
     now = log.now_ms = log.now_ms + 100
-    log.claim("p", "u", said_ms=now - 50, address="10.1.0.1", statement=True)
-    log.claim("p", "u", said_ms=now - 60, address="10.1.0.2", statement=True)
-    log.claim("p", "u", said_ms=now - 50, address="10.1.0.3", statement=True)
-    log.release("p", "u", said_ms=now - 70, statement=True)
+    log.claim("p", "u", said_ms=now - 50, address="10.1.0.1", internal=True)
+    log.claim("p", "u", said_ms=now - 60, address="10.1.0.2", internal=True)
+    log.claim("p", "u", said_ms=now - 50, address="10.1.0.3", internal=True)
+    log.release("p", "u", said_ms=now - 70, internal=True)
     log.ready("p", said_ms=now - 60)
     log.ready("p", said_ms=now - 40)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 90, statement=True)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 10, statement=True)
-    log.release("p", "t", said_ms=now - 5, statement=True)
-    log.claim("p", "t", created_ms=now - 50, said_ms=now - 8, statement=True)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 90, internal=True)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 10, internal=True)
+    log.release("p", "t", said_ms=now - 5, internal=True)
+    log.claim("p", "t", created_ms=now - 50, said_ms=now - 8, internal=True)
     log.claim("p", "t", created_ms=now - 50)
     log.claim("n")
     log.claim("n")
@@ -129,18 +129,18 @@ def _some(log: DeliveredCliques, rng: Random) -> None:
                 address = rng.choice(["", f"10.3.0.{rng.randrange(1, 6)}"])
                 created_ms = rng.choice([0, START_MS + rng.randrange(5)])
                 requested_index = rng.choice([-1, -1, -1, rng.randrange(5)])
-                is_statement = rng.random() < 0.5
+                is_internal = rng.random() < 0.5
                 log.claim(
                     node,
                     uid,
                     address=address,
                     created_ms=created_ms,
                     requested_index=requested_index,
-                    statement=is_statement,
+                    internal=is_internal,
                     said_ms=said_ms,
                 )
             case 4:
-                log.release(node, rng.choice(["", known, uid]), statement=rng.random() < 0.5, said_ms=said_ms)
+                log.release(node, rng.choice(["", known, uid]), internal=rng.random() < 0.5, said_ms=said_ms)
             case 5:
                 log.resize(rng.randrange(1, 6))
             case 6:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 from pyroaring import BitMap
 
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import INSTALLS, Partition, Record
 from projections.installs.fold import MAX_ORDINAL, InstallsFold
 from schemas.events import MAX_ITEMS, InstallsReported
@@ -36,7 +36,7 @@ class _Reports:
 def _report(entries: Sequence[Entry], now_ms: int) -> InstallsReported:
     appended_ms = [T0 + 10 * version if after_ms >= 0 else 0 for version, _, _, after_ms in entries]
     return InstallsReported(
-        envelope=statement("z1", "relay/r", now_ms),
+        envelope=internal_envelope("z1", "relay/r", now_ms),
         zone="z1",
         relay="r",
         epoch=1,

@@ -23,7 +23,7 @@ from schemas.events import (
     StepSucceeded,
     ZoneLimitsSet,
 )
-from tests.support.zones import START_MS, ZONE, DeliveredZones, nodes_joined, packed6, statement
+from tests.support.zones import START_MS, ZONE, DeliveredZones, internal_envelope, nodes_joined, packed6
 
 NET = 10 << 24
 
@@ -179,14 +179,16 @@ def _caused(log: DeliveredZones) -> None:
         (["z2", "z2", ZONE], ["m/a", "m/b", "a"], [7, 6, 9], ["u", "u", "u"]),
     ):
         mark = log.state.fleet_mark
-        log.append(NodesSuperseded(statement("fleet", log.now_ms), mark, mark + 2, *columns, log.end))
-    log.append(NodesSuperseded(statement("fleet", log.now_ms), 0, 2, [], [], [], [], log.end))
+        log.append(NodesSuperseded(internal_envelope("fleet", log.now_ms), mark, mark + 2, *columns, log.end))
+    log.append(NodesSuperseded(internal_envelope("fleet", log.now_ms), 0, 2, [], [], [], [], log.end))
     late = ([ZONE], ["m/c"], [7], ["u"])
     log.join("m/c", zone=ZONE, created_ms=7, uid="u")
-    log.append(NodesSuperseded(statement("fleet", log.now_ms), mark + 2, mark + 4, *late, log.end - 1))
+    log.append(NodesSuperseded(internal_envelope("fleet", log.now_ms), mark + 2, mark + 4, *late, log.end - 1))
     log.limit(5, 5, zone="no zone")
     log.limit(2, 3)
-    log.append(ZoneLimitsSet(statement("z2", log.now_ms), log.state.fleet_mark, log.state.fleet_mark, "z2", 1, 1))
+    log.append(
+        ZoneLimitsSet(internal_envelope("z2", log.now_ms), log.state.fleet_mark, log.state.fleet_mark, "z2", 1, 1)
+    )
     log.limit(-1, 2)
 
 
@@ -232,7 +234,7 @@ def _malformed_dpus(log: DeliveredZones) -> None:
     log.request("d", "resume")
     log.start("d")
     log.start("d", "p2")
-    said = statement("d", log.now_ms)
+    said = internal_envelope("d", log.now_ms)
     for event in (
         StepStarted(said, ZONE, "d", READY, 1, "p1"),
         StepStarted(said, "z2", "d", READY, 1, "p1"),
@@ -242,7 +244,7 @@ def _malformed_dpus(log: DeliveredZones) -> None:
         StepSucceeded(said, *about, {"a": "b\n"}),
         StepSucceeded(said, *about, {"a\n": "b"}),
         DeadlinePassed(said, "other", 1),
-        DeadlinePassed(statement("e", log.now_ms), "step", 1),
+        DeadlinePassed(internal_envelope("e", log.now_ms), "step", 1),
     ):
         log.append(event)
     log.progress("d", "task-1", 50)

@@ -9,7 +9,7 @@ from deploy.opening import LOG_FOLDER
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import establish
-from eventstore.ids import statement, uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import FLEET_0, INSTALLS, ZONES, EventLog, Partition
 from schemas.events import Envelope, InstallsReported, NodesJoined, WritesFrozen
 from tests.support.embedded import Clock
@@ -28,7 +28,7 @@ def joined(number: int, now_ms: int, *, nodes: int = 1) -> NodesJoined:
 
 
 def installed(now_ms: int) -> InstallsReported:
-    said = statement("zone-1", "relay-1", now_ms)
+    said = internal_envelope("zone-1", "relay-1", now_ms)
     return InstallsReported(said, "zone-1", "relay-1", 1, 1, [], [], [], [], [], {}, {})
 
 
@@ -40,7 +40,9 @@ async def fill(log: EventLog, clock: Clock, *, records: int = 40, seed: int = 7)
         await log.append(ZONES_0, b"zone-1", encode(joined(number, clock.ms)))
         if number % 4 == 0:
             await log.append(ZONES_1, b"zone-2", encode(joined(number, clock.ms)))
-            await log.append(FLEET_0, b"", encode(WritesFrozen(statement("zone-9", "?ops", clock.ms), "zone-9")))
+            await log.append(
+                FLEET_0, b"", encode(WritesFrozen(internal_envelope("zone-9", "?ops", clock.ms), "zone-9"))
+            )
             await log.append(Partition(INSTALLS, 0), b"zone-1", encode(installed(clock.ms)))
 
 

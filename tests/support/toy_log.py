@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from eventstore.avro.codec import encode
-from eventstore.ids import envelope, statement, uuid7
+from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated, PolicyDeleted, PolicySet
 
@@ -37,11 +37,11 @@ class Issuer:
 
 def fact(name: str, priority: int = 1) -> PolicySet:
     """A statement of the plane: it has no id, and takes effect as often as it lands."""
-    return PolicySet(statement(name, "plane", T0), name, priority, "allow", "any", [], {}, {})
+    return PolicySet(internal_envelope(name, "plane", T0), name, priority, "allow", "any", [], {}, {})
 
 
 def created(log_id: str = LOG_ID, partition_count: int = 4) -> LogCreated:
-    return LogCreated(statement("log", "tester", T0), log_id, 1, partition_count, "")
+    return LogCreated(internal_envelope("log", "tester", T0), log_id, 1, partition_count, "")
 
 
 def records(items: Iterable[Event | bytes], *, start: int = 0, time_ms: int = T0) -> list[Record]:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE, Outcome
-from eventstore.ids import envelope, statement, uuid7
+from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import DECIDING_TOPICS, FOLDED_TOPICS, ZONES, Partition, Record, partitions_of
 from eventstore.replicas.replica import Answer
 from schemas import events as e
@@ -34,7 +34,7 @@ class WrittenLog:
         self.now_s = 0.0
         self._rng = random.Random(1)
         self._appended_s: dict[tuple[Partition, int], float] = {}
-        created = e.LogCreated(statement("log", "test", START_MS), uuid7(START_MS, self._rng), 1, 1, "")
+        created = e.LogCreated(internal_envelope("log", "test", START_MS), uuid7(START_MS, self._rng), 1, 1, "")
         for partition in self.records:
             if partition.topic in DECIDING_TOPICS:
                 self.write(partition, created)
@@ -49,7 +49,7 @@ class WrittenLog:
 
     def stated(self, subject: str = "z", actor: str = "forwarder/p0") -> e.Envelope:
         """The envelope of a statement of the plane."""
-        return statement(subject, actor, self.now_ms)
+        return internal_envelope(subject, actor, self.now_ms)
 
     def write(self, partition: Partition, event: e.Event) -> int:
         """Append a record; its offset."""

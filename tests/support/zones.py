@@ -100,7 +100,7 @@ class ZoneLog:
         return self.append(ZoneDeleted(self.envelope(), zone))
 
     def forwarded(self, to_offset: int) -> Outcome:
-        return self.append(OutboxAcknowledged(statement("zones/0", self.now_ms), to_offset))
+        return self.append(OutboxAcknowledged(internal_envelope("zones/0", self.now_ms), to_offset))
 
     # -- DPUs
 
@@ -120,33 +120,33 @@ class ZoneLog:
         keys: Sequence[str] = (),
         tries: Sequence[int] = (),
     ) -> Outcome:
-        mark, said = self.state.fleet_mark, statement(zone, self.now_ms)
+        mark, said = self.state.fleet_mark, internal_envelope(zone, self.now_ms)
         return self.append(ZoneLimitsSet(said, mark, mark + 1, zone, installs, nodes, [*networks], [*keys], [*tries]))
 
     def start(self, dpu: str, actor: str = "p1", *, attempt: int = 0) -> Outcome:
         row = self.row(dpu)
         number = attempt or row.attempt + 1
-        return self.append(StepStarted(statement(dpu, self.now_ms), row.zone, dpu, row.phase, number, actor))
+        return self.append(StepStarted(internal_envelope(dpu, self.now_ms), row.zone, dpu, row.phase, number, actor))
 
     def progress(self, dpu: str, task: str, percent: int = 0) -> Outcome:
         row = self.row(dpu)
-        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, row.attempt)
+        about = (internal_envelope(dpu, self.now_ms), row.zone, dpu, row.phase, row.attempt)
         return self.append(StepProgressed(*about, task, percent))
 
     def succeed(self, dpu: str, facts: Mapping[str, str] | None = None, *, attempt: int = -1) -> Outcome:
         row = self.row(dpu)
         number = row.attempt if attempt < 0 else attempt
-        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, number)
+        about = (internal_envelope(dpu, self.now_ms), row.zone, dpu, row.phase, number)
         return self.append(StepSucceeded(*about, dict(facts or {})))
 
     def fail(self, dpu: str, kind: str = "transient", *, attempt: int = -1, message: str = "no") -> Outcome:
         row = self.row(dpu)
         number = row.attempt if attempt < 0 else attempt
-        about = (statement(dpu, self.now_ms), row.zone, dpu, row.phase, number)
+        about = (internal_envelope(dpu, self.now_ms), row.zone, dpu, row.phase, number)
         return self.append(StepFailed(*about, kind, message))
 
     def expire(self, dpu: str, deadline_ms: int) -> Outcome:
-        return self.append(DeadlinePassed(statement(dpu, self.now_ms), "step", deadline_ms))
+        return self.append(DeadlinePassed(internal_envelope(dpu, self.now_ms), "step", deadline_ms))
 
     def row(self, dpu: str) -> Dpu:
         return self.state.dpus.rows[dpu]
@@ -188,7 +188,7 @@ class DeliveredZones(ZoneLog):
         return outcome
 
 
-def statement(subject: str, now_ms: int) -> Envelope:
+def internal_envelope(subject: str, now_ms: int) -> Envelope:
     return Envelope("", subject, "test", now_ms)
 
 

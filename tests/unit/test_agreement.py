@@ -14,7 +14,7 @@ from deploy.audit.verification import Fresh, fold_afresh
 from deploy.roles import folds_of
 from drivers.forwarder import Forwarder
 from eventstore.avro.codec import encode
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Answer
 from projections.fleet.tables import table
@@ -171,7 +171,7 @@ async def tell_fleet(made: Plane, zone: str) -> None:
     number = made.partition(zone).number
     event = forward(made.zone(zone), number, made.fleet().marks.get(number, 0))
     assert event is not None
-    said = replace(event, envelope=statement("fleet", "test", made.now_ms()))
+    said = replace(event, envelope=internal_envelope("fleet", "test", made.now_ms()))
     await made.log.append(FLEET_0, b"", encode(said))
     await made.until(lambda: made.fleet().marks.get(number, 0) == event.to_offset)
 

@@ -325,7 +325,9 @@ def test_two_busy_replicas_do_not_mistake_each_other() -> None:
         async with plane.joined("one") as one, plane.joined("other") as other:
             issue = Issuer()
             for i in range(3_000):
-                await one._replica.state_fact(FLEET_0, b"", issue.set(f"p{i % 9}", now_ms=plane.now_ms()), timeout_s=5)
+                await one._replica.append_event(
+                    FLEET_0, b"", issue.set(f"p{i % 9}", now_ms=plane.now_ms()), timeout_s=5
+                )
                 await asyncio.sleep(0.01)
             assert (one.divergences, other.divergences) == (0, 0)
 

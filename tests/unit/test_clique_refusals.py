@@ -52,7 +52,7 @@ def test_a_session_must_be_named_by_text(log: CliqueLog) -> None:
 def test_what_changes_nothing_says_why(log: CliqueLog) -> None:
     log.now_ms = START_MS + 100
     log.claim("n", "u", said_ms=START_MS + 50)
-    late = log.release("n", "u", said_ms=START_MS + 40, statement=True)
+    late = log.release("n", "u", said_ms=START_MS + 40, internal=True)
     assert late == Outcome("unchanged", "uid: 'u' claimed after this was said, and stays")
     assert log.release("n", "v") == Outcome("unchanged", "uid: 'v' is not 'u', which node 'n' runs now")
     log.hear("n", "s")
@@ -72,12 +72,12 @@ def test_a_session_is_at_an_edge_and_who_is_session_expired_cannot_be_ready(log:
     assert log.ready("n").code == "done"
 
 
-@pytest.mark.parametrize("statement", [True, False])
-def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, statement: bool) -> None:
+@pytest.mark.parametrize("internal", [True, False])
+def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, internal: bool) -> None:
     """A clock has whole milliseconds: what is said in the same one is news, not a late copy."""
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", statement=statement)
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2", statement=statement)
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=internal)
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2", internal=internal)
     assert log.view().members[0].address == "10.0.0.2"
     log.ready("n", True, said_ms=START_MS + 20)
     assert log.ready("n", False, said_ms=START_MS + 20).code == "done"
@@ -89,9 +89,9 @@ def test_statements_of_one_moment_count_in_the_order_of_the_log(log: CliqueLog, 
 
 def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_one(log: CliqueLog) -> None:
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", statement=True)
-    log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", statement=True)
-    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.1", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.1", internal=True)
+    log.claim("n", "u", said_ms=START_MS + 30, address="10.0.0.2", internal=True)
+    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.1", internal=True)
     assert log.view().members[0].address == "10.0.0.2"
     assert log.ready("n", said_ms=START_MS + 29).reason == f"issued_at_ms: {START_MS + 29} is before what was said last"
     assert log.ready("n", said_ms=START_MS + 30).code == "done"
@@ -100,9 +100,9 @@ def test_a_late_copy_brings_no_address_back_nor_readiness_from_before_the_new_on
 def test_an_address_by_command_does_not_make_older_statements_news(log: CliqueLog) -> None:
     """A command may be old and counts; the newest statement is still the newest."""
     log.now_ms = START_MS + 100
-    log.claim("n", "u", said_ms=START_MS + 40, address="10.0.0.1", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 40, address="10.0.0.1", internal=True)
     log.claim("n", "u", said_ms=START_MS + 10, address="10.0.0.2")
-    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.3", statement=True)
+    log.claim("n", "u", said_ms=START_MS + 20, address="10.0.0.3", internal=True)
     assert log.view().members[0].address == "10.0.0.2"
 
 

@@ -203,10 +203,10 @@ def test_19_a_claim_without_a_clique_is_refused(log: CliqueLog) -> None:
 def test_20_a_release_that_was_said_before_the_claim_prunes_nothing(log: CliqueLog) -> None:
     """Upstream's clean-up, with a view older than the claim, prunes rows and so swaps indices."""
     seen_ms = log.now_ms
-    log.claim("a", "u", statement=True)
-    log.claim("b", "v", statement=True)
-    log.release("a", "", said_ms=seen_ms, statement=True)
-    log.release("b", "an-older-pod", statement=True)
+    log.claim("a", "u", internal=True)
+    log.claim("b", "v", internal=True)
+    log.release("a", "", said_ms=seen_ms, internal=True)
+    log.release("b", "an-older-pod", internal=True)
     assert log.indices() == {"a": 0, "b": 1}
 
 
@@ -333,11 +333,11 @@ def test_34_indices_that_foreign_rows_show_are_carried_over(log: CliqueLog) -> N
 
 def test_35_a_late_copy_of_a_claim_resurrects_nothing(log: CliqueLog) -> None:
     said_ms = log.now_ms
-    log.claim("a", "u", said_ms=said_ms, statement=True)
-    log.release("a", "u", statement=True)
-    assert log.claim("a", "u", said_ms=said_ms, statement=True).code == "refused"
+    log.claim("a", "u", said_ms=said_ms, internal=True)
+    log.release("a", "u", internal=True)
+    assert log.claim("a", "u", said_ms=said_ms, internal=True).code == "refused"
     assert log.view().members == ()
-    assert log.claim("a", "u", statement=True).index == 0
+    assert log.claim("a", "u", internal=True).index == 0
 
 
 def test_36_the_log_replayed_gives_the_same_rows(log: CliqueLog) -> None:

@@ -76,7 +76,7 @@ def test_of_two_pods_of_one_second_the_later_in_the_log_is_newer(log: CliqueLog)
     log.claim("a", "z", created_ms=START_MS)
     log.claim("a", "b", created_ms=START_MS)
     assert log.view().members[0].uid == "b"
-    assert log.claim("a", "z", created_ms=START_MS, statement=True, said_ms=START_MS).code == "refused"
+    assert log.claim("a", "z", created_ms=START_MS, internal=True, said_ms=START_MS).code == "refused"
     assert log.view().members[0].uid == "b"
 
 
@@ -325,7 +325,7 @@ def test_what_is_said_at_the_corrected_time_is_no_late_copy_of_what_a_fast_clock
     CliqueFold().set_back(log.state, log.now_ms)
     assert log.line() == ["late", "later"]
     assert log.hear("n0", "s2").reason == "" and log.ready("n0", False).code == "done"
-    log.release("n0", statement=True)
+    log.release("n0", internal=True)
     assert log.line() == ["later"]
 
 

@@ -13,9 +13,9 @@ from projections import names
 from projections.columns import _check_label_set, fault_of_label_numbers, fault_of_nodes, spread
 from projections.names import MAX_AHEAD_MS
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft
-from tests.support.zones import START_MS, ZoneLog, nodes_joined, packed6, statement
+from tests.support.zones import START_MS, ZoneLog, internal_envelope, nodes_joined, packed6
 
-SOUND = nodes_joined(statement("z1", START_MS), ["a", "b"], address=0x0A000001, created_ms=5, uid="u")
+SOUND = nodes_joined(internal_envelope("z1", START_MS), ["a", "b"], address=0x0A000001, created_ms=5, uid="u")
 
 
 def four(*addresses: str) -> bytes:
@@ -36,7 +36,10 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"uids": ["u", "v", "w"]}, "uids: 3 entries for 2 names"),
     ({"created_ms": [-1]}, "created_ms: -1 must be from 0"),
     ({"created_ms": [5, START_MS + 2 * MAX_AHEAD_MS]}, f"created_ms: {START_MS + 2 * MAX_AHEAD_MS} must be from 0"),
-    ({"created_ms": [], "uids": [], "envelope": statement("z1", 2 * START_MS)}, f"created_ms: {2 * START_MS} must be"),
+    (
+        {"created_ms": [], "uids": [], "envelope": internal_envelope("z1", 2 * START_MS)},
+        f"created_ms: {2 * START_MS} must be",
+    ),
     ({"uids": ["u", "ü"]}, "uids: 'ü' must be at most 128"),
     ({"uids": ["u", "\ud800"]}, "uids: '\\ud800' must be at most 128"),
     ({"uids": ["u" * 129]}, "(129 characters) must be at most 128"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from eventstore.folding.fold import At
-from eventstore.ids import envelope, statement, uuid7
+from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import FLEET, ZONES, Partition
 from projections.fleet.fold import FleetFold, FleetState
 from projections.zones.fold import ZoneFold, ZoneState
@@ -30,7 +30,7 @@ def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
         at, mark = At(Partition(ZONES, 0), 10 + count, NOW_MS, NOW_MS), zones.fleet_mark
         uids = [zones.nodes.rows[name].uid for name in names[:count]]
         said = NodesSuperseded(
-            statement("z1", "?", NOW_MS),
+            internal_envelope("z1", "?", NOW_MS),
             mark,
             mark + 1,
             ["z1"] * count,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.ids import BadCommandId, envelope, is_part_of, issued_at_ms, part_id, statement, uuid7
+from eventstore.ids import BadCommandId, envelope, internal_envelope, is_part_of, issued_at_ms, part_id, uuid7
 
 times = st.integers(0, (1 << 48) - 1)
 
@@ -58,7 +58,7 @@ def test_anything_else_is_refused_by_value(text: str) -> None:
 def test_a_command_has_the_time_of_its_id_and_a_statement_has_no_id() -> None:
     command_id = uuid7(1_700_000_000_123, random.Random(1))
     assert envelope("node-1", "?me", command_id).issued_at_ms == 1_700_000_000_123
-    said = statement("zone-1", "relay/r1", 1_700_000_000_456)
+    said = internal_envelope("zone-1", "relay/r1", 1_700_000_000_456)
     assert (said.command_id, said.issued_at_ms) == ("", 1_700_000_000_456)
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.folding.fold import At
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from projections.installs.fold import MAX_ORDINAL
 from projections.names import MAX_AHEAD_MS
 from projections.tries import DEFAULT_TRIES, KINDS, Tries, in_force
@@ -250,7 +250,7 @@ def test_a_clock_of_a_broker_that_ran_ahead_makes_the_wait_a_minute_longer_at_mo
     log = provisioned()
     log.start("d")
     row, said_ms = log.row("d"), log.now_ms
-    failed = StepFailed(statement("d", "p1", said_ms), row.zone, "d", row.phase, row.attempt, "transient", "no")
+    failed = StepFailed(internal_envelope("d", "p1", said_ms), row.zone, "d", row.phase, row.attempt, "transient", "no")
     log.now_ms += 600_000
     assert log.append(failed).code == "done"
     assert log.row("d").not_before_ms <= said_ms + MAX_AHEAD_MS + BACKOFF_MS

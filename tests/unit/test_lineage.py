@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventstore.errors import LogMismatch
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, Partition
 from eventstore.position import Position
 from eventstore.replicas.lineage import lineage_of, parent_text
@@ -13,7 +13,7 @@ from schemas.events import LogCreated
 
 
 def origin(log_id: str, generation: int, parent: str = "") -> LogCreated:
-    return LogCreated(statement("log", "test", 1), log_id, generation, 2, parent)
+    return LogCreated(internal_envelope("log", "test", 1), log_id, generation, 2, parent)
 
 
 def restored(of: LogCreated, log_id: str, fleet_end: int, generation: int = 0) -> LogCreated:

@@ -165,7 +165,7 @@ def test_connections_are_told_by_listener_and_refused_ones_by_limit() -> None:
 def test_statements_are_told_by_who_makes_them() -> None:
     def stating(failures: int, **counts: Any) -> Any:
         statements = SimpleNamespace(failures=failures, turns=Counter({0: 10 * failures, 2: failures}))
-        return SimpleNamespace(statements=statements, **counts)
+        return SimpleNamespace(internal_events=statements, **counts)
 
     actors = Actors(
         forwarder=stating(1, forwards=0, forwarded_items=0, handed_down=0),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from projections import name_index
 from projections.zones import node_rows
 from projections.zones.joined import Joined
@@ -36,7 +36,7 @@ def joined(draw: st.DrawFn, names: list[str]) -> Joined:
     count = len(names)
     created_ms, uids = draw(st.sampled_from([True, False])), st.sampled_from(["u", "v", ""])
     event = NodesJoined(
-        statement("z", "t", 7),
+        internal_envelope("z", "t", 7),
         "z",
         names,
         column(draw, st.integers(0, 9), count) if created_ms else [],  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ TestNodeRowsMachine = sized(with_few(NodeRowsMachine, FEW, node_rows, name_index
 def test_the_last_few_of_many_that_joined_together_do_not_keep_the_columns_of_all() -> None:
     rows = NodeRows()
     names = [f"node-{number:04}" for number in range(1_000)]
-    event = NodesJoined(statement("z", "t", 7), "z", names, [], [], b"", b"", [], [])
+    event = NodesJoined(internal_envelope("z", "t", 7), "z", names, [], [], b"", b"", [], [])
     rows.add_joined(Joined(event, ["z"], [5], [6]))
     rows.discard(names[:750])
     assert len(rows._joined) == 1

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import Outcome
 from projections.zones.rows import Gone
 from schemas.events import INFERRED, LEFT, SUPERSEDED, NodesSuperseded
-from tests.support.zones import ZoneLog, derived_of, nodes_joined, rows_of, statement
+from tests.support.zones import ZoneLog, derived_of, internal_envelope, nodes_joined, rows_of
 
 HOUR_MS = 3_600_000
 
@@ -163,7 +163,9 @@ def superseded(
     log: ZoneLog, mark: int, name: str, created_ms: int, uid: str, *, zone: str = "z1", heard: int | None = None
 ) -> Outcome:
     heard = log.end if heard is None else heard
-    event = NodesSuperseded(statement(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid], heard)
+    event = NodesSuperseded(
+        internal_envelope(zone, log.now_ms), mark, mark + 3, [zone], [name], [created_ms], [uid], heard
+    )
     return log.append(event)
 
 
@@ -195,7 +197,7 @@ def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
 def test_a_record_of_fleet_that_makes_no_sense_does_not_stop_the_next() -> None:
     log = ZoneLog()
     log.join("a", created_ms=5, uid="u")
-    odd = NodesSuperseded(statement("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"], log.end)
+    odd = NodesSuperseded(internal_envelope("z1", log.now_ms), 0, 3, ["z1"], ["a", "b"], [5], ["u"], log.end)
     assert log.append(odd).code == "refused"
     assert superseded(log, 3, "a", 5, "u").code == "done"
 

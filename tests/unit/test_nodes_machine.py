@@ -25,7 +25,7 @@ from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSupersede
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.few import with_few
 from tests.support.sometimes import Sometimes, sized
-from tests.support.zones import PARTITION, DeliveredZones, derived_of, reloaded, replayed, rows_of, statement
+from tests.support.zones import PARTITION, DeliveredZones, derived_of, internal_envelope, reloaded, replayed, rows_of
 
 NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
 ZONES = st.sampled_from(["z1", "z2"])
@@ -134,7 +134,7 @@ class NodesMachine(DeliveredMachine):
         old = self.model.pop(name)
         mark = self.log.state.fleet_mark
         columns = ([old.zone], [name], [old.created_ms], [old.uid])
-        event = NodesSuperseded(statement(old.zone, self.log.now_ms), mark, mark + 1, *columns, self.log.end)
+        event = NodesSuperseded(internal_envelope(old.zone, self.log.now_ms), mark, mark + 1, *columns, self.log.end)
         assert self.log.append(event).code == "done"
         SOMETIMES.saw("a node was superseded")
 

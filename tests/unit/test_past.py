@@ -10,7 +10,7 @@ import pytest
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import LogMismatch, PermanentError
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
 from eventstore.moment import check_not_to_come, parse_moment, parse_time, shown
 from eventstore.position import Position, to_token
@@ -139,7 +139,11 @@ async def test_a_moment_before_a_restore_is_of_the_parents_generation(
     log = filled()
     parent = created("parent", partition_count=2)
     origin = LogCreated(
-        statement("log", "test", RESTORED_MS), LOG_ID, 2, 2, parent_text(parent, Position("parent", {FLEET_0: 8}))
+        internal_envelope("log", "test", RESTORED_MS),
+        LOG_ID,
+        2,
+        2,
+        parent_text(parent, Position("parent", {FLEET_0: 8})),
     )
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         log.contents.records[partition][0] = Record(0, T0, b"", encode(origin))

@@ -234,7 +234,7 @@ def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: s
                 await made.until(lambda: made.dpu("d").standing == "running")
                 made.log.late_s[partition] = 4.0
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
-            assert found.statements.failures == 1
+            assert found.internal_events.failures == 1
             assert Counter(Counter(task.action for task in bmcs.devices["d"].begun).values()) == {1: len(PROVISIONING)}
 
     run_virtual(scenario())

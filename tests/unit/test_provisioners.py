@@ -26,7 +26,7 @@ def test_the_second_in_rank_states_no_step_that_the_first_has_taken() -> None:
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
             await asyncio.sleep(10)
             assert made.count(made.partition("z1"), StepStarted) == len(PROVISIONING)
-            assert not second.statements.turns
+            assert not second.internal_events.turns
 
     run_virtual(scenario())
 
@@ -83,7 +83,7 @@ def test_a_start_that_never_lands_is_stated_again() -> None:
             await made.request("d", "provision", "image-1")
             made.log.late_s[made.partition("z1")] = 10 * HOUR_S
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
-            assert found.statements.failures == 1
+            assert found.internal_events.failures == 1
 
     run_virtual(scenario())
 

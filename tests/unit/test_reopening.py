@@ -13,7 +13,7 @@ from eventstore.avro.codec import encode
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.ledger import KEEP_MS
 from eventstore.folding.partition import FoldedPartition
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, INSTALLS, Partition
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import restored, save
@@ -160,7 +160,7 @@ def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more(
 def test_a_replica_of_a_restored_log_is_of_its_generation() -> None:
     async def run() -> None:
         log = FlakyLog()
-        log.put(FLEET_0, LogCreated(statement("log", "test", T0), LOG_ID, 3, 4, ""))
+        log.put(FLEET_0, LogCreated(internal_envelope("log", "test", T0), LOG_ID, 3, 4, ""))
         async with running(replica := toy_replica(log)):
             assert (replica.log_id, replica.generation) == (LOG_ID, 3)
 

@@ -249,7 +249,7 @@ def test_reached_waits_for_a_position_and_gives_up_at_its_deadline() -> None:
             await replica.reached(FLEET_0, 1, timeout_s=0)
             waits = [asyncio.ensure_future(replica.reached(FLEET_0, n, timeout_s=9)) for n in (3, 2, 3)]
             for name in ("a", "b"):
-                await replica.state_fact(FLEET_0, b"", fact(name), timeout_s=5)
+                await replica.append_event(FLEET_0, b"", fact(name), timeout_s=5)
             await asyncio.gather(*waits)
             with pytest.raises(LogUnavailable, match=r"fleet/0.* 99 "):
                 await replica.reached(FLEET_0, 99, timeout_s=1)
@@ -263,7 +263,7 @@ def test_a_watch_gathers_what_was_folded_since_it_was_asked() -> None:
         async with running(replica := toy_replica(FlakyLog())):
             with replica.watch(ZONES) as watch:
                 for partition in (ZONES_2, ZONES_2, FLEET_0, Partition(ZONES, 0)):
-                    await replica.state_fact(partition, b"", fact("a"), timeout_s=5)
+                    await replica.append_event(partition, b"", fact("a"), timeout_s=5)
                 await replica.reached(Partition(ZONES, 0), 2, timeout_s=5)
                 assert await watch.changed() == {ZONES_2, Partition(ZONES, 0)}
                 with pytest.raises(TimeoutError):
@@ -363,7 +363,7 @@ def test_a_halted_partition_stops_no_other_and_says_so() -> None:
         log, issue = FlakyLog(), Issuer()
         async with running(replica := toy_replica(log)):
             log.put(ZONES_2, fact("raise in decide"))
-            await replica.state_fact(ZONES_2, b"", fact("never folded"), timeout_s=5)
+            await replica.append_event(ZONES_2, b"", fact("never folded"), timeout_s=5)
             assert (await submit(replica, issue.set("a"))).outcome.code == "done"
             await asyncio.sleep(6)
             [status] = [status for status in replica.partitions_status() if status.partition == ZONES_2]

@@ -18,7 +18,7 @@ from eventstore.folding.ledger import Entry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS, RUN_RECORDS_MIN
 from eventstore.folding.table import Table
-from eventstore.ids import envelope, statement, uuid7
+from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from eventstore.saved.saving import save
 from eventstore.saved.snapshots import MemoryStore
@@ -134,7 +134,7 @@ ODD: Sequence[dict[str, Any]] = (
     {"label_sets": [{"a": "b"}], "label_index": []},
     {"label_sets": [{"no key": "b"}], "label_index": [0]},
     {"label_sets": [{"a": "ö"}], "label_index": [0]},
-    {"envelope": statement("z", "p", T0)},
+    {"envelope": internal_envelope("z", "p", T0)},
     {"envelope": envelope("z", "p", uuid7(T0 - 10 * MINUTE_MS, random.Random(1)))},
     {"envelope": envelope("z", "p", uuid7(T0 + 10 * MINUTE_MS, random.Random(1)))},
     {"envelope": envelope("z", "p", uuid7(T0 + 50_000, random.Random(1)))},

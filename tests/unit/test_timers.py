@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from drivers.timers import AGAIN_S, GRACE_S, Timers
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from projections.zones.phases import NODE_EFFECT, STEPS
 from schemas.events import DeadlinePassed, StepStarted
 from tests.support.driven import Plane, plane
@@ -39,8 +39,8 @@ async def begin_step(made: Plane, name: str = "d") -> None:
     await made.register(name)
     await made.request(name, "provision", "image-1")
     number = made.dpu(name).attempt + 1
-    event = StepStarted(statement(name, "test", made.now_ms()), "z1", name, NODE_EFFECT, number, "nobody")
-    await next(iter(made.replicas.values())).state_fact(made.partition("z1"), b"z1", event, timeout_s=5.0)
+    event = StepStarted(internal_envelope(name, "test", made.now_ms()), "z1", name, NODE_EFFECT, number, "nobody")
+    await next(iter(made.replicas.values())).append_event(made.partition("z1"), b"z1", event, timeout_s=5.0)
     await made.until(lambda: made.dpu(name).standing == "running")
 
 
@@ -135,7 +135,7 @@ def test_a_statement_that_did_not_land_shows_nothing_of_the_clock() -> None:
             made.log.late_s[made.partition("z1")] = 36_000.0
             waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
             assert LIMIT_S <= waited_s < LIMIT_S + 2 * AGAIN_S
-            assert (found.stated, found.statements.failures) == (1, 1)
+            assert (found.stated, found.internal_events.failures) == (1, 1)
 
     run_virtual(scenario())
 

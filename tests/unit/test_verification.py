@@ -7,7 +7,7 @@ import random
 from deploy.audit.verification import Claim, compare_devices, fold_afresh
 from eventstore.avro.codec import encode
 from eventstore.folding.origin import establish
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, partition_for
 from eventstore.replicas.lineage import Lineage
 from projections.fleet.fold import FleetFold
@@ -45,7 +45,7 @@ async def test_a_claim_is_held_against_the_fold_at_its_position() -> None:
 
 async def test_a_partition_that_cannot_be_folded_differs() -> None:
     log = await new_log()
-    raised = FoldVersionUpgraded(statement("fold", "test", NOW_MS), 9)
+    raised = FoldVersionUpgraded(internal_envelope("fold", "test", NOW_MS), 9)
     await log.append(FLEET_0, b"fold", encode(raised))
     fresh = await fold_afresh(log, [FleetFold(3)], [])
     [difference] = fresh.differences
@@ -55,9 +55,9 @@ async def test_a_partition_that_cannot_be_folded_differs() -> None:
 async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> None:
     log = await new_log()
     for name in ("right", "digest", "epoch", "older", "away"):
-        event = DpuRegistered(statement(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")
+        event = DpuRegistered(internal_envelope(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")
         await log.append(partition_for(ZONES, "z1", 3), b"z1", encode(event))
-    policy = PolicySet(statement("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
+    policy = PolicySet(internal_envelope("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
     await log.append(FLEET_0, b"", encode(policy))
     fresh = await fold_afresh(log, [FleetFold(3), ZoneFold()], [])
     now = table(fresh.fleet, "z1")

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from drivers.following import Following
-from drivers.statements import RANK_MAX, TURN_S, Statements
+from drivers.internal_events import RANK_MAX, TURN_S, InternalEvents
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable
-from eventstore.ids import statement
+from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
@@ -37,19 +37,19 @@ def toy() -> Replica:
     return toy_replica(MemoryLog(Contents(4), lambda: T0))
 
 
-def statements_of(replica: Replica, rank: int) -> Statements:
-    return Statements(replica, Ranked(rank), Following(replica, ZONES), "api")
+def statements_of(replica: Replica, rank: int) -> InternalEvents:
+    return InternalEvents(replica, Ranked(rank), Following(replica, ZONES), "api")
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 5])
 def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
     async def scenario() -> None:
         async with running(replica := toy()):
-            loop, statements = asyncio.get_running_loop(), statements_of(replica, rank)
+            loop, internal_events = asyncio.get_running_loop(), statements_of(replica, rank)
             began_s = loop.time()
-            assert not await statements.is_anothers("subject", FLEET_0, lambda: False)
+            assert not await internal_events.wait_for_turn("subject", FLEET_0, lambda: False)
             assert loop.time() - began_s == pytest.approx(rank * TURN_S)
-            assert statements.turns == {min(rank, RANK_MAX): 1}
+            assert internal_events.turns == {min(rank, RANK_MAX): 1}
 
     run_virtual(scenario())
 
@@ -58,18 +58,18 @@ def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
     async def scenario() -> None:
         async with running(replica := toy()):
             following = Following(replica, "fleet")
-            statements = Statements(replica, Ranked(2), following, "api")
+            internal_events = InternalEvents(replica, Ranked(2), following, "api")
             following_task = asyncio.ensure_future(following.run())
             position = replica.position(FLEET_0)
 
             def is_met() -> bool:
                 return replica.position(FLEET_0) > position
 
-            turn = asyncio.ensure_future(statements.is_anothers("subject", FLEET_0, is_met))
+            turn = asyncio.ensure_future(internal_events.wait_for_turn("subject", FLEET_0, is_met))
             await asyncio.sleep(1.5 * TURN_S)
-            await replica.state_fact(FLEET_0, b"", fact("a"), timeout_s=5.0)
+            await replica.append_event(FLEET_0, b"", fact("a"), timeout_s=5.0)
             assert await turn
-            assert not statements.turns
+            assert not internal_events.turns
             following_task.cancel()
 
     run_virtual(scenario())
@@ -103,6 +103,6 @@ async def _append_that_raises(error: Exception) -> tuple[bool, int]:
         async def append(self, *_: object, **__: object) -> None:
             raise error
 
-    statements = statements_of(toy_replica(Failing(Contents(4), lambda: T0)), 0)
-    event = OutboxAcknowledged(statement("zones/0", "forwarder", T0), 7)
-    return await statements.append(FLEET_0, "zones/0", event), statements.failures
+    internal_events = statements_of(toy_replica(Failing(Contents(4), lambda: T0)), 0)
+    event = OutboxAcknowledged(internal_envelope("zones/0", "forwarder", T0), 7)
+    return await internal_events.append(FLEET_0, "zones/0", event), internal_events.failures

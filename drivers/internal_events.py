@@ -1,9 +1,9 @@
-"""What the plane itself states: whose turn it is, and an append of which nobody waits for an answer.
+"""Internal events: events that the plane itself appends, without a caller who waits for the outcome.
 
-Several processes see the same need in their folds. Each waits one turn longer than the one that ranks before it, and
-whoever's turn comes while the need still stands says it. That two say it does no harm, as the folds take one of them; a
-rank only saves records. An append that fails may have landed all the same. The folds show what did, so an error is
-logged and counted, and the need is looked at again.
+Several processes see the same need in their folds. Each process waits one turn longer than the process that ranks
+before it, and appends the event when its turn comes and the need still stands. Two appends of one event do no harm, as
+the fold accepts only the first; the ranks only save records. A failed append may still have landed. The folds show
+whether it did, so the error is logged and counted, and the driver checks the need again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ RANK_MAX = 3
 """Turns of this rank and of all behind it are counted as one."""
 
 
-class Statements:
-    """The statements of one driver, whose `role` ranks it.
+class InternalEvents:
+    """The internal events of one driver, which is ranked among the replicas of `role`.
 
     `turns` counts, by rank, the needs that still stood when our turn came; those of a rank above 0 say that whoever
     ranks before us did not act in time. `failures` counts appends that may not have landed.
@@ -47,7 +47,7 @@ class Statements:
         self._following = following
         self._role = role
 
-    async def is_anothers(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
+    async def wait_for_turn(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
         """Wait for our turn; True if the need about this subject is met in the partition by then."""
         rank = self._ranks.rank(subject, self._role)
         if rank and await self._following.until(partition, is_met, rank * TURN_S):
@@ -58,12 +58,12 @@ class Statements:
     async def append(self, partition: Partition, key: str, event: Event) -> bool:
         """Append one; False if it may not be in the log."""
         try:
-            await self._replica.state_fact(partition, key.encode(), event, timeout_s=APPEND_TIMEOUT_S)
+            await self._replica.append_event(partition, key.encode(), event, timeout_s=APPEND_TIMEOUT_S)
         except FatalError:
             raise
         except PlaneError as error:
             self.failures += 1
-            about = {"partition": partition, "subject": event.envelope.subject, "stated": type(event).__name__}
+            about = {"partition": partition, "subject": event.envelope.subject, "event": type(event).__name__}
             logger.warning("append failed", extra=about | {"reason": str(error)})
             return False
         return True
