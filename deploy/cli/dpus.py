@@ -85,7 +85,7 @@ def _field(name: str, value: Any) -> tuple[str, object]:
     if name in ("tries", "failures"):
         return f"{name} of this step", value
     if name.endswith("_ms"):
-        return name.removesuffix("_ms"), out.moment(value)
+        return name.removesuffix("_ms"), out.time_text(value)
     if isinstance(value, bool):
         return name, "yes" if value else "no"
     return name, out.pairs(value) if isinstance(value, dict) else value

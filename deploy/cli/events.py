@@ -18,15 +18,15 @@ from deploy.cli.options import queries_in
 from deploy.cli.output import check_reader, print_value
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import Moment, command_id, moment, not_empty
+from deploy.cli.values import Time, as_of, command_id, not_empty
 from deploy.cli.watching import EVERY_S
 from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, lines
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
 from deploy.whole_files import whole_file
+from eventstore.as_of import format_time
 from eventstore.log import FOLDED_TOPICS, EventLog
-from eventstore.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Event
 
@@ -53,7 +53,7 @@ _FILTERS = (
     click.option(
         "--since",
         "since_ms",
-        type=Moment(),
+        type=Time(),
         default=0,
         metavar="TIME",
         help="Only from this append time on: ISO 8601, UTC if it names no zone, or milliseconds since the epoch.",
@@ -61,12 +61,12 @@ _FILTERS = (
     click.option(
         "--from",
         "start",
-        callback=moment,
+        callback=as_of,
         metavar="POSITION|TIME",
         help="Only from the position of an answer, or a time, on.",
     ),
     click.option(
-        "--until", callback=moment, metavar="POSITION|TIME", help="Only up to a position, or a time, and no further."
+        "--until", callback=as_of, metavar="POSITION|TIME", help="Only up to a position, or a time, and no further."
     ),
 )
 
@@ -148,7 +148,7 @@ def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> Wanted:
     wanted = Wanted(topics=topics or FOLDED_TOPICS, command_id=command, **rest)
     for option, first in (("--since", wanted.since_ms), ("--from", wanted.start)):
         if isinstance(first, int) and isinstance(wanted.until, int) and first > wanted.until:
-            raise click.UsageError(f"{option}: {shown(first)} is later than --until, {shown(wanted.until)}")
+            raise click.UsageError(f"{option}: {format_time(first)} is later than --until, {format_time(wanted.until)}")
     return wanted
 
 

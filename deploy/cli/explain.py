@@ -45,7 +45,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
             (
                 step.name,
                 "yes" if step.reached else "NO",
-                out.moment(step.time_ms) or "-",
+                out.time_text(step.time_ms) or "-",
                 step.position or "-",
                 step.version or "-",
                 step.note,

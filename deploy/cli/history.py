@@ -78,7 +78,7 @@ def _plain(found: Happening) -> dict[str, object]:
 
 
 def _row(subject: str, found: Happening) -> tuple[object, ...]:
-    time = out.moment(found.time_ms)
+    time = out.time_text(found.time_ms)
     said = "; ".join(_said(subject, item) for item in found.items)
     if found.reason and found.reason not in said:
         said += f" ({found.reason})"

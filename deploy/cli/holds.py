@@ -82,7 +82,7 @@ def show(*, client: Client, output: str, hold: int) -> None:
     if output != "table":
         out.print_value(to_plain(found), output)
         return
-    since = out.moment(found.since_ms)
+    since = out.time_text(found.since_ms)
     out.print_fields(
         (
             ("hold", found.hold),

@@ -74,7 +74,7 @@ def show(*, client: Client, output: str, name: str) -> None:
             ("zone", node.zone),
             ("addresses", ", ".join(node.addresses)),
             ("labels", out.pairs(node.labels)),
-            ("created", out.moment(node.created_ms)),
+            ("created", out.time_text(node.created_ms)),
             ("uid", node.uid),
             ("held", node.standing or "no"),
             ("conflicts", ", ".join(node.conflicts)),

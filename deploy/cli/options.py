@@ -61,7 +61,7 @@ _MIN_POSITION = click.option(
 )
 _AT = click.option(
     "--at",
-    callback=values.moment_text,
+    callback=values.as_of_text,
     metavar="POSITION|TIME",
     default="",
     help="Answer as it was then: at the `position` of an earlier answer, or a time in ISO 8601 or milliseconds.",

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from deploy.plain import Plain
-from eventstore.moment import shown
+from eventstore.as_of import format_time
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
@@ -78,9 +78,9 @@ def check_reader(wait_s: float = 0.0) -> None:
         raise BrokenPipeError
 
 
-def moment(time_ms: int) -> str:
+def time_text(time_ms: int) -> str:
     """A time as people read it; nothing for 0, which stands for none."""
-    return shown(time_ms) if time_ms else ""
+    return format_time(time_ms) if time_ms else ""
 
 
 def pairs(labels: Mapping[str, str]) -> str:

@@ -16,23 +16,23 @@ from deploy.cli.client import Client
 from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
-from deploy.cli.values import moment
+from deploy.cli.values import as_of
 from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
+from eventstore.as_of import AsOf, check_not_in_future
 from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.moment import Moment, check_not_to_come
 from eventstore.recovery.cuts import cut_of
 from eventstore.recovery.replay import Replayed, replay
 from schemas.api import dpuplane_pb2 as pb
 
 
 @click.command(name="replay", epilog="Example: dpuplane replay --data plane")
-@click.option("--at", callback=moment, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
+@click.option("--at", callback=as_of, metavar="POSITION|TIME", help="Stop there.  [the present end of the log]")
 @reads_log
 @queries
-def replay_command(client: Client, output: str, place: LogPlace | None, at: Moment | None) -> None:
+def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf | None) -> None:
     """Fold the log afresh, and print the position and the digest of every partition, and how fast it went.
 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
@@ -56,15 +56,15 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: Mome
     sys.exit(1 if any(folded.halted for folded in replayed.partitions.values()) else 0)
 
 
-async def _replay(place: LogPlace, at: Moment | None) -> Replayed:
+async def _replay(place: LogPlace, at: AsOf | None) -> Replayed:
     async with open_to_read(place, rng=random.Random()) as log:
         until = None if at is None else await _cut(log, at)
         with ProgressLine("replay") as progress:
             return await replay(log, folds_of(log.partition_count), until=until, say=progress.show)
 
 
-async def _cut(log: EventLog, at: Moment) -> Mapping[Partition, int]:
-    check_not_to_come(at, time.time_ns() // 1_000_000)
+async def _cut(log: EventLog, at: AsOf) -> Mapping[Partition, int]:
+    check_not_in_future(at, time.time_ns() // 1_000_000)
     origin = await await_origin(log)
     return (await cut_of(log, origin.log_id, FOLDED_TOPICS, at)).offsets
 

@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from deploy.addresses import parse_addresses
+from eventstore.as_of import parse_as_of, parse_time
 from eventstore.errors import PermanentError
 from eventstore.ids import issued_at_ms
-from eventstore.moment import parse_moment, parse_time
 from eventstore.position import check_token
 from projections.names import check_clique, shown
 
@@ -61,7 +61,7 @@ class Folder(click.Path):
 INT32, INT64 = Fits(32), Fits(64)
 
 
-class Moment(click.ParamType[int]):
+class Time(click.ParamType[int]):
     """A time in milliseconds since the epoch, given so or in ISO 8601; UTC, if that names no zone."""
 
     name = "time"
@@ -75,20 +75,20 @@ class Moment(click.ParamType[int]):
         return time_ms
 
 
-def moment(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
+def as_of(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | int | None:
     """Callback of an option for a moment of the past: a token as it is, a time in milliseconds, None if not given."""
     if given is None:
         return None
     try:
-        return parse_moment(given)
+        return parse_as_of(given)
     except PermanentError as error:
         raise click.BadParameter(str(error).removeprefix("at: ").removeprefix("position: ")) from error
 
 
-def moment_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
+def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
     """The same as it was given; empty if it was not."""
     if not_empty(context, parameter, given):
-        moment(context, parameter, given)
+        as_of(context, parameter, given)
     return given
 
 

@@ -89,10 +89,10 @@ def _frozen(found: pb.Zone) -> str:
     """Who froze a zone, when, and what waits for the thaw."""
     if not found.frozen:
         return "no"
-    since = f"since {out.moment(found.frozen_since_ms)} by {found.frozen_by}"
+    since = f"since {out.time_text(found.frozen_since_ms)} by {found.frozen_by}"
     if not found.waiting_dpus and not found.waiting_steps:
         return f"{since}; nothing waits"
-    changes = f" (changes since {out.moment(found.waiting_since_ms)})" if found.waiting_since_ms else ""
+    changes = f" (changes since {out.time_text(found.waiting_since_ms)})" if found.waiting_since_ms else ""
     return (
         f"{since}; {found.waiting_dpus} of {found.dpus} DPUs wait for table version {found.version}{changes},"
         f" {found.waiting_steps} for their next step"
@@ -106,7 +106,7 @@ def _progress(install: pb.Install) -> str:
 
 def _exception(found: pb.DpuException) -> str:
     """What a DPU did last that is out of the ordinary, and when; it may have mended its ways since."""
-    said = out.moment(found.said_ms)
+    said = out.time_text(found.said_ms)
     if found.version < 0:
         return f"refused its table at {said}: {found.reason}"
     return f"went back to version {found.version} at {said}"

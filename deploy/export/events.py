@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from deploy.export.spelling import spelled
+from eventstore.as_of import AsOf
 from eventstore.avro.codec import decode
 from eventstore.errors import PermanentError, Undecodable
 from eventstore.folding.origin import await_origin
 from eventstore.log import DECISIONS, FOLDED_TOPICS, Batch, EventLog, Partition, Record
-from eventstore.moment import Moment
 from eventstore.position import from_token
 from eventstore.progress import Say
 from eventstore.recovery.replay import cut_at_position
@@ -38,8 +38,8 @@ class Wanted(NamedTuple):
     actor: str = ""
     command_id: str = ""
     since_ms: int = 0
-    start: Moment | None = None
-    until: Moment | None = None
+    start: AsOf | None = None
+    until: AsOf | None = None
 
     def admits(self, line: dict[str, object]) -> bool:
         envelope = line.get("envelope")
@@ -108,12 +108,12 @@ def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) 
         raise PermanentError("from: it is later than until, so there is no event between them")
 
 
-async def _cut(log: EventLog, moment: Moment, more_ms: int) -> dict[Partition, int]:
-    """The positions at a moment; at a time, `more_ms` later."""
-    if isinstance(moment, int):
+async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]:
+    """The positions as of a position or a time; of a time, `more_ms` later."""
+    if isinstance(as_of, int):
         there = [partition for topic in EXPORTED_TOPICS for partition in log.partitions(topic)]
-        return {partition: await log.position_at(partition, moment + more_ms) for partition in there}
-    named = from_token(moment, (await await_origin(log)).log_id)
+        return {partition: await log.position_at(partition, as_of + more_ms) for partition in there}
+    named = from_token(as_of, (await await_origin(log)).log_id)
     return await cut_at_position(log, EXPORTED_TOPICS, named.offsets)
 
 

@@ -18,8 +18,8 @@ from deploy.page.board import Board
 from deploy.page.data import Data, Source
 from deploy.page.feed import Feeds
 from deploy.page.requests import HEADERS, NotReady
+from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.log import FOLDED_TOPICS, EventLog, Partition
-from eventstore.moment import check_not_to_come, parse_moment
 from eventstore.recovery.cuts import cut_of
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.replica import Replica
@@ -53,9 +53,9 @@ class Page:
         """Show what these say, until cancelled."""
 
         async def cut(at: str) -> Mapping[Partition, int]:
-            moment = parse_moment(at)
-            check_not_to_come(moment, self._now_ms())
-            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, moment)).offsets
+            as_of = parse_as_of(at)
+            check_not_in_future(as_of, self._now_ms())
+            return (await cut_of(log, replica.log_id, FOLDED_TOPICS, as_of)).offsets
 
         self._source = Source(queries, log, replica, folds, CALL, self._now_ms, cut)
         self._board = Board(queries, replica, CALL, self._now_ms)

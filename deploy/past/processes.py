@@ -22,8 +22,8 @@ import grpc
 from commands.queries.past import PastQueries
 from deploy.past.program import Order
 from deploy.settings import Settings
+from eventstore.as_of import check_not_in_future, parse_as_of
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.moment import check_not_to_come, parse_moment
 
 IDLE_S = 120.0
 """A moment that nobody asked for so long is let go."""
@@ -72,7 +72,7 @@ class Pasts:
 
         Raises PermanentError if there is no such moment, and LogUnavailable if it takes longer to fold, which goes on.
         """
-        check_not_to_come(parse_moment(text), self._now_ms())
+        check_not_in_future(parse_as_of(text), self._now_ms())
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + timeout_s
         while (moment := self._found_or_made(text)) is None:

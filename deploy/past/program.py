@@ -33,12 +33,12 @@ from deploy.logs import configure_logs
 from deploy.opening import location_of, open_to_read, place_of, state_folder
 from deploy.roles import folds_of
 from deploy.settings import Settings
+from eventstore.as_of import parse_as_of
 from eventstore.errors import PermanentError, PlaneError
 from eventstore.folding.origin import await_origin
 from eventstore.log import FOLDED_TOPICS
-from eventstore.moment import parse_moment
 from eventstore.recovery.cuts import cut_of
-from eventstore.recovery.past import PastFolds, fold_past
+from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
 from eventstore.saved.rocks_store import checkpoints
 
 NICE = 10
@@ -57,17 +57,17 @@ class Order(BaseModel):
     socket: Path
 
 
-async def folded(order: Order, say: Callable[[int, int], None]) -> PastFolds:
+async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf:
     """The plane as it stood then. Raises PermanentError if there is no such moment, else PlaneError."""
     folder = state_folder(order.settings)
     archive = checkpoints(folder) if folder is not None else []
     async with open_to_read(place_of(order.settings), rng=random.Random()) as log:
         origin = await await_origin(log)
-        cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_moment(order.at))
-        return await fold_past(log, folds_of(log.partition_count), cut, archive, say)
+        cut = await cut_of(log, origin.log_id, FOLDED_TOPICS, parse_as_of(order.at))
+        return await fold_as_of(log, folds_of(log.partition_count), cut, archive, say)
 
 
-def service(past: PastFolds, settings: Settings) -> QueriesService:
+def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
     """The Queries service over what was folded. Whoever has to be alive for an answer was not asked to keep it."""
     board = StatusBoard(
         past,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from eventstore.moment import shown as shown_time
+from eventstore.as_of import format_time as shown_time
 from projections.fleet.contested import withheld_addresses
 from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part

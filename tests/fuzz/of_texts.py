@@ -15,11 +15,11 @@ from deploy.addresses import parse_address, parse_addresses
 from deploy.export.registry import Registry, RegistryError
 from deploy.page.log import parse_cursor
 from deploy.page.requests import number
+from eventstore.as_of import format_time, parse_as_of
 from eventstore.avro.released import released
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import issued_at_ms
 from eventstore.log import FOLDED_TOPICS, partitions_of
-from eventstore.moment import parse_moment, shown
 from eventstore.position import from_token, to_token
 from eventstore.replicas.lineage import lineage_of
 from projections import names
@@ -41,9 +41,9 @@ def _position(text: str) -> None:
 
 
 def _moment(text: str) -> None:
-    found = parse_moment(text)
+    found = parse_as_of(text)
     if isinstance(found, int):
-        told(shown(found))
+        told(format_time(found))
 
 
 def _page(text: str) -> None:

@@ -20,8 +20,8 @@ from deploy.past.program import Order, folded, service
 from deploy.plane import Plane
 from deploy.process import now_ms
 from deploy.settings import Settings, load_settings
+from eventstore.as_of import format_time
 from eventstore.errors import LogUnavailable, PermanentError
-from eventstore.moment import shown
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.eventually import until
 from tests.support.histories import CALL, History, Remembered, asked_again, comparable
@@ -100,7 +100,7 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
     async with plane_of(data=tmp_path / "plane") as (plane, channel):
         history = History(channel, seed=5)
         await history.go_on(5)
-        before = shown(now_ms())
+        before = format_time(now_ms())
         await asyncio.sleep(0.002)
         commands: Any = channel.unary_unary(
             "/dpuplane.v1.Commands/JoinNodes", pb.JoinNodesRequest.SerializeToString, pb.Answer.FromString

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from eventstore.as_of import check_not_in_future, format_time, parse_as_of, parse_time
 from eventstore.avro.codec import encode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import LogMismatch, PermanentError
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, Record
-from eventstore.moment import check_not_to_come, parse_moment, parse_time, shown
 from eventstore.position import Position, to_token
 from eventstore.recovery.cuts import Cut, cut_of
-from eventstore.recovery.past import PastFolds, fold_past
+from eventstore.recovery.fold_as_of import FoldedLogAsOf, fold_as_of
 from eventstore.replicas.lineage import parent_text
 from eventstore.saved.archive import Archived
 from eventstore.saved.rocks_store import RocksStore, checkpoints
@@ -45,10 +45,10 @@ async def archive_of(path: Path, *saves: dict[Partition, int]) -> list[Archived]
     return checkpoints(path)
 
 
-async def folded(log: MemoryLog, cut: Cut, archive: list[Archived]) -> tuple[PastFolds, int]:
+async def folded(log: MemoryLog, cut: Cut, archive: list[Archived]) -> tuple[FoldedLogAsOf, int]:
     """The moment, and how many records were folded for it."""
     said = [(0, 0)]
-    past = await fold_past(log, FOLDS, cut, archive, lambda done, total: said.append((done, total)))
+    past = await fold_as_of(log, FOLDS, cut, archive, lambda done, total: said.append((done, total)))
     assert said[-1][0] == said[-1][1]
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         by_hand = await state_at(log, partition, cut.offsets[partition])
@@ -109,7 +109,7 @@ async def test_saved_state_of_another_log_is_refused_and_not_passed_over(tmp_pat
     for partition in (FLEET_0, ZONES_0, ZONES_1):
         another.contents.records[partition][0] = Record(0, T0, b"", encode(created("another", partition_count=2)))
     with pytest.raises(LogMismatch, match="it is of log"):
-        await fold_past(another, FOLDS, cut(15, 8), archive, lambda done, total: None)
+        await fold_as_of(another, FOLDS, cut(15, 8), archive, lambda done, total: None)
 
 
 @pytest.mark.parametrize(("begin", "until", "count"), [(2, 5, 3), (5, 5, 0), (8, 5, 0)])
@@ -120,7 +120,7 @@ async def test_what_expired_is_not_missed_and_nobody_goes_beyond_the_cut(begin: 
     del log.contents.records[INSTALLS_0][:begin]
     log.contents.begins[INSTALLS_0] = begin
     moment = Cut({FLEET_0: 1, INSTALLS_0: until, Partition(INSTALLS, 1): 0}, T0 + 99_000)
-    past = await fold_past(log, [ToyFold(FLEET), ToyFold(INSTALLS)], moment, [], lambda done, total: None)
+    past = await fold_as_of(log, [ToyFold(FLEET), ToyFold(INSTALLS)], moment, [], lambda done, total: None)
     assert past.position(INSTALLS_0) == until
     assert past.state(INSTALLS_0).total.effects == count
 
@@ -177,10 +177,10 @@ async def test_a_state_whose_rows_do_not_match_their_digest_is_passed_over_for_a
 async def test_a_moment_is_a_time_or_the_position_of_an_answer() -> None:
     log = filled()
     topics = (FLEET, ZONES)
-    at_time = await cut_of(log, LOG_ID, topics, parse_moment(str(T0 + 3_000)))
+    at_time = await cut_of(log, LOG_ID, topics, parse_as_of(str(T0 + 3_000)))
     assert at_time == Cut({FLEET_0: 3, ZONES_0: 1, ZONES_1: 2}, T0 + 3_000)
     token = to_token(Position(LOG_ID, {ZONES_1: 2}))
-    assert await cut_of(log, LOG_ID, topics, parse_moment(token)) == Cut(
+    assert await cut_of(log, LOG_ID, topics, parse_as_of(token)) == Cut(
         {FLEET_0: 2, ZONES_0: 1, ZONES_1: 2}, T0 + 2_000
     )
     both = {FLEET_0: 2, ZONES_1: 5}
@@ -225,13 +225,13 @@ def test_times_are_read_as_users_write_them(text: str, time_ms: int | None) -> N
     assert parse_time(text) == time_ms
     if time_ms is None:
         with pytest.raises(PermanentError, match="must be the position of an answer, a time"):
-            parse_moment(text)
+            parse_as_of(text)
 
 
 def test_what_is_to_come_is_refused_by_both_times() -> None:
-    check_not_to_come(T0, T0)
-    check_not_to_come("token:fleet/0=1", 0)
+    check_not_in_future(T0, T0)
+    check_not_in_future("token:fleet/0=1", 0)
     with pytest.raises(PermanentError) as refused:
-        check_not_to_come(T0 + 1, T0)
+        check_not_in_future(T0 + 1, T0)
     assert str(refused.value) == "at: 2023-11-14T22:13:20.001Z is in the future; here it is 2023-11-14T22:13:20.000Z"
-    assert shown(10**30) == f"{10**30} ms"
+    assert format_time(10**30) == f"{10**30} ms"

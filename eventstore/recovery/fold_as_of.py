@@ -1,4 +1,4 @@
-"""A moment of the past, folded: from the nearest saved states before it, and then record by record up to its cut.
+"""Folds the log as of a point in the past: from the nearest saved state before it, then record by record up to the cut.
 
 Each partition begins at the latest state that does not go beyond its cut; they need not be of one save, for a fold
 reads one partition only. A state that cannot be read or does not match its digest is passed over for an older one, and
@@ -37,7 +37,7 @@ Say = Callable[[int, int], None]
 logger = logging.getLogger(__name__)
 
 
-class PastFolds(Folds):
+class FoldedLogAsOf(Folds):
     """The plane as it stood at a cut. It stays there."""
 
     def __init__(
@@ -51,9 +51,9 @@ class PastFolds(Folds):
         self._ends = dict(cut.offsets)
 
 
-async def fold_past(
+async def fold_as_of(
     log: EventLog, folds: Sequence[Fold[Any]], cut: Cut, archive: Sequence[Archived], say: Say
-) -> PastFolds:
+) -> FoldedLogAsOf:
     """Fold the topics of these folds up to a cut. Raises LogUnavailable and LogMismatch."""
     origin = await await_origin(log)
     rules: dict[str, dict[int, Fold[Any]]] = {}
@@ -70,7 +70,7 @@ async def fold_past(
         # What expired is not missed, but nobody goes beyond the cut.
         found.position = max(found.position, min(await log.begin(partition), cut.offsets[partition]))
     await _fold_on(log, folded, cut.offsets, say)
-    return PastFolds(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
+    return FoldedLogAsOf(origin.log_id, _generation_at(cut, origin), cut, folded, log.partition_count)
 
 
 def _generation_at(cut: Cut, origin: LogCreated) -> int:

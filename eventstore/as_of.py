@@ -1,6 +1,6 @@
-"""A moment of the past as a user names it: the position of an answer, or a time.
+"""A point in the past that a query is answered as of: the position of an earlier answer, or a time.
 
-`eventstore.recovery.cuts` finds where a moment cuts a log. The text is apart from it, because every client command
+`eventstore.recovery.cuts` finds where such a point cuts a log. The text is apart from it, because every client command
 parses and prints times: the modules that read a log import numpy and fastavro, which take 0.3 s.
 """
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from eventstore.errors import PermanentError
 from eventstore.position import BadPosition, check_token
 
-Moment: TypeAlias = str | int
+AsOf: TypeAlias = str | int
 """The token of a position, or milliseconds since the epoch."""
 
 _SHOWN_MS_MAX = 253_402_300_799_000
@@ -21,8 +21,8 @@ _DIGITS_MAX = 18
 """Of a number that a caller gives: Python raises for what is much longer, and no log is so old."""
 
 
-def parse_moment(text: str) -> Moment:
-    """What a user means. Raises PermanentError."""
+def parse_as_of(text: str) -> AsOf:
+    """Parse a user's position or time. Raises PermanentError."""
     if ":" in text and "=" in text:
         _check_token(text)
         return text
@@ -46,20 +46,20 @@ def parse_time(text: str) -> int | None:
     if text.isascii() and text.isdigit():
         return int(text) if len(text) <= _DIGITS_MAX else None
     try:
-        moment = datetime.fromisoformat(text)
+        as_of = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+    return int((as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
-def shown(time_ms: int) -> str:
-    """A time as users write it."""
+def format_time(time_ms: int) -> str:
+    """A time in ISO 8601; one that no calendar has as a number of milliseconds."""
     if not 0 <= time_ms <= _SHOWN_MS_MAX:
         return f"{time_ms} ms"
     return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def check_not_to_come(moment: Moment, now_ms: int) -> None:
-    """Raise PermanentError if this is a time that the clock has not come to."""
-    if isinstance(moment, int) and moment > now_ms:
-        raise PermanentError(f"at: {shown(moment)} is in the future; here it is {shown(now_ms)}")
+def check_not_in_future(as_of: AsOf, now_ms: int) -> None:
+    """Raise PermanentError if this is a time in the future."""
+    if isinstance(as_of, int) and as_of > now_ms:
+        raise PermanentError(f"at: {format_time(as_of)} is in the future; here it is {format_time(now_ms)}")
