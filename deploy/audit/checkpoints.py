@@ -1,8 +1,9 @@
 """Checkpoints of a log: small signed files that say what it held, for whoever keeps them elsewhere.
 
 A checkpoint is one JSON value: what is stated, and an Ed25519 signature over its bytes in canonical form (sorted keys,
-no spaces). It names the log, and of every partition that is kept for ever its length and evidence. Topics that expire
-are not in it. The hashes of all records, eight bytes each, may lie in a file beside it, whose digest is signed too.
+no spaces). It names the log, and of every partition that is kept for ever its length and attestation. Topics that
+expire are not in it. The hashes of all records, eight bytes each, may lie in a file beside it, whose digest is signed
+too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from eventstore.errors import LogMismatch, PermanentError
 from eventstore.folding.origin import await_origin, find_origin
 from eventstore.log import DECIDING_TOPICS, EventLog, Partition
 from eventstore.progress import Say
-from eventstore.recovery.evidence import HASH_BYTES, Difference, Evidence, compare, gather
+from eventstore.recovery.attestation import HASH_BYTES, Attestation, Difference, attest, find_difference
 from eventstore.replicas.lineage import lineage_of
 
 FORMAT = 1
@@ -35,7 +36,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     log_id: str
     generation: int
     made_at_ms: int
-    partitions: dict[str, Evidence]
+    partitions: dict[str, Attestation]
     hashes: str = ""
 
 
@@ -75,11 +76,11 @@ async def state(log: EventLog, now_ms: int, hashes: Path | None, say: Say) -> St
     partitions = sorted((p for topic in DECIDING_TOPICS for p in log.partitions(topic)), key=str)
     ends = {partition: await log.end(partition) for partition in partitions}
     total, done = sum(ends.values()) or 1, 0
-    evidence: dict[str, Evidence] = {}
+    attestation: dict[str, Attestation] = {}
     with (hashes or Path("/dev/null")).open("wb") as kept:
         for partition, end in ends.items():
             say(str(partition), done / total)
-            evidence[str(partition)] = await gather(log, partition, end, kept.write if hashes else None)
+            attestation[str(partition)] = await attest(log, partition, end, kept.write if hashes else None)
             done += end
     digest = _digest(hashes) if hashes else ""
     return Statement(
@@ -87,7 +88,7 @@ async def state(log: EventLog, now_ms: int, hashes: Path | None, say: Say) -> St
         log_id=origin.log_id,
         generation=origin.generation,
         made_at_ms=now_ms,
-        partitions=evidence,
+        partitions=attestation,
         hashes=digest,
     )
 
@@ -139,17 +140,17 @@ async def prove(log: EventLog, statement: Statement, hashes: Path | None, say: S
     fork = None if origin is None else lineage_of(origin).fork_of(statement.log_id)
     if origin is not None and origin.log_id != statement.log_id and fork is None:
         return Proven(0, [f"log: {origin.log_id} is another log than {statement.log_id}, and was not restored from it"])
-    ends = {_partition(name): evidence for name, evidence in sorted(statement.partitions.items())}
+    ends = {_partition(name): attestation for name, attestation in sorted(statement.partitions.items())}
     there = {p for topic in DECIDING_TOPICS for p in log.partitions(topic)}
-    total, done, proven = sum(evidence.end for evidence in ends.values()) or 1, 0, 0
+    total, done, proven = sum(attestation.end for attestation in ends.values()) or 1, 0, 0
     differences: list[str] = []
-    for partition, evidence in ends.items():
+    for partition, attestation in ends.items():
         say(str(partition), done / total)
-        done += evidence.end
+        done += attestation.end
         found: Difference | None = Difference(partition, 0, -1, "the log has no such partition")
         if partition in there:
-            found = await compare(log, partition, evidence, kept.get(partition), same_log=fork is None)
-        proven += evidence.end if found is None else found.first
+            found = await find_difference(log, partition, attestation, kept.get(partition), same_log=fork is None)
+        proven += attestation.end if found is None else found.first
         if found is not None:
             differences.append(_sentence(found))
     restored = f"{origin.log_id}, generation {origin.generation}" if origin is not None and fork is not None else ""
@@ -180,8 +181,8 @@ def _open_hashes(statement: Statement, path: Path) -> Mapping[Partition, _Kept]:
     if _digest(path) != statement.hashes:
         raise PermanentError(f"hashes: {path} is not the file that was made with this checkpoint, or was changed")
     found, at = {}, 0
-    for name, evidence in sorted(statement.partitions.items()):  # as they were written
-        size = evidence.chained * HASH_BYTES
+    for name, attestation in sorted(statement.partitions.items()):  # as they were written
+        size = attestation.chained * HASH_BYTES
         found[_partition(name)] = _Kept(content[at : at + size])
         at += size
     return found

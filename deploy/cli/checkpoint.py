@@ -88,14 +88,14 @@ async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Sta
 
 
 def _print(made: Statement, path: Path, output: str) -> None:
-    records = sum(evidence.end for evidence in made.partitions.values())
+    records = sum(attestation.end for attestation in made.partitions.values())
     if output != "table":
         plain: dict[str, Any] = {
             "out": str(path),
             "log_id": made.log_id,
             "generation": made.generation,
             "records": records,
-            "partitions": {name: evidence.end for name, evidence in made.partitions.items()},
+            "partitions": {name: attestation.end for name, attestation in made.partitions.items()},
         }
         out.print_value(plain, output)
         return

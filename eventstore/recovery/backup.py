@@ -36,7 +36,7 @@ from eventstore.log import (
     Record,
 )
 from eventstore.progress import Say
-from eventstore.recovery.evidence import records_before
+from eventstore.recovery.attestation import records_before
 from schemas.events import MembershipChanged
 
 FORMAT = 1

@@ -21,8 +21,8 @@ from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.origin import await_origin
 from eventstore.log import DECIDING_TOPICS, FLEET_0, INSTALLS, ZONES, EventLog, Partition, Record
+from eventstore.recovery.attestation import records_before
 from eventstore.recovery.backup import COPIED_TOPICS, Manifest, load_manifest
-from eventstore.recovery.evidence import records_before
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.replica import Replica

@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from eventstore.log import FLEET, EventLog, Partition
-from eventstore.recovery.evidence import records_before
+from eventstore.recovery.attestation import records_before
 from tests.contract.engine import KEY
 from tests.integration.test_kafka_poison import foreign
 from tests.support.kafka import KafkaUnderTest

@@ -23,7 +23,7 @@ from eventstore.errors import AppendUnknown
 from eventstore.folding.fold import Fold
 from eventstore.ids import uuid7
 from eventstore.log import Headers, Partition
-from eventstore.recovery.evidence import records_before
+from eventstore.recovery.attestation import records_before
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore

@@ -1,11 +1,11 @@
-"""What evidence finds of a log that was cut, wherever it was cut, with the hashes of all records and without."""
+"""What an attestation finds of a log that was cut, wherever it was cut, with the hashes of all records and without."""
 
 from __future__ import annotations
 
 import pytest
 
 from eventstore.log import ZONES, Partition
-from eventstore.recovery.evidence import HASH_BYTES, Difference, compare, gather
+from eventstore.recovery.attestation import HASH_BYTES, Difference, attest, find_difference
 from tests.support.memory_log import Contents, MemoryLog
 
 ZONES_0 = Partition(ZONES, 0)
@@ -37,8 +37,8 @@ def log_of(count: int) -> MemoryLog:
 @pytest.mark.parametrize("there", [0, 1, 1_023, 1_024, 1_025, 2_048, COUNT - 2, COUNT - 1])
 async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(there: int, fine: bool) -> None:
     kept = Kept()
-    evidence = await gather(log_of(COUNT), ZONES_0, COUNT, kept.add)
-    found = await compare(log_of(there), ZONES_0, evidence, kept if fine else None, same_log=True)
+    attestation = await attest(log_of(COUNT), ZONES_0, COUNT, kept.add)
+    found = await find_difference(log_of(there), ZONES_0, attestation, kept if fine else None, same_log=True)
     assert found == Difference(ZONES_0, there, -1, f"the log ends at {there}, and went to {COUNT}")
 
 
@@ -46,19 +46,22 @@ async def test_a_log_that_lost_its_end_is_found_to_whichever_record_it_goes(ther
 @pytest.mark.parametrize("grown", [0, 1, 3_000])
 async def test_a_log_that_is_as_it_was_may_have_grown(grown: int, fine: bool) -> None:
     kept = Kept()
-    evidence = await gather(log_of(COUNT), ZONES_0, COUNT, kept.add)
-    assert await compare(log_of(COUNT + grown), ZONES_0, evidence, kept if fine else None, same_log=True) is None
+    attestation = await attest(log_of(COUNT), ZONES_0, COUNT, kept.add)
+    assert (
+        await find_difference(log_of(COUNT + grown), ZONES_0, attestation, kept if fine else None, same_log=True)
+        is None
+    )
 
 
 @pytest.mark.parametrize("changed", [0, 1, 1_023, 1_024, COUNT - 1])
 async def test_a_record_that_was_changed_is_named(changed: int) -> None:
     kept, log = Kept(), log_of(COUNT)
-    evidence = await gather(log, ZONES_0, COUNT, kept.add)
+    attestation = await attest(log, ZONES_0, COUNT, kept.add)
     records = log.contents.records[ZONES_0]
     records[changed] = records[changed]._replace(timestamp_ms=7)
-    found = await compare(log, ZONES_0, evidence, kept, same_log=True)
+    found = await find_difference(log, ZONES_0, attestation, kept, same_log=True)
     assert found is not None
     assert (found.first, found.end) == (changed, changed + 1)
-    roughly = await compare(log, ZONES_0, evidence, None, same_log=True)
+    roughly = await find_difference(log, ZONES_0, attestation, None, same_log=True)
     assert roughly is not None
     assert roughly.first <= changed < roughly.end

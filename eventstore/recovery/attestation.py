@@ -1,8 +1,8 @@
-"""Proof that a log still begins with what it once held, and where it does not.
+"""Attestation of a log: proof that it still begins with the records that it once held, or where it differs.
 
-Replicas compare running hashes that are fast, and easy to forge for whoever may write to the log. Evidence is for the
-auditor, so its chain is SHA-256, over every byte of every record with its offset and append time. A few marks along
-each partition are kept in a file that somebody signs; they say which range holds the first record that differs. A
+Replicas compare running hashes, which are fast, and easy to forge by anybody who can write to the log. Attestations are
+for the auditor, so their chain is SHA-256, over every byte of every record with its offset and append time. A few marks
+along each partition are kept in a file that somebody signs; they say which range holds the first record that differs. A
 hash of each record, in a file beside it that the signed one binds, names the record itself.
 
 Record 0 stands outside of the chain: it says which log this is, and a restored log has another one in front of records
@@ -22,7 +22,7 @@ import msgspec
 from eventstore.errors import LogMismatch
 from eventstore.log import EventLog, Partition, Record
 
-LEAST_STRIDE = 1_024
+STRIDE_MIN = 1_024
 """Offsets between two marks of a short partition; those of a long one are further apart."""
 
 MARKS_MAX = 32
@@ -34,8 +34,8 @@ HASH_BYTES = 8
 _RECORD = struct.Struct(">qqIII")
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """What is kept of a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
+class Attestation(msgspec.Struct, frozen=True):
+    """What attests a partition's first `end` offsets. `marks` are the chain before each multiple of `stride`, and
     at last before `end`, in hex; `chained` is how many records are in it."""
 
     end: int
@@ -54,13 +54,13 @@ class Difference(NamedTuple):
     reason: str
 
 
-class Hashes(Protocol):
+class RecordHashes(Protocol):
     """The kept hash of each chained record of a partition, in order."""
 
     def __getitem__(self, index: int) -> bytes: ...
 
 
-def linked(previous: bytes, record: Record) -> bytes:
+def chain_hash(previous: bytes, record: Record) -> bytes:
     """The chain after this record."""
     headers = repr(record.headers).encode() if record.headers else b""
     head = _RECORD.pack(record.offset, record.timestamp_ms, len(record.key), len(record.value), len(headers))
@@ -69,13 +69,13 @@ def linked(previous: bytes, record: Record) -> bytes:
 
 def stride_of(end: int) -> int:
     """How far apart the marks of a partition that ends here are."""
-    stride = LEAST_STRIDE
+    stride = STRIDE_MIN
     while end > stride * MARKS_MAX:
         stride *= 2
     return stride
 
 
-class Chain:
+class HashChain:
     """The chain over one partition, from its first record on."""
 
     def __init__(self, stride: int) -> None:
@@ -89,9 +89,9 @@ class Chain:
         """The next record."""
         self.reach(record.offset)
         if record.offset == 0:
-            self.first = linked(b"", record)
+            self.first = chain_hash(b"", record)
         else:
-            self.value = linked(self.value, record)
+            self.value = chain_hash(self.value, record)
             self.chained += 1
 
     def reach(self, position: int) -> None:
@@ -100,9 +100,9 @@ class Chain:
             self.marks.append(self.value)
 
 
-async def gather(log: EventLog, partition: Partition, end: int, keep: Callable[[bytes], object] | None) -> Evidence:
-    """The evidence of a partition up to `end`; `keep` gets the hash of each chained record."""
-    chain = Chain(stride_of(end))
+async def attest(log: EventLog, partition: Partition, end: int, keep: Callable[[bytes], object] | None) -> Attestation:
+    """The attestation of a partition up to `end`; `keep` gets the hash of each chained record."""
+    chain = HashChain(stride_of(end))
     async with aclosing(records_before(log, partition, end)) as records:
         async for record in records:
             chain.take(record)
@@ -110,18 +110,19 @@ async def gather(log: EventLog, partition: Partition, end: int, keep: Callable[[
                 keep(chain.value[:HASH_BYTES])
     chain.reach(end - 1)
     marks = [mark.hex() for mark in (*chain.marks, chain.value)]
-    return Evidence(end, chain.first.hex(), stride_of(end), marks, chain.chained)
+    return Attestation(end, chain.first.hex(), stride_of(end), marks, chain.chained)
 
 
-async def compare(
-    log: EventLog, partition: Partition, kept: Evidence, hashes: Hashes | None, *, same_log: bool
+async def find_difference(
+    log: EventLog, partition: Partition, kept: Attestation, hashes: RecordHashes | None, *, same_log: bool
 ) -> Difference | None:
-    """The first difference between a partition and its evidence. `same_log` is whether record 0 has to be the same."""
+    """The first difference between a partition and its attestation. `same_log` is whether record 0 has to be the
+    same."""
     begin, there = await log.begin(partition), await log.end(partition)
     if begin:
         return Difference(partition, 0, begin, f"the log begins at {begin}")
     try:
-        found = await _differing(log, partition, kept, hashes, min(there, kept.end), same_log=same_log)
+        found = await _first_difference(log, partition, kept, hashes, min(there, kept.end), same_log=same_log)
     except LogMismatch as error:
         return Difference(partition, 0, kept.end, str(error))
     if found is None and there < kept.end:
@@ -129,10 +130,10 @@ async def compare(
     return found
 
 
-async def _differing(
-    log: EventLog, partition: Partition, kept: Evidence, hashes: Hashes | None, end: int, *, same_log: bool
+async def _first_difference(
+    log: EventLog, partition: Partition, kept: Attestation, hashes: RecordHashes | None, end: int, *, same_log: bool
 ) -> Difference | None:
-    chain, proven, marks = Chain(kept.stride), 0, [bytes.fromhex(mark) for mark in kept.marks]
+    chain, proven, marks = HashChain(kept.stride), 0, [bytes.fromhex(mark) for mark in kept.marks]
     async with aclosing(records_before(log, partition, end)) as records:
         async for record in records:
             chain.take(record)
@@ -141,19 +142,19 @@ async def _differing(
             if chain.marks[proven:] != marks[proven : len(chain.marks)]:
                 return _between(partition, kept, proven)
             proven = len(chain.marks)
-            if hashes is not None and record.offset and _is_other(chain, kept, hashes):
+            if hashes is not None and record.offset and _differs(chain, kept, hashes):
                 return Difference(partition, record.offset, record.offset + 1, "it is not the record that was there")
     if end == kept.end and (chain.value != marks[-1] or chain.chained != kept.chained):
         return _between(partition, kept, proven)
     return None
 
 
-def _is_other(chain: Chain, kept: Evidence, hashes: Hashes) -> bool:
+def _differs(chain: HashChain, kept: Attestation, hashes: RecordHashes) -> bool:
     at = chain.chained - 1
     return at >= kept.chained or hashes[at] != chain.value[:HASH_BYTES]
 
 
-def _between(partition: Partition, kept: Evidence, proven: int) -> Difference:
+def _between(partition: Partition, kept: Attestation, proven: int) -> Difference:
     """Somewhere behind the last mark that held."""
     first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
     return Difference(partition, first, end, "they are not the records that were there")
