@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 from rocksdict import AccessType
 
-from eventstore.crowd import Crowd, gather
 from eventstore.deadlines import Deadlines
 from eventstore.embedded.reader import RocksReader
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.embedded.secondary import SecondaryLog
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
+from eventstore.linger import Linger, wait_for_batch
 from eventstore.log import (
     DECISIONS,
     DEFAULT_PARTITION_COUNT,
@@ -59,7 +59,7 @@ _LAST_SYNC_S = 3.0
 """Less than a process gets for its end, so that it can still say that its disk hung."""
 _DAY_MS = 86_400_000
 
-_NOT_OF_CROWD = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
+_NO_LINGER = frozenset({FLEET, INSTALLS, REPLICAS, DECISIONS})
 """Topics in which hardly a caller waits for an append: internal events, and an operator's commands now and then. They
 come with the batch in which they are; one that waited for as many of them as last time would mostly wait in vain."""
 
@@ -75,9 +75,9 @@ class _Pending(NamedTuple):
     headers: Headers
 
     @property
-    def is_of_crowd(self) -> bool:
+    def has_waiting_caller(self) -> bool:
         """Whether a caller is likely to wait for it, and to come back when it ends."""
-        return self.partition.topic not in _NOT_OF_CROWD
+        return self.partition.topic not in _NO_LINGER
 
     @property
     def cost(self) -> int:
@@ -92,7 +92,7 @@ class EmbeddedLog(RocksReader):
         super().__init__(path, rocks, partition_count)
         self._now_ms = now_ms
         self._queue: deque[_Pending] = deque()
-        self._queued_of_crowd = 0
+        self._queued_with_caller = 0
         self._deadlines = Deadlines()
         self.queued_bytes = 0
         self._work = asyncio.Event()
@@ -102,7 +102,7 @@ class EmbeddedLog(RocksReader):
         self._writing = asyncio.Lock()
         self._sync_thread = ThreadPoolExecutor(1, "sync")
         self._syncing: asyncio.Future[None] | None = None
-        self._crowd = Crowd()
+        self._linger = Linger()
         self.batches = 0
         self.failed_batches = 0
         self._tasks = [asyncio.create_task(self._guard(work)) for work in (self._commit_forever, self._keep)]
@@ -213,7 +213,7 @@ class EmbeddedLog(RocksReader):
 
     def _enqueue(self, pending: _Pending) -> None:
         self._queue.append(pending)
-        self._queued_of_crowd += pending.is_of_crowd
+        self._queued_with_caller += pending.has_waiting_caller
         self.queued_bytes += pending.cost
         self._work.set()
         if self.queued_bytes >= _QUEUED_BYTES:
@@ -222,7 +222,7 @@ class EmbeddedLog(RocksReader):
     async def _commit_forever(self) -> None:
         while True:
             await self._work.wait()
-            await gather(self._crowd, lambda: self._queued_of_crowd, self._is_batch_full)
+            await wait_for_batch(self._linger, lambda: self._queued_with_caller, self._is_batch_full)
             batch = self._take()
             try:
                 if batch:
@@ -230,8 +230,8 @@ class EmbeddedLog(RocksReader):
             except BaseException:
                 self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
                 raise
-            under_way = sum(pending.is_of_crowd for pending in batch) + self._queued_of_crowd
-            self._crowd.see(under_way, asyncio.get_running_loop().time())
+            under_way = sum(pending.has_waiting_caller for pending in batch) + self._queued_with_caller
+            self._linger.observe(under_way, asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 
@@ -243,7 +243,7 @@ class EmbeddedLog(RocksReader):
         size = 0
         while self._queue and len(batch) < _BATCH_RECORDS and size < _BATCH_BYTES:
             pending = self._queue.popleft()
-            self._queued_of_crowd -= pending.is_of_crowd
+            self._queued_with_caller -= pending.has_waiting_caller
             self.queued_bytes -= pending.cost
             if pending.synced.done():
                 self._deadlines.drop(pending.synced)
@@ -306,7 +306,7 @@ class EmbeddedLog(RocksReader):
         unknown = reason if isinstance(reason, LogMismatch) else AppendUnknown(str(reason))
         self._answer(self._queue, unknown)
         self._queue.clear()
-        self._queued_of_crowd = 0
+        self._queued_with_caller = 0
         self.queued_bytes = 0
         self._room.set()
 

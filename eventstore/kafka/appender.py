@@ -21,10 +21,10 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from eventstore.crowd import Crowd, gather
 from eventstore.errors import AppendUnknown, FatalError, LogMismatch, LogUnavailable, PlaneError
 from eventstore.kafka.clients import BATCH_BYTES, Clients, Kept, make_producer, reason
 from eventstore.kafka.topics import Topics
+from eventstore.linger import Linger, wait_for_batch
 from eventstore.log import CLIQUES, Headers, Partition, size_of
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Lane:
     def __init__(self) -> None:
         self.queue: deque[Pending] = deque()
         self.work = asyncio.Event()
-        self.crowd = Crowd()
+        self.linger = Linger()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -139,13 +139,13 @@ class Appender:
         while True:
             await lane.work.wait()
             if comes_together:
-                await gather(lane.crowd, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
+                await wait_for_batch(lane.linger, lambda: len(lane.queue), lambda: len(lane.queue) >= BATCH_RECORDS)
             producer = await self._connected()
             batch = self._take(lane)
             if batch:
                 await self._send(producer, partition, batch)
             if comes_together:
-                lane.crowd.see(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
+                lane.linger.observe(len(batch) + len(lane.queue), asyncio.get_running_loop().time())
             # Those whose append just ended run before the next batch is taken, and put their next one into it.
             await asyncio.sleep(0)
 

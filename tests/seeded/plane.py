@@ -105,7 +105,7 @@ class Plane(Folds):
             self._ask: 50,
             self._leave_as_it_was: 4,
             self._join_many: 1,
-            self._crowd: 2,
+            self._linger: 2,
             self._move_and_leave: 4,
             self._approve_own: 2,
             self._roll_out: 2,
@@ -239,7 +239,7 @@ class Plane(Folds):
             event = e.NodesJoined(self._said(zone), zone, [f"many-{self._joined}"], [], [], four, b"", [{}], [0])
             self._write(self.partition_for(ZONES, zone), event, may_repeat=False)
 
-    def _crowd(self) -> None:
+    def _linger(self) -> None:
         """More nodes than a clique has room for, of which some go, and come back to a smaller one."""
         domain, clique = "crowd", self.rng.choice(("a", "b"))
         about, partition = f"{domain}/{clique}", self.partition_for(CLIQUES, domain)
