@@ -25,8 +25,8 @@ from eventstore.folding.listening import Listener
 from eventstore.folding.origin import await_origin, establish
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
-from eventstore.pace import Pace, Turn
 from eventstore.progress import Progress
+from eventstore.replica_limits import LoopBudget, ReplicaLimits
 from eventstore.replicas.folds import Folds
 from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.reading import Backoff, follow, recheck
@@ -42,7 +42,7 @@ __all__ = ["Answer", "PartitionStatus", "Replica", "Watch"]
 
 logger = logging.getLogger(__name__)
 
-_PACE = Pace()
+_LIMITS = ReplicaLimits()
 
 
 class Replica(Folds):
@@ -63,7 +63,7 @@ class Replica(Folds):
         now_ms: Callable[[], int],
         rng: Random,
         creates: bool = True,
-        pace: Pace = _PACE,
+        limits: ReplicaLimits = _LIMITS,
         listening: Callable[[Partition], Listener | None] = lambda partition: None,
         tracing: Tracing | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Replica(Folds):
         self._now_ms = now_ms
         self._rng = rng
         self._creates = creates
-        self._pace = pace
+        self._limits = limits
         self._tracing = tracing
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
@@ -83,12 +83,12 @@ class Replica(Folds):
         self.listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
-        self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(pace.mailbox_batches)
+        self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)
         self._ready = asyncio.Event()
         self._answers = Answers()
         self._positions = Positions()
         self._watches: list[Watch] = []
-        self._saver = Saver(store, pace, now_s=0.0)
+        self._saver = Saver(store, limits, now_s=0.0)
 
     # -- what others ask
 
@@ -194,7 +194,7 @@ class Replica(Folds):
                 folded.position = max(folded.position, begins[partition])
             self._folded[partition] = folded
         now_s = asyncio.get_running_loop().time()
-        self._saver = Saver(self._store, self._pace, now_s, stale)
+        self._saver = Saver(self._store, self._limits, now_s, stale)
         self._progress = Progress(self._all_positions(), self._ends, now_s)
         self._see_progress()
 
@@ -212,19 +212,20 @@ class Replica(Folds):
                 await self._mailbox.put(batch)
 
     async def _fold(self) -> None:
-        """Fold what comes. What came of several partitions at once is one turn: who waits for any wakes up once."""
+        """Fold what comes. Batches of several partitions that are already there share one budget, so their waiters wake
+        up together."""
         clock = asyncio.get_running_loop().time
-        turn = Turn(self._pace, clock)
+        budget = LoopBudget(self._limits, clock)
         while True:
             if self._mailbox.empty():
                 batch = await self._next()
-                turn.begin()
+                budget.reset()
             else:
                 batch = self._mailbox.get_nowait()
             if batch is not None:
-                await self._fold_batch(self._folded[batch[0]], batch[1], turn)
+                await self._fold_batch(self._folded[batch[0]], batch[1], budget)
             if clock() >= self._saver.next_s:
-                await self._saver.save_all(self._folded.values(), clock(), turn.give_way)
+                await self._saver.save_all(self._folded.values(), clock(), budget.yield_if_spent)
 
     async def _next(self) -> Batch | None:
         """Wait for a batch; None when it is time to save."""
@@ -234,10 +235,10 @@ class Replica(Folds):
         except TimeoutError:
             return None
 
-    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record], turn: Turn) -> None:
+    async def _fold_batch(self, folded: FoldedPartition, records: Sequence[Record], budget: LoopBudget) -> None:
         start = 0
         while start < len(records):
-            before, start = start, self._fold_slice(folded, records, start, turn)
+            before, start = start, self._fold_slice(folded, records, start, budget)
             self.folded_records += start - before
             self.append_ms = records[start - 1].timestamp_ms
             if self._tracing is not None and self._ready.is_set():
@@ -248,18 +249,18 @@ class Replica(Folds):
             if not self._ready.is_set():
                 self._progress.records += start - before
                 self._see_progress()
-            await self._saver.save_early(folded, not self._ready.is_set(), turn.give_way)
-            await turn.give_way()
+            await self._saver.save_early(folded, not self._ready.is_set(), budget.yield_if_spent)
+            await budget.yield_if_spent()
 
-    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, turn: Turn) -> int:
-        """Fold these records from `start` on, until the turn is over; where the next slice starts."""
-        end = min(len(records), start + turn.records)
+    def _fold_slice(self, folded: FoldedPartition, records: Sequence[Record], start: int, budget: LoopBudget) -> int:
+        """Fold these records from `start` on, until the budget is spent; returns where the next slice starts."""
+        end = min(len(records), start + budget.records)
         while start < end:
             stop, entries = folded.fold_some(records, start, end)
             self._answers.resolve(folded.partition, entries)
-            turn.records -= stop - start
+            budget.records -= stop - start
             start = stop
-            if turn.is_over():
+            if budget.is_spent():
                 break
         return start
 
@@ -276,14 +277,14 @@ class Replica(Folds):
     async def _look_after_log(self) -> None:
         """See how long the log is, for the lag, and every minute that it is still the same."""
         loop = asyncio.get_running_loop()
-        recheck_at_s = loop.time() + self._pace.recheck_s
+        recheck_at_s = loop.time() + self._limits.recheck_s
         while True:
-            await asyncio.sleep(self._pace.ends_s)
+            await asyncio.sleep(self._limits.ends_s)
             try:
                 await self._see_ends()
                 if loop.time() >= recheck_at_s:
                     await recheck(self._log, self._folded.values())
-                    recheck_at_s = loop.time() + self._pace.recheck_s
+                    recheck_at_s = loop.time() + self._limits.recheck_s
             except LogUnavailable as error:
                 logger.info("the log cannot be looked after: %s", error)
 

@@ -25,10 +25,10 @@ from eventstore.folding.ledger import Entry, is_chunk
 from eventstore.folding.partition import FoldedPartition
 from eventstore.folding.table import Table
 from eventstore.log import Partition
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.saved.snapshots import Head, SaveBatch, Saved, SaveFailed, StateDamaged, Store, reduced
 
-GiveWay: TypeAlias = Callable[[int], Awaitable[None]]
+YieldLoop: TypeAlias = Callable[[int], Awaitable[None]]
 """Lets others have the loop if they are due, now that so many rows have been saved."""
 
 _SLICE_ROWS = 200
@@ -49,7 +49,7 @@ _IDS = msgspec.msgpack.Decoder(list[tuple[str, Entry]])
 logger = logging.getLogger(__name__)
 
 
-async def _give_way(rows: int) -> None:
+async def _yield_loop(rows: int) -> None:
     await asyncio.sleep(0)
 
 
@@ -61,50 +61,50 @@ class Saver:
     What is saved of `stale` partitions cannot be trusted, and is dropped before their next save.
     """
 
-    def __init__(self, store: Store, pace: Pace, now_s: float, stale: Iterable[Partition] = ()) -> None:
+    def __init__(self, store: Store, limits: ReplicaLimits, now_s: float, stale: Iterable[Partition] = ()) -> None:
         self.failures = 0
         self.saved_s = now_s
-        self.next_s = now_s + pace.save_every_s
-        self._checkpoint_s = now_s + pace.checkpoint_s
+        self.next_s = now_s + limits.save_every_s
+        self._checkpoint_s = now_s + limits.checkpoint_s
         self._checkpoint_records = 0
         self._is_flushed = False
         self._failing = False
         self._failed_rounds = 0
         self._stale = set(stale)
         self._store = store
-        self._pace = pace
+        self._limits = limits
 
     async def save_all(
-        self, partitions: Collection[FoldedPartition], now_s: float, give_way: GiveWay = _give_way
+        self, partitions: Collection[FoldedPartition], now_s: float, yield_loop: YieldLoop = _yield_loop
     ) -> None:
         """Save whatever was folded, or dealt with by who listens, since its last save, up to the first failure.
 
         Nothing is folded meanwhile, and in an outage each attempt is for more rows. So they become rare, and begin with
         what has the fewest.
         """
-        self.next_s = now_s + self._pace.save_every_s
+        self.next_s = now_s + self._limits.save_every_s
         further = [folded for folded in partitions if not folded.is_saved()]
         if self._failing:
             further.sort(key=FoldedPartition.changed_rows)
         for folded in further:
-            if not await self._save(folded, give_way):
+            if not await self._save(folded, yield_loop):
                 self._failed_rounds += 1
-                self.next_s = now_s + ceiling(self._failed_rounds, self._pace.save_every_s, _RETRY_MAX_S)
+                self.next_s = now_s + ceiling(self._failed_rounds, self._limits.save_every_s, _RETRY_MAX_S)
                 return
         self._failed_rounds = 0
         self.saved_s = now_s
         await self._checkpoint(sum(folded.saved_position for folded in partitions), now_s)
 
-    async def save_early(self, folded: FoldedPartition, is_behind: bool, give_way: GiveWay) -> None:
+    async def save_early(self, folded: FoldedPartition, is_behind: bool, yield_loop: YieldLoop) -> None:
         """Save a partition before its time if many of its rows have changed, and the store takes any."""
-        enough = self._pace.save_rows_behind if is_behind else self._pace.save_rows
+        enough = self._limits.save_rows_behind if is_behind else self._limits.save_rows
         if not self._failing and folded.changed_rows() >= enough:
-            await self._save(folded, give_way)
+            await self._save(folded, yield_loop)
 
     async def _checkpoint(self, records: int, now_s: float) -> None:
         """Keep what is saved if it is time; a save earlier, it is written out, which takes a while."""
         if not self._checkpoint_records:
-            self._checkpoint_records = records + self._pace.checkpoint_records
+            self._checkpoint_records = records + self._limits.checkpoint_records
         if now_s < self._checkpoint_s and records < self._checkpoint_records:
             return
         with self._failures():
@@ -113,11 +113,11 @@ class Saver:
                 self._store.flush()
                 return
             self._is_flushed = False
-            self._checkpoint_s = now_s + self._pace.checkpoint_s
-            self._checkpoint_records = records + self._pace.checkpoint_records
+            self._checkpoint_s = now_s + self._limits.checkpoint_s
+            self._checkpoint_records = records + self._limits.checkpoint_records
             await self._store.checkpoint()
 
-    async def _save(self, folded: FoldedPartition, give_way: GiveWay) -> bool:
+    async def _save(self, folded: FoldedPartition, yield_loop: YieldLoop) -> bool:
         """False if it failed."""
         failures = self.failures
         if not folded.halted:
@@ -125,7 +125,7 @@ class Saver:
                 if folded.partition in self._stale:
                     self._store.forget(folded.partition)
                     self._stale.discard(folded.partition)
-                await save(folded, self._store, give_way)
+                await save(folded, self._store, yield_loop)
         return self.failures == failures
 
     @contextmanager
@@ -143,7 +143,7 @@ class Saver:
             self._failing = False
 
 
-async def save(folded: FoldedPartition, store: Store, give_way: GiveWay = _give_way) -> None:
+async def save(folded: FoldedPartition, store: Store, yield_loop: YieldLoop = _yield_loop) -> None:
     """Make everything up to the folded position durable. Nothing may be folded meanwhile. Raises SaveFailed."""
     batch = store.batch(folded.partition)
     drained = [(table, table.drain()) for table in folded.tables]
@@ -152,11 +152,11 @@ async def save(folded: FoldedPartition, store: Store, give_way: GiveWay = _give_
         for table, changes in drained:
             for keys in _slices(changes.fresh):
                 digest += batch.add(table.name, keys, list(map(_ROWS.encode, table.some(keys))))
-                await give_way(len(keys))
+                await yield_loop(len(keys))
             for keys in _slices(changes.changed):
                 digest += batch.replace(table.name, list(zip(keys, map(_encoded, table.some(keys)), strict=True)))
-                await give_way(len(keys))
-        await _add_ids(folded, batch, give_way)
+                await yield_loop(len(keys))
+        await _add_ids(folded, batch, yield_loop)
         digest %= MODULUS
         head = head_of(folded, digest)
         batch.commit(head)
@@ -250,7 +250,7 @@ def _encoded(row: Any) -> bytes | None:
     return None if row is None else _ROWS.encode(row)
 
 
-async def _add_ids(folded: FoldedPartition, batch: SaveBatch, give_way: GiveWay) -> None:
+async def _add_ids(folded: FoldedPartition, batch: SaveBatch, yield_loop: YieldLoop) -> None:
     """A chunk for each bucket, which is read back as a list: encoded as one, those of a minute would hold the loop."""
     entries, unsaved = folded.ledger.entries, folded.ledger.unsaved()
     for bucket in sorted(unsaved.forgotten):
@@ -259,7 +259,7 @@ async def _add_ids(folded: FoldedPartition, batch: SaveBatch, give_way: GiveWay)
         chunk = [_LIST.pack(_LIST_OF, len(ids))]
         for some in _slices(ids):
             chunk += [_ROWS.encode((command_id, entries[command_id])) for command_id in some]
-            await give_way(len(some))
+            await yield_loop(len(some))
         batch.add_ids(bucket, b"".join(chunk))
     for number, chunk_of_used in unsaved.chunks.items():
         batch.add_ids(number, chunk_of_used)

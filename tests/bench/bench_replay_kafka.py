@@ -23,7 +23,7 @@ from eventstore.avro.codec import encode
 from eventstore.folding.fold import Fold
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import FLEET, FLEET_0, ZONES
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
 from projections.fleet.fold import FleetFold
@@ -44,7 +44,7 @@ ROUNDS = 4
 RUNS = 3
 SINGLE = 200_000
 FOLD_S = 300.0
-UNDIGESTED = Pace(save_every_s=FOLD_S, save_rows=10 * JOINS, save_rows_behind=10 * JOINS)
+UNDIGESTED = ReplicaLimits(save_every_s=FOLD_S, save_rows=10 * JOINS, save_rows_behind=10 * JOINS)
 
 
 def figures() -> list[Figure]:
@@ -53,7 +53,7 @@ def figures() -> list[Figure]:
         apart(_fill, bootstrap, prefix)
         one = [apart(_replay, bootstrap, prefix, False, UNDIGESTED) for _ in range(RUNS)]
         both = [apart(_replay, bootstrap, prefix, True, UNDIGESTED) for _ in range(RUNS)]
-        digested = apart(_replay, bootstrap, prefix, False, Pace())
+        digested = apart(_replay, bootstrap, prefix, False, ReplicaLimits())
         peer = fold_by_streams(bootstrap, f"{prefix}.{ZONES}", "memory", JOINS, ROUNDS)
         apart(_fill_single, bootstrap, single)
         by_one = fold_by_streams(bootstrap, f"{single}.{ZONES}", "memory", SINGLE, ROUNDS).warm
@@ -101,23 +101,23 @@ def _open(bootstrap: str, prefix: str) -> Any:
     return KafkaLog.open(bootstrap, topic_prefix=prefix, rng=random.Random(2), create=False)
 
 
-def _replay(bootstrap: str, prefix: str, both: bool, pace: Pace) -> Rate:
+def _replay(bootstrap: str, prefix: str, both: bool, limits: ReplicaLimits) -> Rate:
     folds: list[Fold[Any]] = [ZoneFold(), FleetFold()] if both else [ZoneFold()]
-    return uvloop.run(_replay_by_replica(bootstrap, prefix, folds, pace))
+    return uvloop.run(_replay_by_replica(bootstrap, prefix, folds, limits))
 
 
-async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[Any]], pace: Pace) -> Rate:
+async def _replay_by_replica(bootstrap: str, prefix: str, folds: Sequence[Fold[Any]], limits: ReplicaLimits) -> Rate:
     async with _open(bootstrap, prefix) as log:
-        replica, stopwatch = await _folded(log, folds, pace)
+        replica, stopwatch = await _folded(log, folds, limits)
         if len(folds) > 1:
             assert len(replica.state(FLEET_0).members.rows) == JOINS
         return stopwatch.rate(JOINS, rows_of(replica))
 
 
-async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], pace: Pace) -> tuple[Replica, Stopwatch]:
+async def _folded(log: KafkaLog, folds: Sequence[Fold[Any]], limits: ReplicaLimits) -> tuple[Replica, Stopwatch]:
     """A replica that has folded all there is, and how long that took from its first record on."""
     rng, store = random.Random(3), MemoryStore()
-    replica = Replica(log, folds, store=store, name="bench", now_ms=now_ms, rng=rng, creates=False, pace=pace)
+    replica = Replica(log, folds, store=store, name="bench", now_ms=now_ms, rng=rng, creates=False, limits=limits)
     with replica.watch(ZONES, FLEET) as watch:
         running = asyncio.create_task(replica.run())
         await watch.changed()

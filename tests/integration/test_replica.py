@@ -14,8 +14,8 @@ from eventstore.avro.codec import decode
 from eventstore.errors import TransientError
 from eventstore.hostile import HostileLog, LogFaults
 from eventstore.log import FLEET, FLEET_0, ZONES, EventLog, Partition
-from eventstore.pace import Pace
 from eventstore.recovery.replay import replay
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.saved.rocks_store import RocksStore
 from schemas.events import PolicyDeleted, PolicySet
@@ -27,7 +27,7 @@ from tests.support.toy_log import Issuer
 
 FOLDS = [ToyFold(FLEET), ToyFold(ZONES)]
 FAULTS = LogFaults(duplicate=0.15, lost_answer=0.1, late=0.1, never=0.1, delay_max_s=0.3, backward_timestamps=0.2)
-QUICK = Pace(save_every_s=0.05, save_rows=20, save_rows_behind=50)
+QUICK = ReplicaLimits(save_every_s=0.05, save_rows=20, save_rows_behind=50)
 
 
 @pytest.fixture
@@ -69,16 +69,16 @@ async def effects(log: EventLog, partition: Partition) -> list[str]:
 async def test_hostile_appends_and_three_replicas_make_one_state(engine: EmbeddedUnderTest) -> None:
     rng = random.Random(11)
     log = HostileLog(await engine.open_embedded(), rng, FAULTS, seed=11)
-    replicas = [toy_replica(log, name=f"r{i}", now_ms=engine.clock, pace=QUICK) for i in range(3)]
+    replicas = [toy_replica(log, name=f"r{i}", now_ms=engine.clock, limits=QUICK) for i in range(3)]
     partitions = [FLEET_0, *log.partitions(ZONES)]
     answers: dict[str, Answer] = {}
 
     async def client(number: int) -> None:
         issue = Issuer(number)
-        for turn in range(25):
+        for budget in range(25):
             engine.clock.ms += 40
             name, now = f"p{issue.rng.randrange(10)}", engine.clock.ms
-            command = issue.set(name, turn, now_ms=now) if turn % 3 else issue.delete(name, now_ms=now)
+            command = issue.set(name, budget, now_ms=now) if budget % 3 else issue.delete(name, now_ms=now)
             partition = partitions[number % len(partitions)]
             answers[command.envelope.command_id] = await until_known(issue.rng.choice(replicas), command, partition)
 
@@ -107,7 +107,7 @@ async def test_a_replica_killed_again_and_again_ends_where_a_replay_does(
     async with running(survivor):
         writing = asyncio.ensure_future(write(survivor, engine, Issuer(seed), count=2_000))
         while not writing.done():
-            victim = toy_replica(log, name="victim", store=store(tmp_path), now_ms=engine.clock, pace=QUICK)
+            victim = toy_replica(log, name="victim", store=store(tmp_path), now_ms=engine.clock, limits=QUICK)
             run = asyncio.ensure_future(victim.run())
             await asyncio.sleep(rng.uniform(0, 0.25))
             run.cancel()
@@ -115,7 +115,7 @@ async def test_a_replica_killed_again_and_again_ends_where_a_replay_does(
             assert run.cancelled()
             victim._store.close()
         await writing
-        last = toy_replica(log, name="last", store=store(tmp_path), now_ms=engine.clock, pace=QUICK)
+        last = toy_replica(log, name="last", store=store(tmp_path), now_ms=engine.clock, limits=QUICK)
         async with running(last):
             await agreed(log, [last])
         last._store.close()
@@ -138,7 +138,7 @@ async def write(replica: Replica, engine: EmbeddedUnderTest, issue: Issuer, coun
 
 async def test_a_restart_from_older_saved_state_ends_the_same(engine: EmbeddedUnderTest, tmp_path: Path) -> None:
     log, issue = await engine.open_embedded(), Issuer()
-    async with running(replica := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, pace=QUICK)):
+    async with running(replica := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, limits=QUICK)):
         await write(replica, engine, issue, 100)
         await asyncio.sleep(0.2)
         await replica._store.checkpoint()
@@ -149,7 +149,7 @@ async def test_a_restart_from_older_saved_state_ends_the_same(engine: EmbeddedUn
     (tmp_path / "older").rename(tmp_path / "state" / "current.old")
     (tmp_path / "state" / "current").rename(tmp_path / "newer")
     (tmp_path / "state" / "current.old").rename(tmp_path / "state" / "current")
-    async with running(older := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, pace=QUICK)):
+    async with running(older := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, limits=QUICK)):
         repeat = issue.set("again", now_ms=engine.clock.ms)
         told = await older.submit(FLEET_0, b"key", repeat, timeout_s=5)
         assert older.outcomes(repeat.envelope.command_id) == [told]

@@ -236,7 +236,7 @@ def _only_new_rows(put: Any) -> Any:
 
 
 def _skips_some(add_ids: Any) -> Any:
-    async def added(folded: Any, batch: Any, give_way: Any) -> None:
+    async def added(folded: Any, batch: Any, yield_loop: Any) -> None:
         """The rows are saved, the ids another time."""
 
     return added

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from eventstore.log import FLEET, ZONES, EventLog
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore, Store
 from tests.support.toy_fold import ToyFold
@@ -23,7 +23,7 @@ def toy_replica(
     now_ms: Callable[[], int] = lambda: T0,
     creates: bool = True,
     topics: Sequence[str] = (FLEET, ZONES),
-    pace: Pace | None = None,
+    limits: ReplicaLimits | None = None,
 ) -> Replica:
     """A replica of these topics under the toy's rules."""
     return Replica(
@@ -34,7 +34,7 @@ def toy_replica(
         now_ms=now_ms,
         rng=random.Random(name),
         creates=creates,
-        pace=pace or Pace(),
+        limits=limits or ReplicaLimits(),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.errors import FatalError
 from eventstore.folding.partition import FoldedPartition
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.saved.rocks_store import RocksStore
 from eventstore.saved.saving import Saver, restored, save
 from eventstore.saved.snapshots import MemoryStore, SaveFailed
@@ -35,7 +35,7 @@ async def test_saves_of_a_store_that_fails_become_rare_and_begin_with_the_fewest
         large.fold(record)
     for record in records([created(), fact("p")]):
         small.fold(record)
-    saver = Saver(store, Pace(save_every_s=1.0, save_rows=10), now_s=0.0)
+    saver = Saver(store, ReplicaLimits(save_every_s=1.0, save_rows=10), now_s=0.0)
     assert await rows_tried(1.0) >= 1_000
     assert saver.next_s == 3.0
     await saver.save_early(large, False, count)

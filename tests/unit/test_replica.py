@@ -13,7 +13,7 @@ from eventstore import progress
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable, PermanentError
 from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Batch, Headers, Partition, Record
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.saved.rocks_store import RocksStore
 from schemas.events import Event, LogCreated
@@ -345,7 +345,7 @@ class UnreadableStore(RocksStore):
 def test_a_checkpoint_that_cannot_be_taken_stops_no_fold(tmp_path: Path) -> None:
     async def run() -> None:
         store = UnreadableStore(tmp_path)
-        replica = toy_replica(FlakyLog(), store=store, pace=Pace(checkpoint_s=2.0))
+        replica = toy_replica(FlakyLog(), store=store, limits=ReplicaLimits(checkpoint_s=2.0))
         issue = Issuer()
         async with running(replica):
             await submit(replica, issue.set("a"))
@@ -392,7 +392,7 @@ def test_a_long_fold_leaves_the_loop_to_others() -> None:
                 await asyncio.sleep(0)
 
         ticking = asyncio.ensure_future(others())
-        async with running(replica := toy_replica(log, pace=Pace(slice_records=100))):
+        async with running(replica := toy_replica(log, limits=ReplicaLimits(slice_records=100))):
             assert replica.state(FLEET_0).total.effects == 4_000
         ticking.cancel()
         assert turns > 40
@@ -425,7 +425,7 @@ async def test_catching_up_says_how_fast_it_folds(
     log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(2_000)])
     monkeypatch.setattr(progress, "_SAY_EVERY_S", 1e-9)
     caplog.set_level(logging.INFO, progress.__name__)
-    async with running(toy_replica(log, pace=Pace(slice_records=100))):
+    async with running(toy_replica(log, limits=ReplicaLimits(slice_records=100))):
         pass
     said = [vars(record) for record in caplog.records if record.message == "folding"]
     assert said[-1]["records"] >= 1_000

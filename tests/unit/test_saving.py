@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eventstore.errors import FatalError, LogMismatch
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Partition, Record
-from eventstore.pace import Pace, Turn
+from eventstore.replica_limits import LoopBudget, ReplicaLimits
 from eventstore.saved.archive import Keeping
 from eventstore.saved.rocks_store import RocksStore, checkpoints, open_checkpoint
 from eventstore.saved.saving import Saver, restored, save
@@ -196,7 +196,7 @@ class FailingStore(MemoryStore):
 
 async def test_a_failed_save_loses_no_change_and_stops_nothing() -> None:
     store, partition, log = FailingStore(), empty(), story(3)
-    saver = Saver(store, Pace(), now_s=0.0)
+    saver = Saver(store, ReplicaLimits(), now_s=0.0)
     for record in log[:60]:
         partition.fold(record)
     await saver.save_all([partition], now_s=1.0)
@@ -230,7 +230,7 @@ async def test_a_cancelled_save_loses_no_change(tmp_path: Path) -> None:
 
 async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_before() -> None:
     now_s, passes, rows = 0.0, 0, 0
-    turn = Turn(Pace(slice_s=1.0, slice_records=1_000), lambda: now_s)
+    budget = LoopBudget(ReplicaLimits(slice_s=1.0, slice_records=1_000), lambda: now_s)
 
     async def count_passes() -> None:
         nonlocal passes
@@ -238,18 +238,18 @@ async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_be
             await asyncio.sleep(0)
             passes += 1
 
-    async def give_way(saved: int) -> None:
+    async def yield_loop(saved: int) -> None:
         nonlocal now_s, rows
         rows += saved
         now_s += step_s
-        await turn.give_way(saved)
+        await budget.yield_if_spent(saved)
 
     async def save_many(number: int, count: int) -> int:
         before = passes
         partition = empty()
         for record in records([created(), *[fact(f"p{number}-{i}") for i in range(count)]]):
             partition.fold(record)
-        await save(partition, MemoryStore(), give_way)
+        await save(partition, MemoryStore(), yield_loop)
         return passes - before
 
     counting = asyncio.create_task(count_passes())
@@ -266,13 +266,13 @@ async def test_a_save_leaves_the_loop_to_others_when_its_turn_is_over_and_not_be
 async def test_the_ids_of_a_save_are_written_in_slices_and_all_come_back(tmp_path: Path) -> None:
     slices: list[int] = []
 
-    async def give_way(saved: int) -> None:
+    async def yield_loop(saved: int) -> None:
         slices.append(saved)
 
     store, partition, issue = RocksStore(tmp_path), empty(), Issuer()
     for record in records([created(), *[issue.delete("none") for _ in range(3_000)]]):
         partition.fold(record)
-    await save(partition, store, give_way)
+    await save(partition, store, yield_loop)
     assert sum(slices) == 3_000
     assert max(slices) <= 200
     again = await restored(empty(), store)
@@ -285,7 +285,7 @@ async def test_a_halted_partition_is_saved_no_more() -> None:
     partition = empty()
     for record in records([created(), fact("raise in evolve")]):
         partition.fold(record)
-    saver = Saver(MemoryStore(), Pace(), now_s=0.0)
+    saver = Saver(MemoryStore(), ReplicaLimits(), now_s=0.0)
     await saver.save_all([partition], now_s=1.0)
     assert partition.halted
     assert partition.saved_position == 0
@@ -305,7 +305,7 @@ async def test_what_a_listener_has_dealt_with_is_saved_when_nothing_more_is_fold
     partition = FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID, listener)
     for record in records([created(), fact("a"), fact("b")]):
         partition.fold(record)
-    saver = Saver(store, Pace(), now_s=0.0)
+    saver = Saver(store, ReplicaLimits(), now_s=0.0)
     for now_s, done in enumerate((0, 2, 3)):
         listener.done = done
         await saver.save_all([partition], now_s=float(now_s))
@@ -318,7 +318,7 @@ async def test_what_a_listener_has_dealt_with_is_saved_when_nothing_more_is_fold
 async def test_a_partition_of_which_nothing_was_folded_is_not_saved() -> None:
     """Its rows are those that a state begins with, and a replica that had not saved them would have another digest."""
     store = MemoryStore()
-    saver = Saver(store, Pace(), now_s=0.0)
+    saver = Saver(store, ReplicaLimits(), now_s=0.0)
     await saver.save_all([FoldedPartition(FLEET_0, {1: ToyFold()}, LOG_ID, Behind())], now_s=1.0)
     assert store.head(FLEET_0) is None
 
@@ -446,7 +446,7 @@ class CountingStore(MemoryStore):
 
 async def test_a_state_is_archived_when_so_much_time_has_passed_or_so_much_was_folded() -> None:
     store, partition = CountingStore(), empty()
-    saver = Saver(store, Pace(checkpoint_s=10.0, checkpoint_records=5), now_s=0.0)
+    saver = Saver(store, ReplicaLimits(checkpoint_s=10.0, checkpoint_records=5), now_s=0.0)
     log = records([created(), *[fact(f"p{number}") for number in range(12)]])
 
     async def save_at(now_s: float, folded: int) -> list[str]:

@@ -13,12 +13,12 @@ from drivers.forwarder import Forwarder
 from drivers.stalls import LOOK_S, Stalls
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
-from eventstore.pace import Pace
+from eventstore.replica_limits import ReplicaLimits
 from schemas.events import PRESENT, Envelope, Event, MembershipChanged, OutboxAcknowledged
 from tests.support.driven import Plane, plane
 from tests.support.virtual_loop import run_virtual
 
-LONG_S = 2 * (LOOK_S + Pace().ends_s) + 1
+LONG_S = 2 * (LOOK_S + ReplicaLimits().ends_s) + 1
 """Until a contradiction has certainly been seen, the ends been asked anew, and been looked at again."""
 
 

@@ -1,4 +1,4 @@
-"""How a replica paces itself: what it does at a time, and how often."""
+"""The limits of a replica: how much it folds or saves before it yields the event loop, and how often it saves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """The bounds on what a replica does at a time."""
+class ReplicaLimits:
+    """How much a replica does at a time, and how often."""
 
     slice_s: float = 0.003
-    """Seconds of folding before others get the loop; with one more record it stays under 5 ms."""
+    """Seconds of folding before other tasks get the loop; with one more record it stays under 5 ms."""
 
     slice_records: int = 1_000
-    """Records of folding before others get the loop: the bound that holds on a virtual clock."""
+    """Records of folding before other tasks get the loop: the bound that holds on a virtual clock."""
 
     mailbox_batches: int = 16
     """Batches read ahead of the fold."""
@@ -42,28 +42,28 @@ class Pace:
     """Folded records between checkpoints, if so many come sooner."""
 
 
-class Turn:
-    """How much may still be folded, or saved, before others get the loop."""
+class LoopBudget:
+    """How much may still be folded or saved before other tasks get the event loop."""
 
-    __slots__ = ("_clock", "_pace", "_until_s", "records")
+    __slots__ = ("_clock", "_limits", "_until_s", "records")
 
-    def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
-        self._pace = pace
+    def __init__(self, limits: ReplicaLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
         self._clock = clock
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """Others have had the loop."""
-        self._until_s = self._clock() + self._pace.slice_s
-        self.records = self._pace.slice_records
+    def reset(self) -> None:
+        """Start a new slice: other tasks have had the event loop."""
+        self._until_s = self._clock() + self._limits.slice_s
+        self.records = self._limits.slice_records
 
-    def is_over(self) -> bool:
-        """Whether others are due."""
+    def is_spent(self) -> bool:
+        """Whether the slice is used up, in records or in time."""
         return self.records <= 0 or self._clock() >= self._until_s
 
-    async def give_way(self, rows: int = 0) -> None:
-        """So many rows have been saved: let others have the loop if they are due."""
+    async def yield_if_spent(self, rows: int = 0) -> None:
+        """Count saved rows, and yield the event loop if the budget is spent."""
         self.records -= rows
-        if self.is_over():
+        if self.is_spent():
             await asyncio.sleep(0)
-            self.begin()
+            self.reset()
