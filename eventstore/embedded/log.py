@@ -25,6 +25,7 @@ from typing import NamedTuple
 from rocksdict import AccessType
 
 from eventstore.deadlines import Deadlines
+from eventstore.disk_space import reserve_for_reopening
 from eventstore.embedded.reader import RocksReader
 from eventstore.embedded.rocks import Bounds, Rocks, RocksError, Row, check_header, open_rocks
 from eventstore.embedded.secondary import SecondaryLog
@@ -41,7 +42,6 @@ from eventstore.log import (
     check_append,
     size_of,
 )
-from eventstore.room import reserve_for_reopening
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class EmbeddedLog(RocksReader):
         self._deadlines = Deadlines()
         self.queued_bytes = 0
         self._work = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._queue_space = asyncio.Event()
+        self._queue_space.set()
         self._write_error = ""
         self._writing = asyncio.Lock()
         self._sync_thread = ThreadPoolExecutor(1, "sync")
@@ -154,21 +154,21 @@ class EmbeddedLog(RocksReader):
                 raise _not_synced(partition, timeout_s)
         except PlaneError as error:
             return _failed(error)
-        if not self._room.is_set():
-            return asyncio.ensure_future(self._append_when_room(partition, key, value, timeout_s, headers))
+        if not self._queue_space.is_set():
+            return asyncio.ensure_future(self._append_when_space(partition, key, value, timeout_s, headers))
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deadlines.put(synced, timeout_s, partial(_not_synced, partition, timeout_s))
         self._enqueue(_Pending(partition, key, value, synced, headers))
         return synced
 
-    async def _append_when_room(
+    async def _append_when_space(
         self, partition: Partition, key: bytes, value: bytes, timeout_s: float, headers: Headers
     ) -> None:
         until_s = asyncio.get_running_loop().time() + timeout_s
         try:
             async with asyncio.timeout_at(until_s):
-                while not self._room.is_set():
-                    await self._room.wait()
+                while not self._queue_space.is_set():
+                    await self._queue_space.wait()
         except TimeoutError:
             raise _not_synced(partition, timeout_s) from None
         left_s = until_s - asyncio.get_running_loop().time()
@@ -217,7 +217,7 @@ class EmbeddedLog(RocksReader):
         self.queued_bytes += pending.cost
         self._work.set()
         if self.queued_bytes >= _QUEUED_BYTES:
-            self._room.clear()
+            self._queue_space.clear()
 
     async def _commit_forever(self) -> None:
         while True:
@@ -253,7 +253,7 @@ class EmbeddedLog(RocksReader):
         if not self._queue:
             self._work.clear()
         if self.queued_bytes < _QUEUED_BYTES:
-            self._room.set()
+            self._queue_space.set()
         return batch
 
     async def _commit(self, batch: Sequence[_Pending]) -> None:
@@ -308,7 +308,7 @@ class EmbeddedLog(RocksReader):
         self._queue.clear()
         self._queued_with_caller = 0
         self.queued_bytes = 0
-        self._room.set()
+        self._queue_space.set()
 
     # -- failures, and what is looked after now and then
 

@@ -19,10 +19,10 @@ from typing import Any, cast
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Checkpoint, Options, Rdict, ReadOptions, WriteBatch
 
+from eventstore.disk_space import reserve_for_reopening
 from eventstore.errors import FatalError
 from eventstore.folding.hashes import row_hash, row_hashes
 from eventstore.log import Partition
-from eventstore.room import reserve_for_reopening
 from eventstore.saved.archive import Archived, Keeping, archive_name, archived, thin
 from eventstore.saved.snapshots import EncodedRow, Head, SaveBatch, SaveFailed, StateDamaged
 
@@ -38,15 +38,15 @@ _OPEN_FILES_MAX = 64
 _NO_GOOD = "read ({}); delete it to fold afresh"
 _IN_USE = "opened ({}); another process uses it"
 _NO_RIGHT = "written ({}); this process needs the right to write there"
-_NO_ROOM = "written ({}); make room on its disk"
+_NO_SPACE = "written ({}); free space on its disk"
 _ADVICE = {
     "lock hold by": _IN_USE,
     "While lock file": _IN_USE,
     "Permission denied": _NO_RIGHT,
     "Operation not permitted": _NO_RIGHT,
     "Read-only file system": _NO_RIGHT,
-    "No space left on device": _NO_ROOM,
-    "Disk quota exceeded": _NO_ROOM,
+    "No space left on device": _NO_SPACE,
+    "Disk quota exceeded": _NO_SPACE,
 }
 """How it is said that saved state cannot be opened, by what RocksDB's words have in them."""
 

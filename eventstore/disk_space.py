@@ -1,4 +1,4 @@
-"""Whether a disk takes a file: what RocksDB needs before it is worth opening again after a write has failed."""
+"""Free disk space: RocksDB is opened again after a failed write only if the disk takes as much as that may write."""
 
 from __future__ import annotations
 
