@@ -88,7 +88,7 @@ def replica_of(
     """The replica of a process. Only one that takes commands may make a new log, and spells out what is decided."""
     folds, takes_commands, room = folds_of(log.partition_count, roles), "api" in roles, Room()
 
-    def listening(partition: Partition) -> Owed | None:
+    def listener_for(partition: Partition) -> Owed | None:
         return Owed(room) if decisions and takes_commands and partition.topic in DECIDED_TOPICS else None
 
     return Replica(
@@ -99,7 +99,7 @@ def replica_of(
         now_ms=now_ms,
         rng=rng,
         creates=takes_commands,
-        listening=listening,
+        listener_for=listener_for,
         tracing=tracing,
     )
 

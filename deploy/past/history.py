@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from drivers.decisions.kept import rulings_of
+from drivers.decisions.kept import decided_records_of
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import Fold
-from eventstore.folding.listening import Ruling, RunRuling
 from eventstore.folding.origin import await_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import EventLog
@@ -103,11 +103,11 @@ class _Listener:
         self._text = subject.encode()
         self._found = found
 
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
-        if isinstance(ruling, Ruling):
-            self._take(ruling)
-        elif any(self._text in record.value for record in ruling.records):  # joins say all that they are about
-            for single in rulings_of(ruling):
+    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
+        if isinstance(decided_record, DecidedRecord):
+            self._take(decided_record)
+        elif any(self._text in record.value for record in decided_record.records):  # joins say all that they are about
+            for single in decided_records_of(decided_record):
                 self._take(single)
 
     def owes_from(self, position: int) -> int:
@@ -116,8 +116,8 @@ class _Listener:
     def restored(self, owed_from: int, position: int) -> None:
         """A history begins at the beginning."""
 
-    def _take(self, ruling: Ruling) -> None:
-        event, change, outcome, at, _, _ = ruling
+    def _take(self, decided_record: DecidedRecord) -> None:
+        event, change, outcome, at, _, _ = decided_record
         items = about(self._subject, event, change, outcome, at)
         if not items:
             return

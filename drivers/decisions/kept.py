@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from eventstore.avro.codec import decode
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, At, Outcome
-from eventstore.folding.listening import Ruling, RunRuling
 
 
 class Kept(NamedTuple):
@@ -20,17 +20,19 @@ class Kept(NamedTuple):
     at: At
     version: int
 
-    def ruling(self) -> Ruling:
+    def decided_record(self) -> DecidedRecord:
         """As it was told."""
-        return Ruling(decode(self.value), self.change, self.outcome, self.at, self.version, self.value)
+        return DecidedRecord(decode(self.value), self.change, self.outcome, self.at, self.version, self.value)
 
 
-def kept(ruling: Ruling) -> Kept:
+def kept(decided_record: DecidedRecord) -> Kept:
     """A decision, without its event."""
-    return Kept(ruling.value, ruling.change, ruling.outcome, ruling.at, ruling.version)
+    return Kept(
+        decided_record.value, decided_record.change, decided_record.outcome, decided_record.at, decided_record.version
+    )
 
 
-def kept_of(run: RunRuling) -> Iterator[Kept]:
+def kept_of(run: DecidedRun) -> Iterator[Kept]:
     """The decisions of a run, one by one."""
     first = run.first
     times_ms = accumulate((record.timestamp_ms for record in run.records), max, initial=first.time_ms)
@@ -41,6 +43,6 @@ def kept_of(run: RunRuling) -> Iterator[Kept]:
         yield Kept(record.value, change, DONE, at, run.version)
 
 
-def rulings_of(run: RunRuling) -> Iterator[Ruling]:
+def decided_records_of(run: DecidedRun) -> Iterator[DecidedRecord]:
     """The decisions of a run, one by one, as they would have been told without it."""
-    return (single.ruling() for single in kept_of(run))
+    return (single.decided_record() for single in kept_of(run))

@@ -16,7 +16,7 @@ from drivers.decisions.kept import Kept, kept, kept_of
 from drivers.decisions.owed import Owed
 from drivers.following import Following
 from eventstore.errors import LogUnavailable
-from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition
 from eventstore.recovery.replay import started
@@ -123,12 +123,12 @@ class _Heard:
         self._start = start
         self._decisions: list[Kept] = []
 
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
-        if isinstance(ruling, Ruling):
-            if ruling.at.offset >= self._start:
-                self._decisions.append(kept(ruling))
-        elif ruling.records[-1].offset >= self._start:
-            self._decisions += kept_of(ruling)
+    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
+        if isinstance(decided_record, DecidedRecord):
+            if decided_record.at.offset >= self._start:
+                self._decisions.append(kept(decided_record))
+        elif decided_record.records[-1].offset >= self._start:
+            self._decisions += kept_of(decided_record)
 
     def owes_from(self, position: int) -> int:
         return position

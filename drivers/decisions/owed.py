@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from drivers.decisions.kept import Kept, kept, kept_of
-from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 
 KEPT_BYTES = 32 << 20
 """Size of the records whose decisions are kept, of all partitions together: what a burst of half a million joins has.
@@ -60,7 +60,7 @@ class Owed:
         self._room = room
         self.gap: Gap | None = None
         self._is_restored = False
-        self._heard: deque[Kept | RunRuling] = deque()
+        self._heard: deque[Kept | DecidedRun] = deque()
         self._again: deque[Kept] = deque()
         self._out: set[int] = set()
         self._seen: set[int] = set()
@@ -69,8 +69,8 @@ class Owed:
 
     # -- told by the fold
 
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
-        told = ruling if isinstance(ruling, RunRuling) else kept(ruling)
+    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
+        told = decided_record if isinstance(decided_record, DecidedRun) else kept(decided_record)
         count, size = _cost(told)
         if self._records + count > KEPT_RECORDS or size > self._room.left_bytes:
             first, last = _range(told)
@@ -187,7 +187,7 @@ class Owed:
             return self._again[0]
         if not self._heard:
             return None
-        if isinstance(first := self._heard[0], RunRuling):
+        if isinstance(first := self._heard[0], DecidedRun):
             self._heard.popleft()
             self._heard.extendleft(reversed([*kept_of(first)]))
         found = self._heard[0]
@@ -203,13 +203,13 @@ class Owed:
         self._room.left_bytes += size
 
 
-def _cost(told: Kept | RunRuling) -> tuple[int, int]:
+def _cost(told: Kept | DecidedRun) -> tuple[int, int]:
     if isinstance(told, Kept):
         return 1, len(told.value)
     return len(told.records), sum(len(record.value) for record in told.records)
 
 
-def _range(told: Kept | RunRuling) -> tuple[int, int]:
+def _range(told: Kept | DecidedRun) -> tuple[int, int]:
     if isinstance(told, Kept):
         return told.at.offset, told.at.offset
     return told.records[0].offset, told.records[-1].offset

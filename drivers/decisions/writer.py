@@ -237,8 +237,16 @@ def _written_to(decision: Kept) -> Partition:
 
 def value_of(decision: Kept) -> bytes:
     """The value of the record that says it."""
-    ruling = decision.ruling()
-    return encode(decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version))
+    decided_record = decision.decided_record()
+    return encode(
+        decided(
+            decided_record.event,
+            decided_record.change,
+            decided_record.outcome,
+            decided_record.at,
+            decided_record.version,
+        )
+    )
 
 
 def cause_of(key: bytes) -> tuple[Partition, int] | None:

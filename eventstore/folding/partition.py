@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from eventstore.avro.codec import HEADER_BYTES, accepting, decode
 from eventstore.errors import Undecodable
 from eventstore.folding.bodies import body_of
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, DecisionListener
 from eventstore.folding.fold import (
     DONE,
     AdoptingFold,
@@ -32,7 +33,6 @@ from eventstore.folding.fold import (
 )
 from eventstore.folding.hashes import chained, content_of, record_hash
 from eventstore.folding.ledger import Entry, Ledger
-from eventstore.folding.listening import Listener, Ruling, RunRuling
 from eventstore.folding.origin import check_origin
 from eventstore.folding.runs import MARK_RECORDS, RUN_RECORDS_MIN, Tries, fold_run, run_end
 from eventstore.folding.table import Table
@@ -65,7 +65,11 @@ class FoldedPartition:
     """State, ledger and position of one partition. Fold every record of it, in order, with `fold`."""
 
     def __init__(
-        self, partition: Partition, rules: Mapping[int, Fold[Any]], log_id: str = "", listener: Listener | None = None
+        self,
+        partition: Partition,
+        rules: Mapping[int, Fold[Any]],
+        log_id: str = "",
+        listener: DecisionListener | None = None,
     ) -> None:
         self.partition = partition
         self.listener = listener
@@ -191,7 +195,7 @@ class FoldedPartition:
         records = records[: len(run.entries)]
         if self.listener is not None:
             first = At(self.partition, records[0].offset, records[0].timestamp_ms, time_ms)
-            self.listener.ruled(RunRuling(records, self._run_fold, run.change, first, self.version))
+            self.listener.on_decision(DecidedRun(records, self._run_fold, run.change, first, self.version))
         self._go_on(records[0].offset, records[-1], run.running, run.time_ms)
         return run.entries
 
@@ -251,7 +255,7 @@ class FoldedPartition:
             entry = Entry(body, self._decide(event, at, value), at.offset)
             self.ledger.remember(envelope, entry, at.time_ms)
         elif self.listener is not None and entry.offset == at.offset:  # refused by its id; else it is a copy
-            self.listener.ruled(Ruling(event, None, entry.outcome, at, self.version, value))
+            self.listener.on_decision(DecidedRecord(event, None, entry.outcome, at, self.version, value))
         return entry
 
     def _decide(self, event: Event, at: At, value: bytes) -> Outcome:
@@ -263,7 +267,7 @@ class FoldedPartition:
             if change is not None:
                 self._fold.evolve(self.state, change, at)
         if self.listener is not None:
-            self.listener.ruled(Ruling(event, change, outcome, at, version, value))
+            self.listener.on_decision(DecidedRecord(event, change, outcome, at, version, value))
         return outcome
 
     def _raise_version(self, version: int, at: At) -> Outcome:

@@ -20,8 +20,8 @@ from typing import Any
 
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable, TransientError
+from eventstore.folding.decision_listener import DecisionListener
 from eventstore.folding.fold import Decision, Fold
-from eventstore.folding.listening import Listener
 from eventstore.folding.origin import await_origin, establish
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECIDING_TOPICS, Batch, EventLog, Partition, Record
@@ -48,9 +48,9 @@ _LIMITS = ReplicaLimits()
 class Replica(Folds):
     """Folds the topics of its folds; several versions of one topic's rules are several folds.
 
-    `creates` lets it make a new log; a replica that may not waits until there is one. `listening` makes the listener of
-    a partition, which hears what is decided there. `folded_records` counts those folded since the start, and
-    `append_ms` is the append time of the last one.
+    `creates` lets it make a new log; a replica that may not waits until there is one. `listener_for` makes the decision
+    listener of a partition. `folded_records` counts those folded since the start, and `append_ms` is the append time of
+    the last one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Replica(Folds):
         rng: Random,
         creates: bool = True,
         limits: ReplicaLimits = _LIMITS,
-        listening: Callable[[Partition], Listener | None] = lambda partition: None,
+        listener_for: Callable[[Partition], DecisionListener | None] = lambda partition: None,
         tracing: Tracing | None = None,
     ) -> None:
         super().__init__(name, log.partition_count)
@@ -80,7 +80,7 @@ class Replica(Folds):
         self._rules: dict[str, dict[int, Fold[Any]]] = {}
         for fold in folds:
             self._rules.setdefault(fold.topic, {})[fold.version] = fold
-        self.listeners = {p: listening(p) for topic in self._rules for p in log.partitions(topic)}
+        self.listeners = {p: listener_for(p) for topic in self._rules for p in log.partitions(topic)}
         self._folded = {p: self._empty(p) for topic in self._rules for p in log.partitions(topic)}
         self._ends = dict.fromkeys(self._folded, 0)
         self._mailbox: asyncio.Queue[Batch] = asyncio.Queue(limits.mailbox_batches)

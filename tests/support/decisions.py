@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 
 from deploy.roles import folds_of
-from drivers.decisions.kept import rulings_of
+from drivers.decisions.kept import decided_records_of
 from eventstore.avro.codec import encode
-from eventstore.folding.listening import Ruling, RunRuling
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.origin import await_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
@@ -22,15 +22,15 @@ class Heard:
     """A listener that remembers all it is told; `runs` counts what it was told of many records at once."""
 
     def __init__(self) -> None:
-        self.rulings: list[Ruling] = []
+        self.decisions: list[DecidedRecord] = []
         self.runs = 0
 
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
-        if isinstance(ruling, RunRuling):
+    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
+        if isinstance(decided_record, DecidedRun):
             self.runs += 1
-            self.rulings += rulings_of(ruling)
+            self.decisions += decided_records_of(decided_record)
         else:
-            self.rulings.append(ruling)
+            self.decisions.append(decided_record)
 
     def owes_from(self, position: int) -> int:
         return position
@@ -39,11 +39,13 @@ class Heard:
         """Nothing is owed."""
 
     def records(self) -> dict[str, bytes]:
-        return {key_of(ruling.at): encode(spelled(ruling)) for ruling in self.rulings}
+        return {key_of(decided_record.at): encode(spelled(decided_record)) for decided_record in self.decisions}
 
 
-def spelled(ruling: Ruling) -> DecisionRecorded:
-    return decided(ruling.event, ruling.change, ruling.outcome, ruling.at, ruling.version)
+def spelled(decided_record: DecidedRecord) -> DecisionRecorded:
+    return decided(
+        decided_record.event, decided_record.change, decided_record.outcome, decided_record.at, decided_record.version
+    )
 
 
 async def written(log: EventLog) -> dict[str, set[bytes]]:

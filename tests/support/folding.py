@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, Fold, Outcome
-from eventstore.folding.listening import Ruling, RunRuling
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import Partition, Record
 from eventstore.saved.saving import save
@@ -50,13 +50,13 @@ class Folding:
         ran(save(self.folded, self.kept))
         self.digests[self.folded.position] = reduced(self.folded.digest)
 
-    def ruled(self, ruling: Ruling | RunRuling) -> None:
+    def on_decision(self, decided_record: DecidedRecord | DecidedRun) -> None:
         """A statement has no entry, so what is told of it is heard here."""
-        if isinstance(ruling, Ruling):
-            self.told[ruling.at.offset] = ruling.outcome
+        if isinstance(decided_record, DecidedRecord):
+            self.told[decided_record.at.offset] = decided_record.outcome
             return
         self.runs += 1
-        self.told.update(dict.fromkeys((record.offset for record in ruling.records), DONE))
+        self.told.update(dict.fromkeys((record.offset for record in decided_record.records), DONE))
 
     def owes_from(self, position: int) -> int:
         return position

@@ -70,7 +70,7 @@ def test_a_run_of_joins_is_decided_as_one_by_one(numbers: list[int], data: st.Da
 def test_runs_are_heard_as_runs_and_say_who_joined_where() -> None:
     heard = heard_of(log_of([join(number) for number in range(60)]), together=True)
     assert heard.runs == 1
-    (item,) = items_of(spelled(heard.rulings[4]))
+    (item,) = items_of(spelled(heard.decisions[4]))
     assert item == ("node_joined", "node-4", {"zone": "z1"})
 
 
@@ -78,11 +78,13 @@ def test_what_would_not_fit_a_record_is_counted() -> None:
     names = [f"{number:04d}-{'n' * 240}" for number in range(1_000)]
     said = join(1).envelope
     first = NodesJoined(said, "z0", names, [], [], b"", b"", [], [])
-    ruling = heard_of(log_of([first]), together=False).rulings[0]
+    decided_record = heard_of(log_of([first]), together=False).decisions[0]
     nodes = {
-        f"{name}{i}": node for name, node in zip(names, ruling.change.joined.nodes(), strict=True) for i in range(4)
+        f"{name}{i}": node
+        for name, node in zip(names, decided_record.change.joined.nodes(), strict=True)
+        for i in range(4)
     }
-    many = ruling._replace(change=ruling.change._replace(joined=None, nodes=nodes))
+    many = decided_record._replace(change=decided_record.change._replace(joined=None, nodes=nodes))
     found = [*items_of(spelled(many))]
     assert found[-1].kind == "not_listed"
     assert len(found) - 1 + int(found[-1].detail["items"]) == 4_000

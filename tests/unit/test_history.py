@@ -35,7 +35,7 @@ def spelled(world: World) -> dict[tuple[str, int], set[str]]:
                 folded = FoldedPartition(partition, {1: fold}, origin.log_id, heard)
                 for record in records:
                     folded.fold(record)
-                for event, change, outcome, at, _, _ in heard.rulings:
+                for event, change, outcome, at, _, _ in heard.decisions:
                     items = each_of(spell(event, change, outcome, at))
                     about = {name for i in items for name in (i.subject, i.detail.get("zone"), i.detail.get("clique"))}
                     found[str(partition), at.offset] = {name for name in about if name}

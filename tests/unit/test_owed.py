@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from drivers.decisions.kept import Kept, kept, kept_of
 from drivers.decisions.owed import FORGOTTEN_EVERY, KEPT_RECORDS, SEEN_MAX, Gap, Owed, Room
+from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.fold import DONE, At
-from eventstore.folding.listening import Ruling, RunRuling
 from eventstore.log import ZONES, Partition, Record
 from tests.support.sometimes import Sometimes, sized
 
@@ -31,9 +31,9 @@ def at(offset: int) -> At:
     return At(ZONES_0, offset, offset, offset)
 
 
-def ruling(offset: int) -> Ruling:
+def decided_record(offset: int) -> DecidedRecord:
     event: Any = None
-    return Ruling(event, None, DONE, at(offset), 1, bytes(size_of(offset)))
+    return DecidedRecord(event, None, DONE, at(offset), 1, bytes(size_of(offset)))
 
 
 class Changes:
@@ -43,14 +43,14 @@ class Changes:
         return [None] * change
 
 
-def run(start: int, count: int) -> RunRuling:
+def run(start: int, count: int) -> DecidedRun:
     records = [Record(offset, offset, b"", bytes(size_of(offset))) for offset in range(start, start + count)]
     fold: Any = Changes()
-    return RunRuling(records, fold, count, at(start), 1)
+    return DecidedRun(records, fold, count, at(start), 1)
 
 
 def again(start: int, end: int) -> list[Kept]:
-    return [kept(ruling(offset)) for offset in range(start, end)]
+    return [kept(decided_record(offset)) for offset in range(start, end)]
 
 
 def offsets(decisions: list[Kept]) -> list[int]:
@@ -89,16 +89,16 @@ class OwedMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def some_are_decided(self, count: int) -> None:
         for _ in range(count):
-            self.tell(ruling(self.position), 1)
+            self.tell(decided_record(self.position), 1)
 
     @rule(count=st.integers(1, 8))
     def a_run_is_decided(self, count: int) -> None:
         assert offsets([*kept_of(run(self.position, count))]) == [*range(self.position, self.position + count)]
         self.tell(run(self.position, count), count)
 
-    def tell(self, told: Ruling | RunRuling, count: int) -> None:
+    def tell(self, told: DecidedRecord | DecidedRun, count: int) -> None:
         left_bytes = self.room.left_bytes
-        self.owed.ruled(told)
+        self.owed.on_decision(told)
         self.position += count
         assert self.room.left_bytes in range(left_bytes) or self.room.left_bytes == left_bytes
         SOMETIMES.saw("there was no room", self.owed.gap is not None)
@@ -199,7 +199,7 @@ TestOwed = sized(OwedMachine, 100, 60, SOMETIMES)
 def told(*offsets: int, room: Room | None = None) -> Owed:
     owed = Owed(room or Room())
     for offset in offsets:
-        owed.ruled(ruling(offset))
+        owed.on_decision(decided_record(offset))
     return owed
 
 
@@ -207,10 +207,10 @@ def test_what_one_partition_keeps_is_room_that_another_has_not() -> None:
     room = Room(sum(size_of(offset) for offset in range(3)))
     busy, quiet = told(0, 1, 2, room=room), Owed(room)
     assert busy.gap is None
-    quiet.ruled(ruling(3))
+    quiet.on_decision(decided_record(3))
     assert quiet.gap == Gap(3, 4)
     busy.take(3, None)
-    busy.ruled(ruling(4))
+    busy.on_decision(decided_record(4))
     assert busy.gap is None
 
 
@@ -223,7 +223,7 @@ def test_the_first_unwritten_decision_is_what_a_save_remembers() -> None:
     owed = Owed(Room())
     assert owed.owes_from(7) == 7
     for offset in range(1, 6):
-        owed.ruled(ruling(offset))
+        owed.on_decision(decided_record(offset))
     taken = owed.take(2, None)
     assert offsets(taken) == [1, 2]
     assert owed.owes_from(6) == 1
@@ -256,7 +256,7 @@ def test_what_an_earlier_life_owed_is_made_again_though_others_wrote_later_ones(
 
 def test_what_was_told_and_not_kept_is_made_again_only_where_nobody_wrote_it() -> None:
     owed = told(0, 1, room=Room(0))
-    owed.ruled(run(2, 4))
+    owed.on_decision(run(2, 4))
     assert owed.gap == Gap(0, 6)
     owed.known_before(5)
     assert owed.gap == Gap(5, 6)
@@ -278,7 +278,7 @@ def test_what_is_made_again_takes_room_by_its_bytes_and_by_its_number() -> None:
     room = Room(100)
     owed = Owed(room)
     owed.restored(0, 100_000)
-    large = kept(ruling(0))._replace(value=bytes(101))
+    large = kept(decided_record(0))._replace(value=bytes(101))
     owed.made_again([large], 1)
     assert not owed.has_room
     owed.done(owed.take(1, None))
@@ -336,5 +336,5 @@ def test_what_others_wrote_is_forgotten_once_it_is_needed_no_more() -> None:
         owed.seen(offset, offset)
     assert owed.looks == 1
     for offset in range(count - 5, count + 1):
-        owed.ruled(ruling(offset))
+        owed.on_decision(decided_record(offset))
     assert offsets(owed.take(9, None)) == [count]

@@ -79,7 +79,7 @@ class Told:
         self.owed_from = owed_from
         self.told: tuple[int, int] | None = None
 
-    def ruled(self, ruling: object) -> None:
+    def on_decision(self, decided_record: object) -> None:
         """It has not dealt with it."""
 
     def owes_from(self, position: int) -> int:
