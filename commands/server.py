@@ -18,16 +18,16 @@ from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from commands.calls import auth
-from commands.calls.gate import Gate
-from commands.calls.guard import Guard, Tracing
-from commands.calls.limits import DEFAULTS, Admission, Limits
 from commands.queries.past import NoPast, Past, travelling
 from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
 from commands.queries.service import QueriesService
 from commands.queries.status import DeviceSource, StatusBoard
 from commands.queries.waiting import Waiting
+from commands.rpc import authorization
+from commands.rpc.access import AccessControl
+from commands.rpc.limits import DEFAULTS, Admission, Limits
+from commands.rpc.middleware import RpcMiddleware, Tracing
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk
 from commands.stating.dry_runs import DryRuns
@@ -65,14 +65,16 @@ class CommandServer:
         rng: random.Random,
         past: Past | None = None,
         limits: Limits = DEFAULTS,
-        gate: Gate | None = None,
+        access: AccessControl | None = None,
         credentials: grpc.ServerCredentials | None = None,
         reflects: bool = True,
         tracing: Tracing | None = None,
         supports: Supports | None = None,
     ) -> None:
-        if unruled := auth.unruled(_SERVICES.values()):
-            raise FatalError(f"commands.calls.auth: {', '.join(unruled)} must have a line that says who may call it")
+        if unruled := authorization.unlisted_methods(_SERVICES.values()):
+            raise FatalError(
+                f"commands.rpc.authorization: {', '.join(unruled)} must have a line that says who may call it"
+            )
         if api_implementation.Type() != "upb":
             raise FatalError(f"protobuf: its '{api_implementation.Type()}' parser must be 'upb', which bounds nesting")
         self._limits = limits
@@ -81,8 +83,8 @@ class CommandServer:
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
         self.desk = Desk(replica, now_ms, rng)
-        self._guard = Guard(limits, self.admission, gate, tracing)
-        self.tally = self._guard.tally
+        self._middleware = RpcMiddleware(limits, self.admission, access, tracing)
+        self.metrics = self._middleware.metrics
         self.waiting = Waiting(replica)
         reader = Reader(replica, self.waiting)
         bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
@@ -108,7 +110,7 @@ class CommandServer:
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
         """Both services, for whatever carries calls to them while `waiting` runs."""
-        return tuple(self._guard.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
+        return tuple(self._middleware.handlers(_SERVICES[name], servicer) for name, servicer in self._served.items())
 
     async def start(self) -> str:
         """Listen and serve; returns the address, HOST:PORT. Raises FatalError if it cannot be listened on."""

@@ -46,7 +46,7 @@ _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default
 
 
 class Follower:
-    """Follows what happens in one process. See `replicas.tracing`, `commands.calls.guard`, `relays.delivery`."""
+    """Follows what happens in one process. See `replicas.tracing`, `commands.rpc.middleware`, `relays.delivery`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

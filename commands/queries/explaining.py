@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from commands.calls.guard import NotFound
 from commands.messages import ports
 from commands.queries.reader import Reader
 from commands.requests.shapes import BadRequest
+from commands.rpc.middleware import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
 from projections.rules.rule import Held

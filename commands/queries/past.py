@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from commands.calls.guard import Call, NotFound, snake_case
+from commands.rpc.middleware import Call, NotFound, snake_case
 from eventstore.errors import LogUnavailable, PermanentError
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import QueriesStub

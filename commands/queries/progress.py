@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from commands.calls.guard import Call
 from commands.messages import message
 from commands.queries.reader import Reader
+from commands.rpc.middleware import Call
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.views.progress import Latencies, ProgressViews
 from schemas.api import dpuplane_pb2 as pb

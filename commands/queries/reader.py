@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from commands import answers
-from commands.calls.guard import Call, NotFound
 from commands.queries.keeping import note_holds
+from commands.rpc.middleware import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.folds import Folds
 from projections.cliques.state import CliqueState

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from itertools import chain, islice
 
-from commands.calls.guard import Call, NotFound
 from commands.messages import message, policy, ports
 from commands.queries import explaining
 from commands.queries.progress import ProgressQueries
@@ -18,6 +17,7 @@ from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
 from commands.queries.status import DeviceSource, StatusBoard
 from commands.requests.shapes import require, require_count, require_one_of
+from commands.rpc.middleware import Call, NotFound
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, FLEET_0, INSTALLS, ZONES
 from projections import names
@@ -45,7 +45,7 @@ _CLIQUE_NODES_PER_PAGE = 4_096
 
 
 class QueriesService(ProgressQueries):
-    """Methods of the service in snake case, called by `commands.calls.guard.Guard`."""
+    """Methods of the service in snake case, called by `commands.rpc.middleware.Guard`."""
 
     def __init__(
         self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource | None

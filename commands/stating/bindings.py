@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from commands.calls.errors import IdInUse
+from commands.rpc.errors import CommandIdInUse
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
 from eventstore.log import Partition
@@ -52,6 +52,6 @@ class Bindings:
             del self._bound[oldest]
 
 
-def _in_use(command_id: str, partitions: Collection[Partition]) -> IdInUse:
+def _in_use(command_id: str, partitions: Collection[Partition]) -> CommandIdInUse:
     where = ", ".join(map(str, partitions))
-    return IdInUse(f"command_id: {command_id} is in use for another command, in {where}; nothing was stated now")
+    return CommandIdInUse(f"command_id: {command_id} is in use for another command, in {where}; nothing was stated now")

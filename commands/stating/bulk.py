@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from commands import answers
-from commands.calls.guard import Call, Malformed, status_of
-from commands.calls.identities import Unauthenticated
-from commands.calls.limits import Admission
 from commands.requests import nodes
+from commands.rpc.authentication import Unauthenticated
+from commands.rpc.limits import Admission
+from commands.rpc.middleware import Call, UndecodableRequest, status_of
 from commands.stating.desk import Desk
 from eventstore.errors import PermanentError
 from eventstore.log import Partition
@@ -90,7 +90,9 @@ class Bulk:
         self._admission = admission
         self._in_flight_max = in_flight_max
 
-    async def join(self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call) -> pb.JoinSummary:
+    async def join(
+        self, requests: AsyncIterator[pb.JoinNodesRequest | UndecodableRequest], call: Call
+    ) -> pb.JoinSummary:
         tally = _Tally()
         places = asyncio.Semaphore(self._in_flight_max)
         ended: Unauthenticated | None = None
@@ -110,17 +112,17 @@ class Bulk:
     async def _one(
         self,
         number: int,
-        request: pb.JoinNodesRequest | Malformed,
+        request: pb.JoinNodesRequest | UndecodableRequest,
         call: Call,
         tally: _Tally,
         places: asyncio.Semaphore,
     ) -> None:
         try:
-            if isinstance(request, Malformed):
+            if isinstance(request, UndecodableRequest):
                 tally.fail(0, number, "", PermanentError(request.fault))
                 return
             count = max(len(request.nodes), len(request.columns.names))
-            await self._admission.turn(call.principal)
+            await self._admission.wait_for_token(call.principal)
             try:
                 answer = await self._desk.state(nodes.join, request, call)
             except PermanentError as error:

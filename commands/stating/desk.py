@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from commands import answers
-from commands.calls.errors import NotNow
-from commands.calls.guard import Call
 from commands.requests.shapes import Enveloping, Statement
+from commands.rpc.errors import PreconditionFailed
+from commands.rpc.middleware import Call
 from commands.stating.bindings import Bindings
 from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.folding.ledger import AHEAD_MS
@@ -56,7 +56,7 @@ class Desk:
             return uuid7(self._now_ms(), self._rng)
         ahead_ms = issued_at_ms(given) - self._now_ms()
         if ahead_ms > AHEAD_MS:
-            raise NotNow(
+            raise PreconditionFailed(
                 f"command_id: {given} is {ahead_ms} ms ahead of the clock of {self._replica.name}, and {AHEAD_MS} ms is"
                 " the most; nothing was stated. Compare both clocks"
             )

@@ -14,10 +14,10 @@ from itertools import islice
 from msgspec import structs
 
 from commands import answers
-from commands.calls.guard import Call
 from commands.messages import ports
 from commands.requests import fleet, nodes
 from commands.requests.shapes import Enveloping, Statement
+from commands.rpc.middleware import Call
 from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Answer, Replica

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from commands import answers
-from commands.calls.guard import Call
 from commands.queries.reader import Reader
 from commands.queries.waiting import Waiting
 from commands.requests import nodes
+from commands.rpc.middleware import Call
 from commands.stating.desk import Desk, Shape
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token

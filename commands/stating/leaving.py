@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from commands import answers
-from commands.calls.guard import Call
 from commands.queries.reader import Reader
 from commands.queries.waiting import Waiting
 from commands.requests import nodes
+from commands.rpc.middleware import Call
 from commands.stating.desk import Desk
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token

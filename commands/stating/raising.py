@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from commands import answers
-from commands.calls.errors import NotNow
-from commands.calls.guard import Call
 from commands.requests.shapes import BadRequest
+from commands.rpc.errors import PreconditionFailed
+from commands.rpc.middleware import Call
 from commands.stating.desk import Desk
 from eventstore.ids import envelope
 from eventstore.log import Partition
@@ -69,7 +69,7 @@ class Raising:
         """Raises NotNow if this partition cannot be raised now, after `stated` other ones were."""
         if fault := self._fault(partition, version):
             before = f"; {stated} partitions before it have the record, repeat it under its id" if stated else ""
-            raise NotNow(f"{fault}{before}")
+            raise PreconditionFailed(f"{fault}{before}")
 
     def _fault(self, partition: Partition, version: int) -> str:
         """Why this partition cannot be raised now; empty if it can."""

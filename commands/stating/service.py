@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import TypeVar
 
-from commands.calls.guard import Call, Malformed
 from commands.queries.reader import Reader
 from commands.requests import cliques, dpus, fleet, nodes
+from commands.rpc.middleware import Call, UndecodableRequest
 from commands.stating.bulk import Bulk
 from commands.stating.desk import Desk, Shape
 from commands.stating.dry_runs import DryRuns
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class CommandsService:
-    """Methods of the service in snake case, called by `commands.calls.guard.Guard`."""
+    """Methods of the service in snake case, called by `commands.rpc.middleware.Guard`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CommandsService:
         return await (self._dry_runs if request.dry_run else self._leaving).leave(request, call)
 
     async def join_nodes_stream(
-        self, requests: AsyncIterator[pb.JoinNodesRequest | Malformed], call: Call
+        self, requests: AsyncIterator[pb.JoinNodesRequest | UndecodableRequest], call: Call
     ) -> pb.JoinSummary:
         return await self._bulk.join(requests, call)
 

@@ -121,12 +121,12 @@ def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Pat
 )
 def show(file: Path, listed: Path | None, output: str) -> None:
     """Show whom a certificate names, what hosts, and until when it is valid."""
-    from commands.calls.identities import load
+    from commands.rpc.authentication import load_certificate
     from deploy.tls.revocations import read_serials
 
     try:
         with file.open("rb") as stream:
-            certificate = load(stream.read(_MAX_BYTES))
+            certificate = load_certificate(stream.read(_MAX_BYTES))
         plain = _plain(certificate)
         if listed is not None:
             plain["revoked"] = "yes" if certificate.serial_number in read_serials(listed) else "no"
@@ -180,7 +180,7 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
 
 def _revoked(text: str) -> tuple[int, str]:
     """The serial number of a certificate or of its text, and whose it is."""
-    from commands.calls.identities import load, uris_of
+    from commands.rpc.authentication import load_certificate, uri_names
     from deploy.tls.revocations import parse_serial
 
     path = Path(text)
@@ -189,13 +189,13 @@ def _revoked(text: str) -> tuple[int, str]:
         return serial, "given by its serial number"
     try:
         with path.open("rb") as stream:
-            certificate = load(stream.read(_MAX_BYTES))
+            certificate = load_certificate(stream.read(_MAX_BYTES))
     except OSError as error:
         reason = f"certificate: {shown(text)} must be a file or a serial number of 1 to 40 hexadecimal digits"
         raise Refused(f"{reason}: {error.strerror}") from error
     except ValueError as error:
         raise Refused(f"certificate: {shown(text)} must be a certificate in PEM or DER") from error
-    whose = " ".join(uris_of(certificate)) or "no URI name"
+    whose = " ".join(uri_names(certificate)) or "no URI name"
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     return certificate.serial_number, f"{whose if whose.isprintable() else shown(whose)}, valid until {until}"
 
@@ -203,7 +203,7 @@ def _revoked(text: str) -> tuple[int, str]:
 def _plain(certificate: Any) -> dict[str, Any]:
     from cryptography import x509
 
-    from commands.calls.identities import uris_of
+    from commands.rpc.authentication import uri_names
 
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -213,7 +213,7 @@ def _plain(certificate: Any) -> dict[str, Any]:
     now = datetime.now(UTC)
     return {
         "serial": f"{certificate.serial_number:x}",
-        "names": uris_of(certificate),
+        "names": uri_names(certificate),
         "hosts": hosts,
         "issuer": certificate.issuer.rfc4514_string(),
         "not_before": certificate.not_valid_before_utc.isoformat(),

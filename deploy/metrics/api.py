@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
 
-from commands.calls.tally import BOUNDS_S, Durations
+from commands.rpc.metrics import BUCKET_BOUNDS_S, DurationHistogram
 from commands.server import CommandServer
 from deploy.metrics import catalog
 
-_BOUNDS = (*map(floatToGoString, BOUNDS_S), "+Inf")
+_BOUNDS = (*map(floatToGoString, BUCKET_BOUNDS_S), "+Inf")
 
 
 def collect(server: CommandServer) -> Iterator[Metric]:
     """All of them."""
-    tally = server.tally
+    metrics = server.metrics
     calls, refusals, seconds = catalog.CALLS.family(), catalog.REFUSALS.family(), catalog.CALL_SECONDS.family()
-    for (method, outcome), count in sorted(tally.calls.items()):
+    for (method, outcome), count in sorted(metrics.calls.items()):
         calls.add_metric([method, outcome], count)
-    for method, durations in sorted(tally.durations.items()):
+    for method, durations in sorted(metrics.durations.items()):
         seconds.add_metric([method], buckets(durations), durations.sum_s)
-    for reason, count in sorted(tally.refusals.items()):
+    for reason, count in sorted(metrics.refusals.items()):
         refusals.add_metric([reason], count)
     yield from (calls, seconds, refusals)
     yield catalog.CALLS_UNDER_WAY.family(server.admission.under_way)
     yield catalog.UNKNOWN.family(server.desk.unknown)
 
 
-def buckets(durations: Durations) -> list[tuple[str, float]]:
+def buckets(durations: DurationHistogram) -> list[tuple[str, float]]:
     """As Prometheus has them: per bound, how many lie within."""
-    return [(bound, count) for bound, count in zip(_BOUNDS, durations.within(), strict=True)]
+    return [(bound, count) for bound, count in zip(_BOUNDS, durations.cumulative_counts(), strict=True)]

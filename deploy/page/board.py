@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from commands.calls.guard import Call
 from commands.queries.service import QueriesService
+from commands.rpc.middleware import Call
 from deploy.page.fleet import alerts, holds, latency, rows, totals
 from eventstore.log import CLIQUES, FLEET, FOLDED_TOPICS, ZONES
 from eventstore.replicas.replica import Replica

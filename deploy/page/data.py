@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from commands.calls.guard import Call
 from commands.queries.service import QueriesService
+from commands.rpc.middleware import Call
 from deploy.export.events import Wanted
 from deploy.page import fleet
 from deploy.page.log import TYPES, LogPage, latest, parse_cursor

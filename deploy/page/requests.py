@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
-from commands.calls.guard import Forbidden, NotFound
+from commands.rpc.middleware import NotFound, PermissionDenied
 from eventstore.errors import PermanentError, TransientError
 from projections.names import shown
 
@@ -92,11 +92,11 @@ def number(name: str, text: str, *, most: int) -> int:
 def check_site(request: web.Request) -> None:
     """Raises Forbidden for what another site asks through a browser."""
     if request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITES:
-        raise Forbidden("Sec-Fetch-Site: another site may not read this page's data")
+        raise PermissionDenied("Sec-Fetch-Site: another site may not read this page's data")
     transport = request.transport
     local = transport.get_extra_info("sockname") if transport is not None else None
     if local and ip_address(str(local[0]).partition("%")[0]).is_loopback and not _is_local(_host(request)):
-        raise Forbidden(f"Host: {shown(request.host)} must be localhost or an IP address on a loopback listener")
+        raise PermissionDenied(f"Host: {shown(request.host)} must be localhost or an IP address on a loopback listener")
 
 
 def _host(request: web.Request) -> str:
@@ -120,6 +120,6 @@ def _is_local(host: str) -> bool:
 def _status(error: Exception) -> int:
     if isinstance(error, NotFound):
         return 404
-    if isinstance(error, Forbidden):
+    if isinstance(error, PermissionDenied):
         return 403
     return 400 if isinstance(error, PermanentError) else 503

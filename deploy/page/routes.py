@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from commands.calls.guard import Call
 from commands.queries.service import QueriesService
+from commands.rpc.middleware import Call
 from deploy.page import assets
 from deploy.page.board import Board
 from deploy.page.data import Data, Source

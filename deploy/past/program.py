@@ -22,13 +22,13 @@ import grpc
 import uvloop
 from pydantic import BaseModel
 
-from commands.calls.guard import Guard
-from commands.calls.limits import DEFAULTS, Admission
 from commands.queries.past import QUERIES
 from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
 from commands.queries.service import QueriesService
 from commands.queries.status import StatusBoard
+from commands.rpc.limits import DEFAULTS, Admission
+from commands.rpc.middleware import RpcMiddleware
 from deploy.logs import configure_logs
 from deploy.opening import location_of, open_to_read, place_of, state_folder
 from deploy.roles import folds_of
@@ -45,7 +45,7 @@ NICE = 10
 SAY_S = 0.25
 """Between two lines that say how far it has come."""
 
-_UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000, concurrent_answers=1_000_000)
+_UNLIMITED = replace(DEFAULTS, rate_per_s=1e12, burst=1e12, concurrent_calls=1_000_000, concurrent_streams=1_000_000)
 """Who may ask how much was decided where the question came in."""
 
 
@@ -109,7 +109,7 @@ async def _serve(order: Order, say: Callable[[Mapping[str, object]], None]) -> N
     gc.freeze()
     gc.enable()
     server = grpc.aio.server()
-    guard = Guard(_UNLIMITED, Admission(_UNLIMITED, loop.time))
+    guard = RpcMiddleware(_UNLIMITED, Admission(_UNLIMITED, loop.time))
     server.add_generic_rpc_handlers((guard.handlers(QUERIES, service(past, order.settings)),))
     server.add_insecure_port(f"unix:{order.socket}")
     await server.start()

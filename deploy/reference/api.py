@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from commands.calls.auth import METHODS
+from commands.rpc.authorization import METHODS
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 from schemas.api.generate import HERE as PROTOS
@@ -73,7 +73,7 @@ def _file(file: FileDescriptorProto) -> list[str]:
 
 def _roles(method: str) -> str:
     rule = METHODS[method]
-    return ", ".join([*sorted(rule.roles), *(["node-agent"] if rule.own else [])])
+    return ", ".join([*sorted(rule.roles), *(["node-agent"] if rule.node_names else [])])
 
 
 def _message(message: DescriptorProto, place: tuple[int, ...], comments: Comments) -> str:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from commands.calls.identities import uris_of
+from commands.rpc.authentication import uri_names
 from deploy.whole_files import whole_file
 from eventstore.errors import PermanentError
 from projections.fleet.principals import Principal, trust_domain_of, uri_of
@@ -43,7 +43,7 @@ class Authority:
     def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self.folder = folder
         self.cert = folder / CA_CERT
-        self.trust_domain = trust_domain_of(next(iter(uris_of(certificate)), ""))
+        self.trust_domain = trust_domain_of(next(iter(uri_names(certificate)), ""))
         self._key = key
         self._certificate = certificate
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from commands.calls.identities import load, uris_of
+from commands.rpc.authentication import load_certificate, uri_names
 from eventstore.errors import FatalError
 from projections.fleet.principals import PLANE, Principal, parse_uri, trust_domain_of
 
@@ -192,7 +192,7 @@ class Certificates:
 def own_uri(certificate: bytes) -> str:
     """The one URI name of a certificate (PEM). Raises BadCertificates."""
     try:
-        uris = uris_of(load(certificate))
+        uris = uri_names(load_certificate(certificate))
     except ValueError as error:
         raise BadCertificates(f"certificate: cannot be read: {error}") from error
     if len(uris) != 1:
@@ -203,7 +203,7 @@ def own_uri(certificate: bytes) -> str:
 def plane_fault(certificate: bytes, trust_domain: str) -> str | None:
     """None if a server's certificate (DER) names a process of the plane; else why not, in a sentence."""
     try:
-        uris = uris_of(load(certificate))
+        uris = uri_names(load_certificate(certificate))
     except ValueError as error:
         return f"certificate: cannot be read: {error}"
     found = parse_uri(uris[0], trust_domain) if len(uris) == 1 else f"certificate: has {len(uris)} URI names, not one"

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from commands.calls.denials import Denials
-from commands.calls.identities import Identities, Identity, Unauthenticated
+from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
+from commands.rpc.denials import Denials
 from drivers.wire.websocket import BEARER, Bearer
 from projections.fleet.principals import DPU_AGENT
 
@@ -22,7 +22,10 @@ ANYBODY: frozenset[str] = frozenset()
 
 
 def door(
-    identities: Identities, denials: Denials, paths: Mapping[str, frozenset[str]], others: frozenset[str] | None = None
+    authenticator: CertificateAuthenticator,
+    denials: Denials,
+    paths: Mapping[str, frozenset[str]],
+    others: frozenset[str] | None = None,
 ) -> Middleware:
     """Lets the roles of a path in, and on all other paths `others`, or nobody."""
 
@@ -32,45 +35,47 @@ def door(
         if roles is ANYBODY:
             return await handler(request)
         try:
-            identity = _identify(identities, request)
+            identity = _authenticate(authenticator, request)
         except Unauthenticated as error:
-            denials.turn_away(str(request.remote), str(error))
+            denials.count_unauthenticated(str(request.remote), str(error))
             return _no(401, str(error))
         principal = identity.principal
         if roles is None or principal.role not in roles:
             reason = f"{request.path}: {principal} must have the role {' or '.join(sorted(roles or ())) or 'of nobody'}"
-            denials.deny(str(principal), reason)
+            denials.count_denied(str(principal), reason)
             return _no(403, reason)
         request[BEARER] = Bearer(principal.name if principal.role == DPU_AGENT else "", str(principal))
-        with _while_believed(request, identities, identity):
+        with _while_believed(request, authenticator, identity):
             return await handler(request)
 
     return pass_through
 
 
 @contextmanager
-def _while_believed(request: web.Request, identities: Identities, identity: Identity) -> Iterator[None]:
+def _while_believed(
+    request: web.Request, authenticator: CertificateAuthenticator, identity: Identity
+) -> Iterator[None]:
     """Break the connection when its certificate expires or is revoked: links of agents and feeds of the page last for
     days."""
     transport = request.transport
     if transport is None:  # they have left already
         yield
         return
-    expiry = asyncio.get_running_loop().call_later(identities.left_s(identity), transport.abort)
+    expiry = asyncio.get_running_loop().call_later(authenticator.remaining_s(identity), transport.abort)
     try:
-        with identities.unless_revoked(identity, transport.abort):
+        with authenticator.unless_revoked(identity, transport.abort):
             yield
     finally:
         expiry.cancel()
 
 
-def _identify(identities: Identities, request: web.Request) -> Identity:
+def _authenticate(authenticator: CertificateAuthenticator, request: web.Request) -> Identity:
     transport = request.transport
     connection = transport.get_extra_info("ssl_object") if transport is not None else None
     certificate = connection.getpeercert(binary_form=True) if connection is not None else None
     if not certificate:
         raise Unauthenticated("certificate: none was given")
-    return identities.identify(certificate)
+    return authenticator.authenticate(certificate)
 
 
 def _no(status: int, reason: str) -> web.Response:

@@ -14,10 +14,10 @@ from typing import Any
 
 from aiohttp.typedefs import Middleware
 
-from commands.calls.denials import Denials
-from commands.calls.gate import Gate
-from commands.calls.identities import Identities
-from commands.calls.limits import Limits
+from commands.rpc.access import AccessControl
+from commands.rpc.authentication import CertificateAuthenticator
+from commands.rpc.denials import Denials
+from commands.rpc.limits import Limits
 from deploy.settings import Settings
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.doors import ANYBODY, door
@@ -35,8 +35,8 @@ class Security:
     def __init__(self, certificates: Certificates, now_ms: Callable[[], int], revoked: Path | None = None) -> None:
         self.certificates = certificates
         self.denials = Denials()
-        self._identities = Identities(certificates.trust_domain, now_ms)
-        self.revocations = None if revoked is None else Revocations(revoked, self._identities.revoke)
+        self._authenticator = CertificateAuthenticator(certificates.trust_domain, now_ms)
+        self.revocations = None if revoked is None else Revocations(revoked, self._authenticator.revoke)
 
     async def run(self) -> None:
         """Takes up new certificates and revocations, for ever."""
@@ -51,19 +51,19 @@ class Security:
         return "" if self.revocations is None else self.revocations.fault
 
     @property
-    def gate(self) -> Gate:
+    def access(self) -> AccessControl:
         """Of the API."""
-        return Gate(self._identities, self.denials)
+        return AccessControl(self._authenticator, self.denials)
 
     def http(self) -> tuple[ssl.SSLContext, Middleware]:
         """Of the HTTP listener: the page, the metrics, and probes that come without a certificate."""
-        guard = door(self._identities, self.denials, _HTTP_PATHS, others=READERS)
+        guard = door(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
         """Of the listener for agents, where other processes of the plane ask what DPUs hold."""
         paths = {PATH: frozenset({DPU_AGENT, SIMULATOR}), devices_path: frozenset({PLANE})}
-        return self.certificates.server_context(), door(self._identities, self.denials, paths)
+        return self.certificates.server_context(), door(self._authenticator, self.denials, paths)
 
 
 def security_of(settings: Settings, now_ms: Callable[[], int]) -> Security | None:
@@ -89,7 +89,7 @@ def api_options(settings: Settings, security: Security | None, connections: int)
     if security is None:
         return {"limits": limits, "reflects": reflects}
     credentials = security.certificates.grpc_server()
-    return {"limits": limits, "reflects": reflects, "gate": security.gate, "credentials": credentials}
+    return {"limits": limits, "reflects": reflects, "gate": security.access, "credentials": credentials}
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Clients of the services, made from their descriptors, as the server's handlers are (commands/calls/guard.py).
+"""Clients of the services, made from their descriptors, as the server's handlers are (commands/rpc/middleware.py).
 
 What grpc's own generator would add is a class per service whose every method is spelled out, and servers that answer
 nothing; both would have to be kept in step with the contract.

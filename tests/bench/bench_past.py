@@ -18,7 +18,7 @@ from pathlib import Path
 import uvloop
 from rocksdict import AccessType
 
-from commands.calls.guard import Call
+from commands.rpc.middleware import Call
 from deploy.opening import LOG_FOLDER, STATE_FOLDER
 from deploy.past.processes import Pasts
 from deploy.settings import load_settings

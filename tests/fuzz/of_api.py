@@ -12,9 +12,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from commands.calls.guard import principal_of
 from commands.requests import cliques, dpus, fleet, nodes
 from commands.requests.shapes import Enveloping, Statement
+from commands.rpc.middleware import principal_of
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import PermanentError
 from eventstore.ids import envelope, issued_at_ms, uuid7

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, ip_address
 
 import msgspec
 
-from commands.calls.guard import principal_of
+from commands.rpc.middleware import principal_of
 from deploy.addresses import parse_address, parse_addresses
 from deploy.export.registry import Registry, RegistryError
 from deploy.page.log import parse_cursor

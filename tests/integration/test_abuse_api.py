@@ -16,8 +16,8 @@ from typing import Any
 import grpc
 import pytest
 
-from commands.calls.auth import METHODS
-from commands.calls.limits import DEFAULTS, Limits
+from commands.rpc.authorization import METHODS
+from commands.rpc.limits import DEFAULTS, Limits
 from eventstore.log import partition_of
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.guarded import Caller, Guarded, guarded

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from commands.calls.limits import Limits
+from commands.rpc.limits import Limits
 from deploy import http
 from deploy.descriptors import RESERVE, Connections, within
 from deploy.http import HttpServer

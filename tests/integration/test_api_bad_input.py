@@ -12,8 +12,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from commands.calls.limits import Limits
 from commands.queries.service import QueriesService
+from commands.rpc.limits import Limits
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
@@ -277,7 +277,7 @@ async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
 
 
 async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_path: Path) -> None:
-    async with served(tmp_path / "plane", limits=Limits(concurrent_answers=2)) as plane:
+    async with served(tmp_path / "plane", limits=Limits(concurrent_streams=2)) as plane:
         plane.held = {"z1": {f"d{number}": Held(1, 7, b"\1" * 16) for number in range(200_000)}}
 
         def asked() -> Any:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from commands.calls.limits import Limits
+from commands.rpc.limits import Limits
 from deploy.cli import cli
 from deploy.opening import LOG_FOLDER
 from eventstore.avro.codec import encode

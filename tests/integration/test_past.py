@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from commands.calls.guard import NotFound
 from commands.queries.past import PastQueries
+from commands.rpc.middleware import NotFound
 from deploy.past.processes import Pasts
 from deploy.past.program import Order, folded, service
 from deploy.plane import Plane

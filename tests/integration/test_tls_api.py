@@ -62,7 +62,7 @@ async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plan
         "Commands.Freeze: viewer/vic must have the role approver or operator",
     )
     assert await plane.plane.stated() == stated
-    assert plane.gate.denials.denied == 1
+    assert plane.access.denials.denied == 1
 
 
 async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Guarded) -> None:
@@ -197,7 +197,7 @@ async def test_a_certificate_of_ours_that_names_nobody_is_unauthenticated(plane:
     code, details = await refused(plane.caller(papers).queries.ListZones(pb.ListZonesRequest()))
     assert code == Code.UNAUTHENTICATED
     assert says in details
-    assert plane.gate.denials.unauthenticated == 1
+    assert plane.access.denials.unauthenticated == 1
 
 
 async def test_no_handshake_without_a_certificate_of_the_authority(plane: Guarded, tmp_path: Path) -> None:

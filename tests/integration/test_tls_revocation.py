@@ -43,14 +43,14 @@ async def test_calls_of_a_revoked_certificate_are_refused_and_those_of_others_ar
         ann, bob = plane.office.issue("operator/ann"), plane.office.issue("viewer/bob")
         lost, other = plane.caller(ann), plane.caller(bob)
         await lost.queries.ListZones(pb.ListZonesRequest())
-        plane.identities.revoke(frozenset({serial_of(ann)}))
+        plane.authenticator.revoke(frozenset({serial_of(ann)}))
         with pytest.raises(grpc.aio.AioRpcError, match="that of operator/ann is revoked") as caught:
             await lost.queries.ListZones(pb.ListZonesRequest())
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
         await other.queries.ListZones(pb.ListZonesRequest())
         new = plane.caller(plane.office.issue("operator/ann"))
         await new.queries.ListZones(pb.ListZonesRequest())
-        plane.identities.revoke(frozenset())
+        plane.authenticator.revoke(frozenset())
         await lost.queries.ListZones(pb.ListZonesRequest())
 
 
@@ -63,7 +63,7 @@ async def test_a_call_that_is_under_way_is_refused_before_its_answer(tmp_path: P
             plane.caller(vic).queries.ListZones(pb.ListZonesRequest(min_position=token), timeout=20)
         )
         await until(lambda: plane.plane.server.admission.under_way == 1)
-        plane.identities.revoke(frozenset({serial_of(vic)}))
+        plane.authenticator.revoke(frozenset({serial_of(vic)}))
         await ann.calls.Freeze(pb.FreezeRequest())
         with pytest.raises(grpc.aio.AioRpcError, match="that of viewer/vic is revoked"):
             await waiting
@@ -114,7 +114,7 @@ async def test_the_link_of_a_revoked_dpu_is_broken_off_and_no_other(tmp_path: Pa
             agent_of("d1", served.address, kept.certificates) as honest,
         ):
             await until(lambda: stolen.table == honest.table == tables.table)
-            served.security._identities.revoke(frozenset({serial_of(lost)}))
+            served.security._authenticator.revoke(frozenset({serial_of(lost)}))
             await until(lambda: list(served.relay.zone_devices("z")) == ["d1"])
             before = served.denials.unauthenticated
             await until(lambda: served.denials.unauthenticated > before)

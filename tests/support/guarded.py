@@ -10,9 +10,9 @@ from typing import Any
 
 import grpc
 
-from commands.calls.denials import Denials
-from commands.calls.gate import Gate
-from commands.calls.identities import Identities
+from commands.rpc.access import AccessControl
+from commands.rpc.authentication import CertificateAuthenticator
+from commands.rpc.denials import Denials
 from deploy.tls.certificates import Certificates
 from eventstore.log import ZONES
 from schemas.api import dpuplane_pb2 as pb
@@ -52,17 +52,17 @@ class Guarded:
         plane: Served,
         office: Office,
         certificates: Certificates,
-        gate: Gate,
+        access: AccessControl,
         *,
-        identities: Identities,
+        authenticator: CertificateAuthenticator,
         clock: Clock,
     ) -> None:
         self.plane = plane
         self.office = office
         self.certificates = certificates
-        self.gate = gate
+        self.access = access
         self.clock = clock
-        self.identities = identities
+        self.authenticator = authenticator
         self._callers: list[Caller] = []
 
     def caller(self, who: str | Papers | None) -> Caller:
@@ -82,11 +82,11 @@ async def guarded(folder: Path, **options: Any) -> AsyncIterator[Guarded]:
     office = Office(folder / "certs")
     certificates = office.issue("plane/local").certificates
     clock = Clock()
-    identities = Identities(TRUST_DOMAIN, clock)
-    gate = Gate(identities, Denials())
+    authenticator = CertificateAuthenticator(TRUST_DOMAIN, clock)
+    access = AccessControl(authenticator, Denials())
     credentials = certificates.grpc_server()
-    async with served(folder / "plane", gate=gate, credentials=credentials, reflects=False, **options) as plane:
-        found = Guarded(plane, office, certificates, gate, identities=identities, clock=clock)
+    async with served(folder / "plane", access=access, credentials=credentials, reflects=False, **options) as plane:
+        found = Guarded(plane, office, certificates, access, authenticator=authenticator, clock=clock)
         try:
             yield found
         finally:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.calls.denials import Denials
+from commands.rpc.denials import Denials
 from deploy import devices
 from deploy.tls.certificates import Certificates
 from deploy.tls.security import Security

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import grpc
 from google.protobuf.message import Message
 
-from commands.calls.guard import Call, NotFound, snake_case
+from commands.rpc.middleware import Call, NotFound, snake_case
 from deploy.cli.answers import merged_position
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub

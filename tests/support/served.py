@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
-from commands.calls.limits import DEFAULTS, Limits
 from commands.queries.status import LogLocation, StatusBoard
+from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import CommandServer
 from drivers.forwarder import Forwarder
 from drivers.stalls import Stalls

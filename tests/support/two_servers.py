@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from commands.calls.guard import Call
 from commands.queries.status import LogLocation, StatusBoard
+from commands.rpc.middleware import Call
 from commands.server import CommandServer
 from deploy.roles import folds_of
 from drivers.forwarder import Forwarder

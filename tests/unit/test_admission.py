@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from commands.calls.limits import Admission, Limits, OverLimit
+from commands.rpc.limits import Admission, LimitExceeded, Limits
 from tests.support.virtual_loop import run_virtual
 
 
@@ -25,7 +25,7 @@ def admitted(admission: Admission, principal: str, tries: int) -> int:
         try:
             with admission.admit(principal):
                 done += 1
-        except OverLimit:
+        except LimitExceeded:
             pass
     return done
 
@@ -47,7 +47,7 @@ def test_calls_at_once_are_bounded_and_given_back() -> None:
     with ExitStack() as calls:
         for _ in range(2):
             calls.enter_context(admission.admit("greedy"))
-        with pytest.raises(OverLimit, match=r"'greedy': 2 calls"):
+        with pytest.raises(LimitExceeded, match=r"'greedy': 2 calls"):
             calls.enter_context(admission.admit("greedy"))
         calls.enter_context(admission.admit("modest"))
     with admission.admit("greedy"):
@@ -68,9 +68,9 @@ def test_messages_of_a_stream_wait_for_their_turn() -> None:
         waited_s = []
         with admission.admit("one"):
             for _ in range(5):
-                await admission.turn("one")
+                await admission.wait_for_token("one")
                 waited_s.append(now_s() - began_s)
-            with pytest.raises(OverLimit, match="calls a second"):
+            with pytest.raises(LimitExceeded, match="calls a second"):
                 admission.admit("one")
         assert waited_s == pytest.approx([0.0, 0.0, 1.0, 2.0, 3.0])
         assert admission.refused == 1, "the call, and no message"
@@ -87,10 +87,10 @@ def test_the_principal_longest_unseen_is_forgotten() -> None:
 
 
 def test_an_answer_that_breaks_off_leaves_its_place() -> None:
-    admission = Admission(Limits(concurrent_answers=1), Clock())
+    admission = Admission(Limits(concurrent_streams=1), Clock())
     for _ in range(3):
-        with pytest.raises(ConnectionError), admission.admit_answer("p"):
-            with pytest.raises(OverLimit, match="read those first"), admission.admit_answer("p"):
+        with pytest.raises(ConnectionError), admission.admit_stream("p"):
+            with pytest.raises(LimitExceeded, match="read those first"), admission.admit_stream("p"):
                 raise AssertionError("there is one already")
             raise ConnectionError("the reader is gone")
     assert admission.under_way == 0

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from commands.calls import denials
-from commands.calls.denials import Denials
+from commands.rpc import denials
+from commands.rpc.denials import Denials
 from deploy.peer_lines import AT_ONCE, PeerLines
 
 
@@ -18,8 +18,8 @@ def test_a_loop_of_denials_is_counted_whole_and_written_in_part(caplog: pytest.L
     seen = Denials()
     try:
         for _ in range(1_000):
-            seen.deny("viewer/ann", "no")
-            seen.turn_away("ipv4:10.0.0.1", "nobody")
+            seen.count_denied("viewer/ann", "no")
+            seen.count_unauthenticated("ipv4:10.0.0.1", "nobody")
     finally:
         caplog.handler.removeFilter(lines)
     told = [f"{r.getMessage()} {r.__dict__['peer']}" for r in caplog.records if r.name == denials.__name__]

@@ -12,9 +12,9 @@ from aiohttp.test_utils import make_mocked_request
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from commands.calls.denials import Denials
-from commands.calls.gate import Gate
-from commands.calls.identities import Identities, Unauthenticated
+from commands.rpc.access import AccessControl
+from commands.rpc.authentication import CertificateAuthenticator, Unauthenticated
+from commands.rpc.denials import Denials
 from deploy.tls.doors import ANYBODY, door
 from projections.fleet.principals import DPU_AGENT, ROLES, VIEWER
 from tests.support.certs import TRUST_DOMAIN, Office
@@ -76,8 +76,8 @@ async def status(
             await handle()
         return web.Response(text="in")
 
-    identities, denials = Identities(TRUST_DOMAIN, clock), Denials()
-    guard = cast("Callable[..., Awaitable[web.Response]]", door(identities, denials, PATHS, others))
+    authenticator, denials = CertificateAuthenticator(TRUST_DOMAIN, clock), Denials()
+    guard = cast("Callable[..., Awaitable[web.Response]]", door(authenticator, denials, PATHS, others))
     request = make_mocked_request("GET", path, transport=connection)
     return (await guard(request, handler)).status
 
@@ -126,14 +126,14 @@ def test_a_connection_is_broken_when_its_certificate_expires_under_a_request_and
 def test_nobody_comes_in_without_a_certificate_or_with_two(office: Office) -> None:
     async def scenario() -> int:
         found = await status(Connection(None), "/link", Clock())
-        gate = Gate(Identities(TRUST_DOMAIN, Clock()), Denials())
+        access = AccessControl(CertificateAuthenticator(TRUST_DOMAIN, Clock()), Denials())
         one, other = der(office, "viewer/vic"), der(office, "operator/olga")
-        assert str(gate.identify(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
+        assert str(access.authenticate(lambda: {"x509_pem_cert": [one]}, lambda: "ipv4:10.0.0.1:7")) == "viewer/vic"
         with pytest.raises(Unauthenticated, match="none was given"):
-            gate.identify(lambda: {}, lambda: "ipv4:10.0.0.1:7")
+            access.authenticate(lambda: {}, lambda: "ipv4:10.0.0.1:7")
         with pytest.raises(Unauthenticated, match="none was given"):
-            gate.identify(lambda: {"x509_pem_cert": [one, other]}, lambda: "ipv4:10.0.0.1:7")
-        assert gate.denials.unauthenticated == 2
+            access.authenticate(lambda: {"x509_pem_cert": [one, other]}, lambda: "ipv4:10.0.0.1:7")
+        assert access.denials.unauthenticated == 2
         return found
 
     assert run_virtual(scenario()) == 401

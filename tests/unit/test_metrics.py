@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from commands.calls.tally import BOUNDS_S, OTHER, REASONS_MAX, Durations, Tally
+from commands.rpc.metrics import BUCKET_BOUNDS_S, OTHER, REASONS_MAX, DurationHistogram, RpcMetrics
 from deploy.metrics import relay
 from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
 from deploy.metrics.exposition import SAMPLES, Exposition
@@ -53,25 +53,25 @@ def test_cumulative_counts_agree_with_the_samples_within_a_bucket(samples: list[
 
 @given(st.lists(st.floats(0, 100)))
 def test_durations_are_counted_once_and_by_their_bound(seconds: list[float]) -> None:
-    durations = Durations()
+    durations = DurationHistogram()
     for second in seconds:
-        durations.add(second)
-    assert durations.within() == [sum(s <= bound for s in seconds) for bound in (*BOUNDS_S, math.inf)]
+        durations.observe(second)
+    assert durations.cumulative_counts() == [sum(s <= bound for s in seconds) for bound in (*BUCKET_BOUNDS_S, math.inf)]
 
 
 def test_refusals_are_told_apart_by_field_and_no_caller_can_make_many() -> None:
-    tally = Tally()
+    metrics = RpcMetrics()
     refused = pb.Answer(outcome=pb.Answer.refused, reason="labels: 'evil\nx' must be short")
-    tally.answered("Commands.JoinNodes", refused, 0.01)
-    tally.failed(
+    metrics.record_result("Commands.JoinNodes", refused, 0.01)
+    metrics.record_error(
         "Commands.Freeze", "permission_denied", "Commands.Freeze: viewer/vic must have the role operator", 0.01
     )
-    assert tally.refusals == {"labels": 1, OTHER: 1}
+    assert metrics.refusals == {"labels": 1, OTHER: 1}
     for number in range(10 * REASONS_MAX):
-        tally.refuse("".join(chr(ord("a") + int(digit)) for digit in str(number)) + ": no")
-    assert len(tally.refusals) == REASONS_MAX
-    assert tally.refusals.total() == 2 + 10 * REASONS_MAX
-    assert tally.calls == {("Commands.JoinNodes", "refused"): 1, ("Commands.Freeze", "permission_denied"): 1}
+        metrics.record_refusal("".join(chr(ord("a") + int(digit)) for digit in str(number)) + ": no")
+    assert len(metrics.refusals) == REASONS_MAX
+    assert metrics.refusals.total() == 2 + 10 * REASONS_MAX
+    assert metrics.calls == {("Commands.JoinNodes", "refused"): 1, ("Commands.Freeze", "permission_denied"): 1}
 
 
 class Given:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from commands.calls.guard import Call
 from commands.requests import cliques
+from commands.rpc.middleware import Call
 from commands.stating.desk import Desk
 from eventstore.ids import uuid7
 from eventstore.replicas.replica import Replica

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from projections.names import shown
 
 
-class OverLimit(Exception):
+class LimitExceeded(Exception):
     """This principal asks for more than its share; the message says which share."""
 
 
@@ -32,7 +32,7 @@ class Limits:
     concurrent_calls: int = 5_000
     """Calls of one principal under way at once."""
 
-    concurrent_answers: int = 100
+    concurrent_streams: int = 100
     """Answers in many parts of one principal under way at once. All that one is made of, such as a whole table, is kept
     until it is read, and nobody need read it soon."""
 
@@ -80,7 +80,7 @@ class Limits:
 DEFAULTS = Limits()
 
 
-class _Share:
+class _TokenBucket:
     """What is left to one principal; entered for the time of each call."""
 
     __slots__ = ("_admission", "answers", "calls", "filled_at_s", "tokens")
@@ -98,7 +98,7 @@ class _Share:
 
     def __exit__(self, *_: object) -> None:
         self.calls -= 1
-        self._admission.end_one()
+        self._admission.call_ended()
 
 
 class Admission:
@@ -107,38 +107,40 @@ class Admission:
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
         self._limits = limits
         self._now_s = now_s
-        self._shares: OrderedDict[str, _Share] = OrderedDict()
+        self._buckets: OrderedDict[str, _TokenBucket] = OrderedDict()
         self.refused = 0
         self.under_way = 0
         self._drained: asyncio.Event | None = None
 
     def admit(self, principal: str) -> AbstractContextManager[None]:
         """Take a token for a call, and, once entered, a place for the time of it. Raises OverLimit."""
-        share = self._share(principal)
-        if share.calls >= self._limits.concurrent_calls:
+        bucket = self._bucket(principal)
+        if bucket.calls >= self._limits.concurrent_calls:
             self.refused += 1
-            raise OverLimit(f"principal {shown(principal)}: {share.calls} calls under way are the most allowed at once")
-        self._take(share, principal)
-        return share
+            raise LimitExceeded(
+                f"principal {shown(principal)}: {bucket.calls} calls under way are the most allowed at once"
+            )
+        self._take(bucket, principal)
+        return bucket
 
     @contextmanager
-    def admit_answer(self, principal: str) -> Iterator[None]:
+    def admit_stream(self, principal: str) -> Iterator[None]:
         """The same around a call whose answer comes in many parts. Raises OverLimit."""
-        share = self._share(principal)
-        if share.answers >= self._limits.concurrent_answers:
+        bucket = self._bucket(principal)
+        if bucket.answers >= self._limits.concurrent_streams:
             self.refused += 1
-            raise OverLimit(
-                f"principal {shown(principal)}: {share.answers} answers in many parts are the most allowed at once;"
+            raise LimitExceeded(
+                f"principal {shown(principal)}: {bucket.answers} answers in many parts are the most allowed at once;"
                 " read those first"
             )
         with self.admit(principal):
-            share.answers += 1
+            bucket.answers += 1
             try:
                 yield
             finally:
-                share.answers -= 1
+                bucket.answers -= 1
 
-    def end_one(self) -> None:
+    def call_ended(self) -> None:
         """A call has ended."""
         self.under_way -= 1
         if self._drained is not None and not self.under_way:
@@ -150,45 +152,45 @@ class Admission:
         if self.under_way:
             await self._drained.wait()
 
-    async def turn(self, principal: str) -> None:
+    async def wait_for_token(self, principal: str) -> None:
         """Take a token for one more message of a call under way; wait until there is one.
 
         A sender of a stream is slowed down by that. To refuse the message would leave its command without an outcome.
         """
         while True:
-            share = self._share(principal)
-            self._fill(share)
-            if share.tokens >= 1.0:
-                share.tokens -= 1.0
+            bucket = self._bucket(principal)
+            self._fill(bucket)
+            if bucket.tokens >= 1.0:
+                bucket.tokens -= 1.0
                 return
-            await asyncio.sleep((1.0 - share.tokens) / self._limits.rate_per_s)
+            await asyncio.sleep((1.0 - bucket.tokens) / self._limits.rate_per_s)
 
-    def _share(self, principal: str) -> _Share:
-        share = self._shares.get(principal)
-        if share is None:
-            share = self._shares[principal] = _Share(self, self._limits.burst, self._now_s())
+    def _bucket(self, principal: str) -> _TokenBucket:
+        bucket = self._buckets.get(principal)
+        if bucket is None:
+            bucket = self._buckets[principal] = _TokenBucket(self, self._limits.burst, self._now_s())
             self._forget_one()
         else:
-            self._shares.move_to_end(principal)
-        return share
+            self._buckets.move_to_end(principal)
+        return bucket
 
     def _forget_one(self) -> None:
-        if len(self._shares) > self._limits.principals_max:
-            idle = next((name for name, share in self._shares.items() if share.calls == 0), None)
+        if len(self._buckets) > self._limits.principals_max:
+            idle = next((name for name, bucket in self._buckets.items() if bucket.calls == 0), None)
             if idle is not None:
-                del self._shares[idle]
+                del self._buckets[idle]
 
-    def _fill(self, share: _Share) -> None:
+    def _fill(self, bucket: _TokenBucket) -> None:
         now_s = self._now_s()
-        filled = share.tokens + (now_s - share.filled_at_s) * self._limits.rate_per_s
-        share.tokens = min(filled, self._limits.burst)
-        share.filled_at_s = now_s
+        filled = bucket.tokens + (now_s - bucket.filled_at_s) * self._limits.rate_per_s
+        bucket.tokens = min(filled, self._limits.burst)
+        bucket.filled_at_s = now_s
 
-    def _take(self, share: _Share, principal: str) -> None:
-        self._fill(share)
-        if share.tokens < 1.0:
+    def _take(self, bucket: _TokenBucket, principal: str) -> None:
+        self._fill(bucket)
+        if bucket.tokens < 1.0:
             self.refused += 1
-            raise OverLimit(
+            raise LimitExceeded(
                 f"principal {shown(principal)}: more than {self._limits.rate_per_s:g} calls a second are refused"
             )
-        share.tokens -= 1.0
+        bucket.tokens -= 1.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 from eventstore.errors import PermanentError
 
 
-class IdInUse(PermanentError):
+class CommandIdInUse(PermanentError):
     """The command id is bound to another partition: it belongs to another command. gRPC: ALREADY_EXISTS."""
 
 
-class NotNow(PermanentError):
+class PreconditionFailed(PermanentError):
     """This server cannot state the command now; the message says what must change. gRPC: FAILED_PRECONDITION."""

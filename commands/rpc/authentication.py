@@ -18,7 +18,7 @@ from cryptography import x509
 from eventstore.errors import PermanentError
 from projections.fleet.principals import Principal, parse_uri
 
-REMEMBERED = 4_096
+CACHE_SIZE = 4_096
 
 
 class Unauthenticated(PermanentError):
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
     serial: int
 
 
-class Identities:
+class CertificateAuthenticator:
     """Reads certificates, and remembers those read last: a connection shows the same one at every call."""
 
     def __init__(self, trust_domain: str, now_ms: Callable[[], int]) -> None:
@@ -46,12 +46,12 @@ class Identities:
         self._open: dict[int, dict[object, Callable[[], None]]] = {}
         """By serial number, how to break off what was opened with that certificate and lasts."""
 
-    def identify(self, certificate: bytes) -> Identity:
+    def authenticate(self, certificate: bytes) -> Identity:
         """Whom a certificate (PEM or DER) that was proved names. Raises Unauthenticated."""
         known = self._known.get(certificate)
         if known is None:
             known = self._known[certificate] = _read(certificate, self.trust_domain)
-            if len(self._known) > REMEMBERED:
+            if len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
         if isinstance(known, str):
             raise Unauthenticated(known)
@@ -66,14 +66,14 @@ class Identities:
         self._revoked = serials
         self.revision += 1
         for serial in sorted(serials & self._open.keys()):
-            for break_off in list(self._open[serial].values()):
-                break_off()
+            for disconnect in list(self._open[serial].values()):
+                disconnect()
 
     @contextmanager
-    def unless_revoked(self, identity: Identity, break_off: Callable[[], None]) -> Iterator[None]:
+    def unless_revoked(self, identity: Identity, disconnect: Callable[[], None]) -> Iterator[None]:
         """Around what lasts: breaks it off once the certificate that opened it is revoked."""
         opened, key = self._open.setdefault(identity.serial, {}), object()
-        opened[key] = break_off
+        opened[key] = disconnect
         try:
             yield
         finally:
@@ -81,12 +81,12 @@ class Identities:
             if not opened:
                 self._open.pop(identity.serial, None)
 
-    def left_s(self, identity: Identity) -> float:
+    def remaining_s(self, identity: Identity) -> float:
         """How long a certificate is valid yet."""
         return max(0.0, (identity.expires_ms - self._now_ms()) / 1_000)
 
 
-def uris_of(certificate: x509.Certificate) -> list[str]:
+def uri_names(certificate: x509.Certificate) -> list[str]:
     """Its URI names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -95,7 +95,7 @@ def uris_of(certificate: x509.Certificate) -> list[str]:
     return names.get_values_for_type(x509.UniformResourceIdentifier)
 
 
-def load(certificate: bytes) -> x509.Certificate:
+def load_certificate(certificate: bytes) -> x509.Certificate:
     """The first certificate of PEM text, or a DER one. Raises ValueError."""
     if certificate.startswith(b"-----"):
         return x509.load_pem_x509_certificate(certificate)
@@ -104,10 +104,10 @@ def load(certificate: bytes) -> x509.Certificate:
 
 def _read(certificate: bytes, trust_domain: str) -> Identity | str:
     try:
-        parsed = load(certificate)
+        parsed = load_certificate(certificate)
     except ValueError as error:
         return f"certificate: cannot be read: {error}"
-    uris = uris_of(parsed)
+    uris = uri_names(parsed)
     if len(uris) != 1:
         return f"certificate: has {len(uris)} URI names, and must have one, spiffe://{trust_domain}/ROLE/NAME"
     found = parse_uri(uris[0], trust_domain)

@@ -18,12 +18,12 @@ class Denials:
         self.denied = 0
         self.unauthenticated = 0
 
-    def deny(self, principal: str, reason: str) -> None:
+    def count_denied(self, principal: str, reason: str) -> None:
         """A known principal asked for what it may not have."""
         self.denied += 1
         logger.warning("denied", extra={"peer": principal, "reason": reason})
 
-    def turn_away(self, peer: str, reason: str) -> None:
+    def count_unauthenticated(self, peer: str, reason: str) -> None:
         """A caller came without a certificate that names it. `peer` is its address without the port."""
         self.unauthenticated += 1
         logger.warning("turned away", extra={"peer": peer, "reason": reason})

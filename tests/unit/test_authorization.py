@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from commands.calls.auth import METHODS, denial, unruled
+from commands.rpc.authorization import METHODS, denial_reason, unlisted_methods
 from projections.fleet.principals import (
     APPROVER,
     DPU_AGENT,
@@ -28,16 +28,16 @@ WITHDRAWS = ("Commands.LeaveNodes", "Commands.SetPolicy", "Commands.DeletePolicy
 
 
 def may(role: str, method: str, request: Any = None) -> bool:
-    return denial(method, Principal(role, "n1"), request) is None
+    return denial_reason(method, Principal(role, "n1"), request) is None
 
 
 def test_every_method_has_a_line() -> None:
-    assert unruled(SERVICES) == []
+    assert unlisted_methods(SERVICES) == []
 
 
 def test_what_has_no_line_is_denied_to_everybody() -> None:
     for role in ROLES:
-        assert denial("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: nobody may call it"
+        assert denial_reason("Commands.Explode", Principal(role, "n1"), None) == "Commands.Explode: nobody may call it"
 
 
 def test_a_viewer_changes_nothing() -> None:
@@ -102,7 +102,7 @@ OWN: list[tuple[str, Any, Any]] = [
 @pytest.mark.parametrize(("method", "mine", "others"), OWN)
 def test_the_agent_of_a_node_speaks_for_it_and_no_other(method: str, mine: Any, others: Any) -> None:
     assert may(NODE_AGENT, method, mine)
-    fault = denial(method, Principal(NODE_AGENT, "n1"), others)
+    fault = denial_reason(method, Principal(NODE_AGENT, "n1"), others)
     assert fault is not None
     assert fault.startswith(f"{method}: node-agent/n1 ")
 
@@ -110,10 +110,10 @@ def test_the_agent_of_a_node_speaks_for_it_and_no_other(method: str, mine: Any, 
 def test_the_agent_of_a_node_may_do_nothing_else() -> None:
     reads = {"Queries.ShowClique", "Queries.ShowCliqueConfig"}
     for method in EVERY:
-        if METHODS[method].own is None:
+        if METHODS[method].node_names is None:
             assert may(NODE_AGENT, method) == (method in reads), method
 
 
 def test_a_denial_is_one_sentence_that_names_method_principal_and_rule() -> None:
-    sentence = denial("Commands.RejectHold", Principal(VIEWER, "n1"), None)
+    sentence = denial_reason("Commands.RejectHold", Principal(VIEWER, "n1"), None)
     assert sentence == "Commands.RejectHold: viewer/n1 must have the role approver or operator"

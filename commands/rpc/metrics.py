@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from schemas.api import dpuplane_pb2 as pb
 
-BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+BUCKET_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Where the buckets of call times end; the last is followed by one without an end."""
 
 REASONS_MAX = 100
@@ -25,26 +25,26 @@ _OUTCOMES = {number: name for name, number in pb.Answer.Outcome.items()}
 _FIELD = re.compile(r"[a-z][a-z_]{0,39}").match
 
 
-class Durations:
+class DurationHistogram:
     """Seconds, in the buckets that BOUNDS_S ends."""
 
     __slots__ = ("_counts", "sum_s")
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self._counts = [0] * (len(BUCKET_BOUNDS_S) + 1)
         self.sum_s = 0.0
 
-    def add(self, seconds: float) -> None:
+    def observe(self, seconds: float) -> None:
         """One call took so long."""
-        self._counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self._counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    def within(self) -> list[int]:
+    def cumulative_counts(self) -> list[int]:
         """How many took at most each of BOUNDS_S, and how many there are."""
         return list(accumulate(self._counts))
 
 
-class Tally:
+class RpcMetrics:
     """Calls that have ended, by (method, outcome); refusals by what they are about.
 
     The outcome of a command is what it was answered, that of a query is ok; a call that ended in an error has the name
@@ -53,29 +53,29 @@ class Tally:
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, str]] = Counter()
-        self.durations: dict[str, Durations] = {}
+        self.durations: dict[str, DurationHistogram] = {}
         self.refusals: Counter[str] = Counter()
 
-    def answered(self, method: str, answer: Message, seconds: float) -> None:
+    def record_result(self, method: str, answer: Message, seconds: float) -> None:
         """A call was answered."""
         if isinstance(answer, pb.Answer):
             outcome = _OUTCOMES[answer.outcome]
             if answer.outcome == pb.Answer.refused:
-                self.refuse(answer.reason)
+                self.record_refusal(answer.reason)
         else:
             outcome = "ok"
         self._end(method, outcome, seconds)
 
-    def failed(self, method: str, status: str, reason: str, seconds: float) -> None:
+    def record_error(self, method: str, status: str, reason: str, seconds: float) -> None:
         """A call ended in an error."""
-        self.refuse(reason)
+        self.record_refusal(reason)
         self._end(method, status, seconds)
 
-    def streamed(self, method: str, seconds: float) -> None:
+    def record_stream(self, method: str, seconds: float) -> None:
         """An answer in many parts has ended."""
         self._end(method, "ok", seconds)
 
-    def refuse(self, reason: str) -> None:
+    def record_refusal(self, reason: str) -> None:
         """Something was refused, with this sentence."""
         match = _FIELD(reason)
         about = match[0] if match else OTHER
@@ -85,5 +85,5 @@ class Tally:
         self.calls[method, outcome] += 1
         durations = self.durations.get(method)
         if durations is None:
-            durations = self.durations[method] = Durations()
-        durations.add(seconds)
+            durations = self.durations[method] = DurationHistogram()
+        durations.observe(seconds)

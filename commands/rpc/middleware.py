@@ -18,11 +18,11 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from commands.calls.errors import IdInUse, NotNow
-from commands.calls.gate import Gate
-from commands.calls.identities import Unauthenticated
-from commands.calls.limits import Admission, Limits, OverLimit
-from commands.calls.tally import Tally
+from commands.rpc.access import AccessControl
+from commands.rpc.authentication import Unauthenticated
+from commands.rpc.errors import CommandIdInUse, PreconditionFailed
+from commands.rpc.limits import Admission, LimitExceeded, Limits
+from commands.rpc.metrics import RpcMetrics
 from eventstore.errors import PermanentError, TransientError
 from projections import names
 from projections.fleet.principals import Principal
@@ -57,11 +57,11 @@ class NotFound(PermanentError):
     """What a query names is not there."""
 
 
-class Forbidden(PermanentError):
+class PermissionDenied(PermanentError):
     """The caller may not do this."""
 
 
-class Malformed(NamedTuple):
+class UndecodableRequest(NamedTuple):
     """Stands for a request that could not be decoded."""
 
     size: int
@@ -72,16 +72,16 @@ class Malformed(NamedTuple):
         return f"request: {self.size} bytes must be a {self.kind}, and are not"
 
 
-class Guard:
+class RpcMiddleware:
     """Turns methods that take (request, Call) into gRPC handlers. `tally` counts the calls that ended."""
 
     def __init__(
-        self, limits: Limits, admission: Admission, gate: Gate | None = None, tracing: Tracing | None = None
+        self, limits: Limits, admission: Admission, access: AccessControl | None = None, tracing: Tracing | None = None
     ) -> None:
-        self.tally = Tally()
+        self.metrics = RpcMetrics()
         self._limits = limits
         self._admission = admission
-        self._gate = gate
+        self._access = access
         self._tracing = tracing
         self._now_s = asyncio.get_running_loop().time
 
@@ -124,9 +124,9 @@ class Guard:
                 with self._admission.admit(call.principal):
                     found = await serve(self._permitted(method, request, proved, context), call)
                     self._check_revoked(revision, context)
-            except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
+            except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
-            self.tally.answered(method, found, self._now_s() - began_s)
+            self.metrics.record_result(method, found, self._now_s() - began_s)
             return found
 
         return answer
@@ -138,40 +138,40 @@ class Guard:
             began_s, revision = self._now_s(), self._revision
             try:
                 call, proved = self._call(context)
-                with self._admission.admit_answer(call.principal):
+                with self._admission.admit_stream(call.principal):
                     async for message in serve(self._permitted(method, request, proved, context), call):
                         self._check_revoked(revision, context)
                         yield message
-            except (PermanentError, TransientError, OverLimit, TimeoutError) as error:
+            except (PermanentError, TransientError, LimitExceeded, TimeoutError) as error:
                 await self._abort(method, error, began_s, context)
-            self.tally.streamed(method, self._now_s() - began_s)
+            self.metrics.record_stream(method, self._now_s() - began_s)
 
         return answer
 
     @property
     def _revision(self) -> int:
-        return 0 if self._gate is None else self._gate.revision
+        return 0 if self._access is None else self._access.revision
 
     def _check_revoked(self, revision: int, context: Context) -> None:
         """Raises Unauthenticated if the certificate of a call was revoked since it began."""
-        if self._gate is not None and self._gate.revision != revision:
-            self._gate.identify(context.auth_context, context.peer)
+        if self._access is not None and self._access.revision != revision:
+            self._access.authenticate(context.auth_context, context.peer)
 
     async def _abort(self, method: str, error: Exception, began_s: float, context: Context) -> NoReturn:
         status, reason = status_of(error), str(error)
         if isinstance(error, TimeoutError):  # it says nothing, and gRPC would log it with its traceback
             reason = "deadline: the answer was not there in time"
-        self.tally.failed(method, status.name.lower(), reason, self._now_s() - began_s)
+        self.metrics.record_error(method, status.name.lower(), reason, self._now_s() - began_s)
         await context.abort(status, reason, _ANSWERED)
 
     def _permitted(self, method: str, request: Any, proved: Principal | None, context: Context) -> Any:
         """The request, or the stream of them, if it can be read and they may ask it."""
         request = _well_formed(request)
-        if self._gate is None or proved is None:
+        if self._access is None or proved is None:
             return request
-        if fault := self._gate.denial(method, proved, request):
-            raise Forbidden(fault)
-        return _while_valid(self._gate, request, context) if isinstance(request, AsyncIterator) else request
+        if fault := self._access.denial_reason(method, proved, request):
+            raise PermissionDenied(fault)
+        return _while_valid(self._access, request, context) if isinstance(request, AsyncIterator) else request
 
     def _call(self, context: Context) -> tuple[Call, Principal | None]:
         """Who calls and by when; and the principal that a certificate proves, where the listener asks for one."""
@@ -181,11 +181,13 @@ class Guard:
         else:
             timeout_s = min(remaining_s - min(_ANSWER_MARGIN_S, remaining_s / 10), self._limits.deadline_s_max)
         metadata = context.invocation_metadata() or ()
-        if self._gate is None:
+        if self._access is None:
             return Call(principal_of(metadata, context.peer), timeout_s), None
-        principal = self._gate.identify(context.auth_context, context.peer)
+        principal = self._access.authenticate(context.auth_context, context.peer)
         if any(key == PRINCIPAL_KEY for key, _ in metadata):
-            raise Forbidden(f"{PRINCIPAL_KEY}: must not be given here; the certificate says who calls, {principal}")
+            raise PermissionDenied(
+                f"{PRINCIPAL_KEY}: must not be given here; the certificate says who calls, {principal}"
+            )
         return Call(str(principal), timeout_s), principal
 
 
@@ -194,7 +196,7 @@ def principal_of(metadata: Any, peer: Callable[[], str]) -> str:
     for key, value in metadata:
         if key == PRINCIPAL_KEY:
             if not peer().startswith(_LOOPBACK):
-                raise Forbidden(f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback only")
+                raise PermissionDenied(f"{PRINCIPAL_KEY}: {names.shown(str(value))} may be given on the loopback only")
             fault = names.check_clique(PRINCIPAL_KEY, str(value))
             if fault is not None:
                 raise PermanentError(fault)
@@ -207,39 +209,39 @@ def snake_case(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Malformed]:
+def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | UndecodableRequest]:
     parse = GetMessageClass(method.input_type).FromString
     kind = method.input_type.name
 
-    def decode(raw: bytes) -> Message | Malformed:
+    def decode(raw: bytes) -> Message | UndecodableRequest:
         try:
             return parse(raw)
         except DecodeError:
-            return Malformed(len(raw), kind)
+            return UndecodableRequest(len(raw), kind)
 
     return decode
 
 
-async def _while_valid(gate: Gate, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+async def _while_valid(access: AccessControl, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
     """The requests of a stream, which may go on for days, until the certificate that opened it expires."""
     async for request in requests:
-        gate.identify(context.auth_context, context.peer)
+        access.authenticate(context.auth_context, context.peer)
         yield request
 
 
 def _well_formed(request: Any) -> Any:
-    if type(request) is Malformed:
+    if type(request) is UndecodableRequest:
         raise PermanentError(request.fault)
     return request
 
 
 _STATUSES: Mapping[type[Exception], grpc.StatusCode] = {
     NotFound: grpc.StatusCode.NOT_FOUND,
-    Forbidden: grpc.StatusCode.PERMISSION_DENIED,
+    PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    OverLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    IdInUse: grpc.StatusCode.ALREADY_EXISTS,
-    NotNow: grpc.StatusCode.FAILED_PRECONDITION,
+    LimitExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    CommandIdInUse: grpc.StatusCode.ALREADY_EXISTS,
+    PreconditionFailed: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 

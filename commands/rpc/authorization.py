@@ -19,14 +19,14 @@ from projections.fleet.principals import APPROVER, NODE_AGENT, OPERATOR, PROVISI
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
-NamesOf = Callable[[Any], Iterable[str]]
+NodeNames = Callable[[Any], Iterable[str]]
 
 
-class Rule(NamedTuple):
+class Permission(NamedTuple):
     """Who may call a method. A node's agent may if `own` is given, and the request is about its own node only."""
 
     roles: frozenset[str]
-    own: NamesOf | None = None
+    node_names: NodeNames | None = None
 
 
 def _joining(request: pb.JoinNodesRequest) -> Iterable[str]:
@@ -57,68 +57,68 @@ _SUPPLIERS = frozenset({OPERATOR, PROVISIONER})
 _LISTS_DPUS = _READERS | {PROVISIONER, SIMULATOR}
 
 METHODS = {
-    "Commands.JoinNodes": Rule(_OPERATORS, _joining),
-    "Commands.ChangeNodes": Rule(_OPERATORS, _changing),
-    "Commands.LeaveNodes": Rule(_OPERATORS, _names),
-    "Commands.JoinNodesStream": Rule(_OPERATORS),
-    "Commands.DescribeZone": Rule(_OPERATORS),
-    "Commands.DeleteZone": Rule(_OPERATORS),
-    "Commands.RegisterDpu": Rule(_SUPPLIERS | {SIMULATOR}),
-    "Commands.RequestLifecycle": Rule(_SUPPLIERS),
-    "Commands.ClaimIndex": Rule(_OPERATORS, _node),
-    "Commands.ReleaseIndex": Rule(_OPERATORS, _node),
-    "Commands.SetCapacity": Rule(_OPERATORS),
-    "Commands.ReportReady": Rule(_OPERATORS, _node),
-    "Commands.OpenSession": Rule(_OPERATORS, _node),
-    "Commands.SetPolicy": Rule(_OPERATORS),
-    "Commands.DeletePolicy": Rule(_OPERATORS),
-    "Commands.ApproveHold": Rule(_APPROVERS),
-    "Commands.RejectHold": Rule(_BOTH),
-    "Commands.SetBudget": Rule(_APPROVERS),
-    "Commands.Freeze": Rule(_BOTH),
-    "Commands.Thaw": Rule(_BOTH),
-    "Commands.RaiseFoldVersion": Rule(_APPROVERS),
-    "Queries.ListNodes": Rule(_READERS),
-    "Queries.ShowNode": Rule(_READERS, _name),
-    "Queries.LocateNodes": Rule(_READERS, _names),
-    "Queries.ListZones": Rule(_LISTS_DPUS),
-    "Queries.ShowZone": Rule(_READERS),
-    "Queries.ShowRules": Rule(_READERS),
-    "Queries.ListCliques": Rule(_READERS),
-    "Queries.ShowClique": Rule(_READERS | {NODE_AGENT}),
-    "Queries.ShowCliqueConfig": Rule(_READERS | {NODE_AGENT}),
-    "Queries.ListDpus": Rule(_LISTS_DPUS),
-    "Queries.ShowDpu": Rule(_READERS | {PROVISIONER}),
-    "Queries.ListPolicies": Rule(_READERS),
-    "Queries.ListHolds": Rule(_READERS),
-    "Queries.ShowHold": Rule(_READERS),
-    "Queries.ListHoldNodes": Rule(_READERS),
-    "Queries.ListBudgets": Rule(_READERS),
-    "Queries.ShowCommand": Rule(_READERS),
-    "Queries.ShowStatus": Rule(_READERS),
-    "Queries.ListDevices": Rule(_READERS),
-    "Queries.ListProgress": Rule(_READERS),
-    "Queries.ShowLatency": Rule(_READERS),
-    "Queries.ExplainRule": Rule(_READERS),
+    "Commands.JoinNodes": Permission(_OPERATORS, _joining),
+    "Commands.ChangeNodes": Permission(_OPERATORS, _changing),
+    "Commands.LeaveNodes": Permission(_OPERATORS, _names),
+    "Commands.JoinNodesStream": Permission(_OPERATORS),
+    "Commands.DescribeZone": Permission(_OPERATORS),
+    "Commands.DeleteZone": Permission(_OPERATORS),
+    "Commands.RegisterDpu": Permission(_SUPPLIERS | {SIMULATOR}),
+    "Commands.RequestLifecycle": Permission(_SUPPLIERS),
+    "Commands.ClaimIndex": Permission(_OPERATORS, _node),
+    "Commands.ReleaseIndex": Permission(_OPERATORS, _node),
+    "Commands.SetCapacity": Permission(_OPERATORS),
+    "Commands.ReportReady": Permission(_OPERATORS, _node),
+    "Commands.OpenSession": Permission(_OPERATORS, _node),
+    "Commands.SetPolicy": Permission(_OPERATORS),
+    "Commands.DeletePolicy": Permission(_OPERATORS),
+    "Commands.ApproveHold": Permission(_APPROVERS),
+    "Commands.RejectHold": Permission(_BOTH),
+    "Commands.SetBudget": Permission(_APPROVERS),
+    "Commands.Freeze": Permission(_BOTH),
+    "Commands.Thaw": Permission(_BOTH),
+    "Commands.RaiseFoldVersion": Permission(_APPROVERS),
+    "Queries.ListNodes": Permission(_READERS),
+    "Queries.ShowNode": Permission(_READERS, _name),
+    "Queries.LocateNodes": Permission(_READERS, _names),
+    "Queries.ListZones": Permission(_LISTS_DPUS),
+    "Queries.ShowZone": Permission(_READERS),
+    "Queries.ShowRules": Permission(_READERS),
+    "Queries.ListCliques": Permission(_READERS),
+    "Queries.ShowClique": Permission(_READERS | {NODE_AGENT}),
+    "Queries.ShowCliqueConfig": Permission(_READERS | {NODE_AGENT}),
+    "Queries.ListDpus": Permission(_LISTS_DPUS),
+    "Queries.ShowDpu": Permission(_READERS | {PROVISIONER}),
+    "Queries.ListPolicies": Permission(_READERS),
+    "Queries.ListHolds": Permission(_READERS),
+    "Queries.ShowHold": Permission(_READERS),
+    "Queries.ListHoldNodes": Permission(_READERS),
+    "Queries.ListBudgets": Permission(_READERS),
+    "Queries.ShowCommand": Permission(_READERS),
+    "Queries.ShowStatus": Permission(_READERS),
+    "Queries.ListDevices": Permission(_READERS),
+    "Queries.ListProgress": Permission(_READERS),
+    "Queries.ShowLatency": Permission(_READERS),
+    "Queries.ExplainRule": Permission(_READERS),
 }
 """Each method by SERVICE.METHOD. A node's agent needs the table of its clique, which names its peers."""
 
 
-def unruled(services: Iterable[ServiceDescriptor]) -> list[str]:
+def unlisted_methods(services: Iterable[ServiceDescriptor]) -> list[str]:
     """Methods that no line is about."""
     every = [f"{service.name}.{method.name}" for service in services for method in service.methods]
     return [method for method in every if method not in METHODS]
 
 
-def denial(method: str, principal: Principal, request: Any) -> str | None:
+def denial_reason(method: str, principal: Principal, request: Any) -> str | None:
     """None if they may; else one sentence that says why not."""
     rule = METHODS.get(method)
     if rule is None:
         return f"{method}: nobody may call it"
     if principal.role in rule.roles:
         return None
-    if principal.role == NODE_AGENT and rule.own is not None:
-        return _about_others(method, principal, rule.own(request))
+    if principal.role == NODE_AGENT and rule.node_names is not None:
+        return _about_others(method, principal, rule.node_names(request))
     return f"{method}: {principal} must have the role {' or '.join(sorted(rule.roles))}"
 
 
