@@ -18,6 +18,13 @@ from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from commands.handlers.command_handler import CommandHandler
+from commands.handlers.dry_runs import DryRunHandler
+from commands.handlers.join import JoinHandler
+from commands.handlers.join_stream import JoinStreamHandler
+from commands.handlers.leave import LeaveHandler
+from commands.handlers.service import CommandsService
+from commands.handlers.upgrade import SupportedVersions, UpgradeHandler
 from commands.queries.past import NoPast, Past, travelling
 from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
@@ -28,13 +35,6 @@ from commands.rpc import authorization
 from commands.rpc.access import AccessControl
 from commands.rpc.limits import DEFAULTS, Admission, Limits
 from commands.rpc.middleware import RpcMiddleware, Tracing
-from commands.stating.bulk import Bulk
-from commands.stating.desk import Desk
-from commands.stating.dry_runs import DryRuns
-from commands.stating.joining import Joining
-from commands.stating.leaving import Leaving
-from commands.stating.raising import Raising, Supports
-from commands.stating.service import CommandsService
 from eventstore.errors import FatalError
 from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
@@ -51,8 +51,8 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class CommandServer:
-    """Serves the API of one replica. `admission`, `desk` and `tally` carry counters; `queries` answers within the
-    process."""
+    """Serves the API of one replica. `admission`, `command_handler` and `tally` carry counters; `queries` answers
+    within the process."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CommandServer:
         credentials: grpc.ServerCredentials | None = None,
         reflects: bool = True,
         tracing: Tracing | None = None,
-        supports: Supports | None = None,
+        supports: SupportedVersions | None = None,
     ) -> None:
         if unruled := authorization.unlisted_methods(_SERVICES.values()):
             raise FatalError(
@@ -82,24 +82,26 @@ class CommandServer:
         self._reflects = reflects
         self._listen = listen
         self.admission = Admission(limits, asyncio.get_running_loop().time)
-        self.desk = Desk(replica, now_ms, rng)
+        self.command_handler = CommandHandler(replica, now_ms, rng)
         self._middleware = RpcMiddleware(limits, self.admission, access, tracing)
         self.metrics = self._middleware.metrics
         self.waiting = Waiting(replica)
         reader = Reader(replica, self.waiting)
-        bulk = Bulk(self.desk, self.admission, limits.stream_in_flight)
-        leaving = Leaving(self.desk, reader, self.waiting)
+        join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
+        leave_handler = LeaveHandler(self.command_handler, reader, self.waiting)
         now = QueriesService(reader, Remembering(replica, now_ms, reader.with_fleet), status, devices)
         self.queries = travelling(now, past or NoPast())
         self._served: dict[str, object] = {
             "Commands": CommandsService(
-                self.desk,
-                bulk,
-                Joining(self.desk, reader, self.waiting),
-                leaving,
-                DryRuns(replica, now_ms),
+                self.command_handler,
+                join_stream,
+                JoinHandler(self.command_handler, reader, self.waiting),
+                leave_handler,
+                DryRunHandler(replica, now_ms),
                 reader=reader,
-                raising=Raising(self.desk, replica, supports or (lambda: {replica.name: replica.supports()})),
+                upgrade_handler=UpgradeHandler(
+                    self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()})
+                ),
                 replica_name=replica.name,
             ),
             "Queries": self.queries,

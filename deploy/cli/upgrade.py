@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from commands.stating.raising import lacking
+from commands.handlers.upgrade import first_missing_version
 from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
 from deploy.cli.answers import Part, exit_status, finish, merged, sentence
@@ -88,7 +88,7 @@ def _unready(status: pb.Status, wanted: dict[str, int]) -> list[str]:
     for replica in status.replicas:
         for topic, to_version in wanted.items():
             supports = list(replica.supports[topic].versions) if topic in replica.supports else None
-            if lacks := lacking(supports, now.get(topic, 1), to_version):
+            if lacks := first_missing_version(supports, now.get(topic, 1), to_version):
                 found.append(f"{replica.name} ({replica.version}) has no rules of fold version {lacks} for {topic}")
     return found
 

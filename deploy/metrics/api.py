@@ -26,7 +26,7 @@ def collect(server: CommandServer) -> Iterator[Metric]:
         refusals.add_metric([reason], count)
     yield from (calls, seconds, refusals)
     yield catalog.CALLS_UNDER_WAY.family(server.admission.under_way)
-    yield catalog.UNKNOWN.family(server.desk.unknown)
+    yield catalog.UNKNOWN.family(server.command_handler.unknown)
 
 
 def buckets(durations: DurationHistogram) -> list[tuple[str, float]]:

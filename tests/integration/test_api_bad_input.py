@@ -256,7 +256,7 @@ async def test_an_unanswered_command_is_unknown_and_its_repetition_definite(plan
     unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=0.5)
     assert (unknown.outcome, unknown.command_id) == (pb.Answer.unknown, command_id)
     assert unknown.reason
-    assert plane.server.desk.unknown == 1
+    assert plane.server.command_handler.unknown == 1
     summary = await plane.calls.JoinNodesStream(iter([join("n2"), join("n3")]), timeout=0.5)
     assert (summary.unknown, summary.done) == (2, 0)
     plane.log.stalled = False

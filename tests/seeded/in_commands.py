@@ -13,9 +13,9 @@ import eventstore.replicas.folds
 import eventstore.replicas.replica
 import eventstore.replicas.submitting
 import tests.simulation.clients
+from commands.handlers.command_handler import CommandHandler
+from commands.handlers.command_ids import CommandIdBindings
 from commands.requests import nodes
-from commands.stating.bindings import Bindings
-from commands.stating.desk import Desk
 from eventstore.avro.codec import encode
 from eventstore.folding.fold import DONE
 from eventstore.folding.ledger import Ledger
@@ -109,7 +109,7 @@ def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
 
 
 def _refuses_before_append(state: Any) -> Any:
-    async def stated(self: Desk, shape: Any, request: Any, call: Any) -> pb.Answer:
+    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.Answer:
         """What a request names is looked up in what this process has folded."""
         if shape is nodes.leave and not self._replica.outcomes(request.command_id):
             rows = self._replica.state(self._replica.partition_for(ZONES, request.zone)).nodes.rows
@@ -118,11 +118,11 @@ def _refuses_before_append(state: Any) -> Any:
         answer: pb.Answer = await state(self, shape, request, call)
         return answer
 
-    return stated
+    return handled
 
 
 def _where_it_was_last_seen(state: Any) -> Any:
-    async def stated(self: Desk, shape: Any, request: Any, call: Any) -> pb.Answer:
+    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.Answer:
         """A leave goes to the zone in which this process has folded the node."""
         if shape is nodes.leave:
             zones = [self._replica.state(partition) for partition in self._replica.partitions(ZONES)]
@@ -131,7 +131,7 @@ def _where_it_was_last_seen(state: Any) -> Any:
         answer: pb.Answer = await state(self, shape, request, call)
         return answer
 
-    return stated
+    return handled
 
 
 def _ahead(status_of: Any) -> Any:
@@ -195,14 +195,14 @@ BUGS = (
         "refused-from-folded-state",
         "a leave of nodes that this process has not folded is refused, and nothing is appended",
         "I23",
-        lambda: patched((Desk, "state", _refuses_before_append)),
+        lambda: patched((CommandHandler, "handle", _refuses_before_append)),
         Simulated(1),
     ),
     Bug(
         "id-routed-by-a-hint",
         "a leave goes to the zone in which a process knows the node, which may be another one at the repeat",
         "I23",
-        lambda: patched((Desk, "state", _where_it_was_last_seen), (Bindings, "bind", does())),
+        lambda: patched((CommandHandler, "handle", _where_it_was_last_seen), (CommandIdBindings, "bind", does())),
         Simulated(1, given=lambda: _only(join=2, leave=1)),
     ),
     Bug(

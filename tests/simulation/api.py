@@ -69,7 +69,7 @@ class Api:
     def __init__(self, server: CommandServer) -> None:
         self._server = server
         self._handlers = server.handlers()
-        self._replica = server.desk._replica
+        self._replica = server.command_handler._replica
 
     async def call(self, service: str, method: str, request: bytes, principal: str, timeout_s: float) -> bytes:
         """One unary call."""
@@ -111,7 +111,7 @@ class Api:
         Raises LogUnavailable.
         """
         method, request, answer = _QUERIES["fleet and zones" if of_fleet else partition.topic]
-        asked = request(min_position=to_token(Position(self._server.desk.log_id, {partition: least})))
+        asked = request(min_position=to_token(Position(self._server.command_handler.log_id, {partition: least})))
         try:
             found = await self.call("Queries", method, asked.SerializeToString(), "reader", timeout_s)
         except Aborted as aborted:

@@ -147,7 +147,7 @@ def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() ->
                 other = joining("n", elsewhere, command_id)
                 assert await status_of(servers.late, "JoinNodes", other) == grpc.StatusCode.ALREADY_EXISTS
                 await asyncio.sleep(20)
-            bindings = servers.late.commands.desk.bindings
+            bindings = servers.late.commands.command_handler.bindings
             await asyncio.sleep(60)
             bindings.bind(servers.command_id(), (Partition(ZONES, 0),))
             assert command_id not in bindings._bound

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from commands.handlers.command_handler import CommandHandler
 from commands.requests import cliques
 from commands.rpc.middleware import Call
-from commands.stating.desk import Desk
 from eventstore.ids import uuid7
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
@@ -31,10 +31,10 @@ class Edge:
     def __init__(self, contents: Contents, name: str) -> None:
         log, rng = MemoryLog(contents, lambda: T0), random.Random(name)
         self.replica = Replica(log, [CliqueFold()], store=MemoryStore(), name=name, now_ms=lambda: T0, rng=rng)
-        self.desk = Desk(self.replica, lambda: T0, rng)
+        self.command_handler = CommandHandler(self.replica, lambda: T0, rng)
 
     async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.Answer:
-        return await self.desk.state(partial(cliques.session, edge=self.replica.name), request, call)
+        return await self.command_handler.handle(partial(cliques.session, edge=self.replica.name), request, call)
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
     one, two = Edge(contents, "one"), Edge(contents, "two")
     async with running(one.replica, two.replica):
         claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", created_ms=1, uid="u")
-        assert (await one.desk.state(cliques.claim, claim, CALL)).outcome == pb.Answer.done
+        assert (await one.command_handler.handle(cliques.claim, claim, CALL)).outcome == pb.Answer.done
         yield one, two
 
 
@@ -97,7 +97,7 @@ def test_an_id_of_another_kind_of_command_is_refused() -> None:
             request = opening()
             command_id = request.command_id
             release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
-            await one.desk.state(cliques.release, release, CALL)
+            await one.command_handler.handle(cliques.release, release, CALL)
             assert (await two.open(request)).outcome == pb.Answer.refused
 
     run_virtual(scenario())

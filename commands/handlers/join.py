@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from commands import answers
+from commands.handlers.command_handler import CommandHandler, EventBuilder
 from commands.queries.reader import Reader
 from commands.queries.waiting import Waiting
 from commands.requests import nodes
 from commands.rpc.middleware import Call
-from commands.stating.desk import Desk, Shape
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from projections.actors import is_node_agent
@@ -28,49 +28,49 @@ from schemas.api import dpuplane_pb2 as pb
 R = TypeVar("R", pb.JoinNodesRequest, pb.ChangeNodesRequest)
 
 
-class Joining:
+class JoinHandler:
     """Serves JoinNodes and ChangeNodes."""
 
-    def __init__(self, desk: Desk, reader: Reader, waiting: Waiting) -> None:
-        self._desk = desk
+    def __init__(self, command_handler: CommandHandler, reader: Reader, waiting: Waiting) -> None:
+        self._handler = command_handler
         self._reader = reader
         self._waiting = waiting
 
     async def join(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
         names = [*request.columns.names, *(node.name for node in request.nodes)]
         if not is_node_agent(call.principal):
-            return await self._of_operator(nodes.join, request, names, call)
-        return await self._of_agent(nodes.join, request, names, call)
+            return await self._for_operator(nodes.join, request, names, call)
+        return await self._for_node_agent(nodes.join, request, names, call)
 
     async def change(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
         names = [node.name for node in request.nodes]
         if not is_node_agent(call.principal):
-            return await self._of_operator(nodes.change, request, names, call)
-        return await self._of_agent(nodes.change, request, names, call)
+            return await self._for_operator(nodes.change, request, names, call)
+        return await self._for_node_agent(nodes.change, request, names, call)
 
-    async def _of_operator(self, shape: Shape[R], request: R, names: Sequence[str], call: Call) -> pb.Answer:
+    async def _for_operator(self, shape: EventBuilder[R], request: R, names: Sequence[str], call: Call) -> pb.Answer:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
-        answer = await self._desk.state(shape, request, call)
+        answer = await self._handler.handle(shape, request, call)
         if answer.outcome != pb.Answer.done or not self._reader.fleet.members.rows.has_any(names):
             return answer
         reason = "the zone took the statement, and whether a hold keeps it from the rule tables is not known"
-        return await self._heard(answer, deadline_s, reason)
+        return await self._await_fleet(answer, deadline_s, reason)
 
-    async def _of_agent(self, shape: Shape[R], request: R, names: Iterable[str], call: Call) -> pb.Answer:
+    async def _for_node_agent(self, shape: EventBuilder[R], request: R, names: Iterable[str], call: Call) -> pb.Answer:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
-        answer = await self._desk.state(shape, request, call)
+        answer = await self._handler.handle(shape, request, call)
         if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
             return answer
         reason = "the zone took the statement, and whether fleet lets it take effect is not known"
-        answer = await self._heard(answer, deadline_s, reason)
+        answer = await self._await_fleet(answer, deadline_s, reason)
         if answer.outcome == pb.Answer.unchanged:
             faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))
             answer.reason = "; ".join(faults) or answer.reason
         return answer
 
-    async def _heard(self, answer: pb.Answer, deadline_s: float, unknown: str) -> pb.Answer:
+    async def _await_fleet(self, answer: pb.Answer, deadline_s: float, unknown: str) -> pb.Answer:
         """The answer of the zone, with what became of the command in fleet; `unknown` says what is unknown if late."""
-        ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
+        ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         left_s = deadline_s - asyncio.get_running_loop().time()
         try:
             await self._waiting.forwarded(partition, position, timeout_s=left_s)

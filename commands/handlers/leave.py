@@ -5,31 +5,31 @@ from __future__ import annotations
 import asyncio
 
 from commands import answers
+from commands.handlers.command_handler import CommandHandler
 from commands.queries.reader import Reader
 from commands.queries.waiting import Waiting
 from commands.requests import nodes
 from commands.rpc.middleware import Call
-from commands.stating.desk import Desk
 from eventstore.errors import LogUnavailable
 from eventstore.position import from_token
 from schemas.api import dpuplane_pb2 as pb
 
 
-class Leaving:
+class LeaveHandler:
     """Serves LeaveNodes."""
 
-    def __init__(self, desk: Desk, reader: Reader, waiting: Waiting) -> None:
-        self._desk = desk
+    def __init__(self, command_handler: CommandHandler, reader: Reader, waiting: Waiting) -> None:
+        self._handler = command_handler
         self._reader = reader
         self._waiting = waiting
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
-        answer = await self._desk.state(nodes.leave, request, call)
+        answer = await self._handler.handle(nodes.leave, request, call)
         if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
             return answer
-        ((partition, position),) = from_token(answer.position, self._desk.log_id).offsets.items()
+        ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         try:
             await self._waiting.forwarded(partition, position, timeout_s=deadline_s - loop.time())
         except LogUnavailable as error:

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from commands import answers
+from commands.handlers.command_handler import CommandHandler
 from commands.requests import nodes
 from commands.rpc.authentication import Unauthenticated
 from commands.rpc.limits import Admission
 from commands.rpc.middleware import Call, UndecodableRequest, status_of
-from commands.stating.desk import Desk
 from eventstore.errors import PermanentError
 from eventstore.log import Partition
 from eventstore.position import from_token
@@ -30,7 +30,7 @@ _ID_CHARACTERS = 36
 """What is longer is no id, and may be as long as a request."""
 
 
-class _Tally:
+class _SummaryBuilder:
     """What became of a stream so far."""
 
     def __init__(self) -> None:
@@ -82,18 +82,18 @@ class _Tally:
         return self.summary
 
 
-class Bulk:
+class JoinStreamHandler:
     """Serves JoinNodesStream."""
 
-    def __init__(self, desk: Desk, admission: Admission, in_flight_max: int) -> None:
-        self._desk = desk
+    def __init__(self, command_handler: CommandHandler, admission: Admission, in_flight_max: int) -> None:
+        self._handler = command_handler
         self._admission = admission
         self._in_flight_max = in_flight_max
 
     async def join(
         self, requests: AsyncIterator[pb.JoinNodesRequest | UndecodableRequest], call: Call
     ) -> pb.JoinSummary:
-        tally = _Tally()
+        summary = _SummaryBuilder()
         places = asyncio.Semaphore(self._in_flight_max)
         ended: Unauthenticated | None = None
         async with asyncio.TaskGroup() as tasks:
@@ -101,33 +101,33 @@ class Bulk:
                 number = 0
                 async for request in requests:
                     await places.acquire()
-                    tasks.create_task(self._one(number, request, call, tally, places))
+                    tasks.create_task(self._one(number, request, call, summary, places))
                     number += 1
             except Unauthenticated as error:
                 ended = error
         if ended is not None:
             raise ended
-        return tally.finished(self._desk.log_id)
+        return summary.finished(self._handler.log_id)
 
     async def _one(
         self,
         number: int,
         request: pb.JoinNodesRequest | UndecodableRequest,
         call: Call,
-        tally: _Tally,
+        summary: _SummaryBuilder,
         places: asyncio.Semaphore,
     ) -> None:
         try:
             if isinstance(request, UndecodableRequest):
-                tally.fail(0, number, "", PermanentError(request.fault))
+                summary.fail(0, number, "", PermanentError(request.fault))
                 return
             count = max(len(request.nodes), len(request.columns.names))
             await self._admission.wait_for_token(call.principal)
             try:
-                answer = await self._desk.state(nodes.join, request, call)
+                answer = await self._handler.handle(nodes.join, request, call)
             except PermanentError as error:
-                tally.fail(count, number, request.command_id, error)
+                summary.fail(count, number, request.command_id, error)
             else:
-                tally.add(count, answer, self._desk.log_id)
+                summary.add(count, answer, self._handler.log_id)
         finally:
             places.release()

@@ -31,7 +31,7 @@ ZONES_SHOWN = 1_000
 PREFIXES_SHOWN = 1_000
 
 
-class DryRuns:
+class DryRunHandler:
     """Answers commands that are not to be stated."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
@@ -40,10 +40,10 @@ class DryRuns:
         self._now_ms = now_ms
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
-        return await self._of_fleet(fleet.set_policy(request, self._enveloping(call)))
+        return await self._in_fleet(fleet.set_policy(request, self._enveloping(call)))
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
-        return await self._of_fleet(fleet.delete_policy(request, self._enveloping(call)))
+        return await self._in_fleet(fleet.delete_policy(request, self._enveloping(call)))
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
@@ -60,7 +60,7 @@ class DryRuns:
         said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if verdict.budget else outcome
         return await self._answer(said, verdict, partition)
 
-    async def _of_fleet(self, statement: Statement) -> pb.Answer:
+    async def _in_fleet(self, statement: Statement) -> pb.Answer:
         change, outcome = self._replica.dry_run(FLEET_0, statement.event)
         verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
         return await self._answer(outcome, verdict, FLEET_0)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from commands import answers
+from commands.handlers.command_ids import CommandIdBindings
 from commands.requests.shapes import Enveloping, Statement
 from commands.rpc.errors import PreconditionFailed
 from commands.rpc.middleware import Call
-from commands.stating.bindings import Bindings
 from eventstore.errors import AppendUnknown, LogUnavailable
 from eventstore.folding.ledger import AHEAD_MS
 from eventstore.ids import envelope, issued_at_ms, uuid7
@@ -28,17 +28,17 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, Event
 
 R = TypeVar("R")
-Shape: TypeAlias = Callable[[R, Enveloping], Statement]
+EventBuilder: TypeAlias = Callable[[R, Enveloping], Statement]
 
 
-class Desk:
+class CommandHandler:
     """Checks shapes, appends, answers. `unknown` counts the commands whose outcome could not be told."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> None:
         self._replica = replica
         self._now_ms = now_ms
         self._rng = rng
-        self.bindings = Bindings(replica, now_ms)
+        self.bindings = CommandIdBindings(replica, now_ms)
         self.unknown = 0
 
     @property
@@ -62,7 +62,7 @@ class Desk:
             )
         return given
 
-    async def state(self, shape: Shape[R], request: R, call: Call) -> pb.Answer:
+    async def handle(self, shape: EventBuilder[R], request: R, call: Call) -> pb.Answer:
         """One command from its shape to its answer. Raises PermanentError for a bad shape, an id that is in use for
         another partition, and a clock that is ahead; nothing is appended then.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.stating.bulk import _Tally
+from commands.handlers.join_stream import _SummaryBuilder
 from schemas.api import dpuplane_pb2 as pb
 
 MIB = 1024 * 1024
@@ -18,7 +18,7 @@ def refused(request: int) -> pb.Answer:
 
 
 def test_a_summary_of_nothing_but_refusals_can_be_received() -> None:
-    tally = _Tally()
+    tally = _SummaryBuilder()
     for request in range(100):
         tally.add(1_000, refused(request), "log")
     summary = tally.finished("log")
@@ -30,7 +30,7 @@ def test_a_summary_of_nothing_but_refusals_can_be_received() -> None:
 
 
 def test_items_are_kept_up_to_their_limit_across_answers() -> None:
-    tally = _Tally()
+    tally = _SummaryBuilder()
     for request in range(3):
         answer = refused(request)
         del answer.items[400:]
@@ -40,7 +40,7 @@ def test_items_are_kept_up_to_their_limit_across_answers() -> None:
 
 
 def test_a_summary_of_ids_that_are_none_can_be_received() -> None:
-    tally = _Tally()
+    tally = _SummaryBuilder()
     for request in range(100):
         tally.add(
             1, pb.Answer(command_id=f"{request:03}" + "x" * MIB, outcome=pb.Answer.refused, reason="no id"), "log"

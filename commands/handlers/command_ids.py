@@ -19,7 +19,7 @@ IDS_MAX = 100_000
 """Ids without a known outcome that are kept, about 300 bytes each. The oldest go first."""
 
 
-class Bindings:
+class CommandIdBindings:
     """Ids whose outcome is not known here yet, by the partitions that their commands belong in."""
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:

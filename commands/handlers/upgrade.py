@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from commands import answers
+from commands.handlers.command_handler import CommandHandler
 from commands.requests.shapes import BadRequest
 from commands.rpc.errors import PreconditionFailed
 from commands.rpc.middleware import Call
-from commands.stating.desk import Desk
 from eventstore.ids import envelope
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica
@@ -24,38 +24,38 @@ from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionUpgraded
 
-Supports = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
+SupportedVersions = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
 """The fold versions that each living replica has rules for, by its name and topic; None if nobody knows who lives."""
 
 
-class Raising:
+class UpgradeHandler:
     """Serves RaiseFoldVersion."""
 
-    def __init__(self, desk: Desk, replica: Replica, supports: Supports) -> None:
-        self._desk = desk
+    def __init__(self, command_handler: CommandHandler, replica: Replica, supports: SupportedVersions) -> None:
+        self._handler = command_handler
         self._replica = replica
         self._supports = supports
 
     async def raise_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.Answer:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
-        command_id = self._desk.command_id(request.command_id)
+        command_id = self._handler.command_id(request.command_id)
         partitions = self._partitions(request)
         for partition in partitions:
             self._check(partition, request.version, stated=0)
-        self._desk.bindings.bind(command_id, partitions)
+        self._handler.bindings.bind(command_id, partitions)
         told: list[Answer] = []
         for partition in partitions:
             self._check(partition, request.version, stated=len(told))
             event = FoldVersionUpgraded(envelope(str(partition), call.principal, command_id), request.version)
-            answer = await self._desk.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
+            answer = await self._handler.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
                 return answer
             if answer.outcome.code == "refused":
-                return answers.told(command_id, answer, self._desk.log_id)
+                return answers.told(command_id, answer, self._handler.log_id)
             told.append(answer)
-        self._desk.bindings.settle(command_id)
-        return answers.told_by_all(command_id, told, self._desk.log_id)
+        self._handler.bindings.settle(command_id)
+        return answers.told_by_all(command_id, told, self._handler.log_id)
 
     def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
@@ -80,12 +80,12 @@ class Raising:
         if living is None:
             return "replicas: this one hears too little of the others to know who lives; try again in some seconds"
         for name, supports in sorted(living.items()):
-            if lacks := lacking(supports.get(partition.topic), folded.version, version):
+            if lacks := first_missing_version(supports.get(partition.topic), folded.version, version):
                 return f"replica: {name} has no rules of fold version {lacks} for {partition.topic}; upgrade it first"
         return ""
 
 
-def lacking(supported: Sequence[int] | None, version: int, wanted: int) -> int:
+def first_missing_version(supported: Sequence[int] | None, version: int, wanted: int) -> int:
     """The first fold version on the way that is not supported; 0 if all are, or the topic is not folded at all."""
     if supported is None:
         return 0
