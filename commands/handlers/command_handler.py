@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from commands import answers
 from commands.handlers.command_ids import CommandIdBindings
-from commands.requests.shapes import Enveloping, Statement
+from commands.requests.validation import EnvelopeFactory, NewEvent
 from commands.rpc.errors import PreconditionFailed
 from commands.rpc.middleware import Call
 from eventstore.errors import AppendUnknown, LogUnavailable
@@ -28,7 +28,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope, Event
 
 R = TypeVar("R")
-EventBuilder: TypeAlias = Callable[[R, Enveloping], Statement]
+EventBuilder: TypeAlias = Callable[[R, EnvelopeFactory], NewEvent]
 
 
 class CommandHandler:
@@ -68,10 +68,10 @@ class CommandHandler:
         """
         command_id = self.command_id(request.command_id)  # type: ignore[attr-defined]
 
-        def enveloping(subject: str) -> Envelope:
+        def envelope_factory(subject: str) -> Envelope:
             return envelope(subject, call.principal, command_id)
 
-        statement = shape(request, enveloping)
+        statement = shape(request, envelope_factory)
         partition = self._replica.partition_for(statement.topic, statement.key)
         if not request.command_id:  # type: ignore[attr-defined]
             answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)

@@ -16,7 +16,7 @@ from msgspec import structs
 from commands import answers
 from commands.messages import ports
 from commands.requests import fleet, nodes
-from commands.requests.shapes import Enveloping, Statement
+from commands.requests.validation import EnvelopeFactory, NewEvent
 from commands.rpc.middleware import Call
 from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
@@ -40,14 +40,14 @@ class DryRunHandler:
         self._now_ms = now_ms
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
-        return await self._in_fleet(fleet.set_policy(request, self._enveloping(call)))
+        return await self._in_fleet(fleet.set_policy(request, self._envelope_factory(call)))
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
-        return await self._in_fleet(fleet.delete_policy(request, self._enveloping(call)))
+        return await self._in_fleet(fleet.delete_policy(request, self._envelope_factory(call)))
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
-        statement = nodes.leave(request, self._enveloping(call))
+        statement = nodes.leave(request, self._envelope_factory(call))
         partition = self._replica.partition_for(statement.topic, statement.key)
         change, outcome = self._replica.dry_run(partition, statement.event)
         gone = change.gone if change is not None else {}
@@ -60,12 +60,12 @@ class DryRunHandler:
         said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if verdict.budget else outcome
         return await self._answer(said, verdict, partition)
 
-    async def _in_fleet(self, statement: Statement) -> pb.Answer:
+    async def _in_fleet(self, statement: NewEvent) -> pb.Answer:
         change, outcome = self._replica.dry_run(FLEET_0, statement.event)
         verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
         return await self._answer(outcome, verdict, FLEET_0)
 
-    def _enveloping(self, call: Call) -> Enveloping:
+    def _envelope_factory(self, call: Call) -> EnvelopeFactory:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
     async def _answer(self, outcome: Outcome, verdict: Verdict, partition: Partition) -> pb.Answer:

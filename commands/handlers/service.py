@@ -68,22 +68,22 @@ class CommandsService:
         return await self._handler.handle(dpus.register, request, call)
 
     async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(dpus.request, request, call)
+        return await self._handler.handle(dpus.request_lifecycle, request, call)
 
     async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(cliques.claim, request, call)
+        return await self._handler.handle(cliques.claim_index, request, call)
 
     async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(cliques.release, request, call)
+        return await self._handler.handle(cliques.release_index, request, call)
 
     async def set_capacity(self, request: pb.SetCapacityRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(cliques.capacity, request, call)
+        return await self._handler.handle(cliques.set_capacity, request, call)
 
     async def report_ready(self, request: pb.ReportReadyRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(cliques.ready, request, call)
+        return await self._handler.handle(cliques.report_ready, request, call)
 
     async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.Answer:
-        return await self._handler.handle(partial(cliques.session, edge=self._replica_name), request, call)
+        return await self._handler.handle(partial(cliques.open_session, edge=self._replica_name), request, call)
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
         if request.dry_run:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from commands import answers
 from commands.handlers.command_handler import CommandHandler
-from commands.requests.shapes import BadRequest
+from commands.requests.validation import InvalidRequest
 from commands.rpc.errors import PreconditionFailed
 from commands.rpc.middleware import Call
 from eventstore.ids import envelope
@@ -60,9 +60,9 @@ class UpgradeHandler:
     def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())
         if request.topic not in topics:
-            raise BadRequest(f"topic: {shown(request.topic)} must be one of {', '.join(topics)}")
+            raise InvalidRequest(f"topic: {shown(request.topic)} must be one of {', '.join(topics)}")
         if request.version < 1:
-            raise BadRequest(f"version: {request.version} must be at least 1")
+            raise InvalidRequest(f"version: {request.version} must be at least 1")
         return self._replica.partitions(request.topic)
 
     def _check(self, partition: Partition, version: int, stated: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commands.messages import ports
 from commands.queries.reader import Reader
-from commands.requests.shapes import BadRequest
+from commands.requests.validation import InvalidRequest
 from commands.rpc.middleware import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.names import shown
@@ -23,7 +23,7 @@ def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
     if not found:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of {f'zone {shown(zone)}' if zone else 'any zone'}")
     if len(found) > 1:
-        raise BadRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one by its zone (--zone)")
+        raise InvalidRequest(f"dpu: {shown(dpu)} is in the zones {', '.join(found)}; name one by its zone (--zone)")
     return found[0]
 
 

@@ -16,7 +16,7 @@ from commands.queries.progress import ProgressQueries
 from commands.queries.reader import Reader
 from commands.queries.remembering import Remembering
 from commands.queries.status import DeviceSource, StatusBoard
-from commands.requests.shapes import require, require_count, require_one_of
+from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.middleware import Call, NotFound
 from eventstore.errors import LogUnavailable, PermanentError
 from eventstore.log import CLIQUES, DECIDING_TOPICS, FLEET, FLEET_0, INSTALLS, ZONES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commands.requests.shapes import Enveloping, Statement, require, require_incarnation, require_range
+from commands.requests.validation import EnvelopeFactory, NewEvent, require, require_incarnation, require_range
 from eventstore.log import CLIQUES
 from projections import names
 from projections.cliques.state import MAX_CAPACITY
@@ -10,7 +10,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import CliqueCapacitySet, DaemonReadinessReported, IndexClaimed, IndexReleased, SessionOpened
 
 
-def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
+def claim_index(request: pb.ClaimIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
     require_incarnation(request.created_ms, request.uid)
     requested_index = request.requested_index if request.HasField("requested_index") else -1
@@ -26,35 +26,35 @@ def claim(request: pb.ClaimIndexRequest, envelope: Enveloping) -> Statement:
         uid=request.uid,
         requested_index=requested_index,
     )
-    return Statement(CLIQUES, request.domain, event)
+    return NewEvent(CLIQUES, request.domain, event)
 
 
-def release(request: pb.ReleaseIndexRequest, envelope: Enveloping) -> Statement:
+def release_index(request: pb.ReleaseIndexRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
     require_incarnation(request.created_ms, request.uid)
     event = IndexReleased(
         envelope(subject), request.domain, request.clique, request.node, request.created_ms, request.uid
     )
-    return Statement(CLIQUES, request.domain, event)
+    return NewEvent(CLIQUES, request.domain, event)
 
 
-def capacity(request: pb.SetCapacityRequest, envelope: Enveloping) -> Statement:
+def set_capacity(request: pb.SetCapacityRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, None)
     require_range("capacity", request.capacity, 1, MAX_CAPACITY)
     event = CliqueCapacitySet(envelope(subject), request.domain, request.clique, request.capacity)
-    return Statement(CLIQUES, request.domain, event)
+    return NewEvent(CLIQUES, request.domain, event)
 
 
-def ready(request: pb.ReportReadyRequest, envelope: Enveloping) -> Statement:
+def report_ready(request: pb.ReportReadyRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _subject(request.domain, request.clique, request.node)
     require(names.check_uid("uid", request.uid))
     event = DaemonReadinessReported(
         envelope(subject), request.domain, request.clique, request.node, request.uid, request.ready
     )
-    return Statement(CLIQUES, request.domain, event)
+    return NewEvent(CLIQUES, request.domain, event)
 
 
-def session(request: pb.OpenSessionRequest, envelope: Enveloping, edge: str) -> Statement:
+def open_session(request: pb.OpenSessionRequest, envelope: EnvelopeFactory, edge: str) -> NewEvent:
     """`edge` is this replica: who speaks for the session from now on."""
     subject = _subject(request.domain, request.clique, request.node)
     require(names.check_uid("uid", request.uid))
@@ -62,7 +62,7 @@ def session(request: pb.OpenSessionRequest, envelope: Enveloping, edge: str) -> 
     event = SessionOpened(
         envelope(subject), request.domain, request.clique, request.node, request.uid, request.session, edge
     )
-    return Statement(CLIQUES, request.domain, event)
+    return NewEvent(CLIQUES, request.domain, event)
 
 
 def _subject(domain: str, clique: str, node: str | None) -> str:

@@ -11,7 +11,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from commands.requests.shapes import BadRequest, Enveloping, Statement, require, require_zone
+from commands.requests.validation import EnvelopeFactory, InvalidRequest, NewEvent, require, require_zone
 from eventstore.log import ZONES
 from projections import names
 from schemas.api import dpuplane_pb2 as pb
@@ -23,7 +23,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 """What stands for an IPv4 address behind a gateway that translates: its last 32 bits."""
 
 
-def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
+def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEvent:
     require(names.check_zone("zone", request.zone))
     require(names.check_name("dpu", request.dpu))
     if request.node:
@@ -38,25 +38,25 @@ def register(request: pb.RegisterDpuRequest, envelope: Enveloping) -> Statement:
         serial=request.serial,
         bmc_address=request.bmc_address,
     )
-    return Statement(ZONES, request.zone, event)
+    return NewEvent(ZONES, request.zone, event)
 
 
-def request(request: pb.RequestLifecycleRequest, envelope: Enveloping) -> Statement:
+def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFactory) -> NewEvent:
     """What is wanted of a DPU. The caller names the zone: it is the key, and under one id it must never differ."""
     verb = _verb(request)
     require_zone(request.zone, "ShowDpu")
     require(names.check_name("dpu", request.dpu))
     require(names.check_text("image", request.image) or _check_image(request.image))
     if request.image and verb != "provision":
-        raise BadRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
+        raise InvalidRequest(f"image: {names.shown(request.image)} goes with provision only, not with {verb}")
     event = LifecycleRequested(envelope(request.dpu), request.zone, request.dpu, verb, request.image)
-    return Statement(ZONES, request.zone, event)
+    return NewEvent(ZONES, request.zone, event)
 
 
 def _verb(request: pb.RequestLifecycleRequest) -> str:
     verbs = pb.RequestLifecycleRequest.Verb
     if request.request == verbs.unspecified or request.request not in verbs.values():
-        raise BadRequest(f"request: {int(request.request)} must be one of {', '.join(verbs.keys()[1:])}")
+        raise InvalidRequest(f"request: {int(request.request)} must be one of {', '.join(verbs.keys()[1:])}")
     return verbs.Name(request.request)
 
 
@@ -95,13 +95,13 @@ def _address_of(host: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(host)
     except ValueError:
-        return _loosely(host)
+        return _parsed_as_c(host)
     if not isinstance(address, IPv6Address):
         return address
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else address.ipv4_mapped or address
 
 
-def _loosely(host: str) -> IPv4Address | None:
+def _parsed_as_c(host: str) -> IPv4Address | None:
     """An IPv4 address with fewer parts, or octal and hexadecimal ones, as C reads it: nothing is looked up for that."""
     try:
         return IPv4Address(socket.inet_aton(host))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from commands.requests.shapes import BadRequest, Enveloping, Statement, ordered, require, require_range
+from commands.requests.validation import (
+    EnvelopeFactory,
+    InvalidRequest,
+    NewEvent,
+    require,
+    require_range,
+    sorted_labels,
+)
 from eventstore.log import FLEET
 from projections import names
 from projections.fleet.fold import MAX_LIMIT
@@ -25,10 +32,12 @@ from schemas.events import (
 MAX_MIN_ADDRESSES = 2_000_000_000
 
 
-def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
+def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEvent:
     policy = request.policy
     if (count := len(policy.ports)) > MAX_PORT_RANGES:
-        raise BadRequest(f"ports: {2 * count} port numbers must be at most {MAX_PORT_RANGES} pairs of first and last")
+        raise InvalidRequest(
+            f"ports: {2 * count} port numbers must be at most {MAX_PORT_RANGES} pairs of first and last"
+        )
     event = PolicySet(
         envelope=envelope(policy.name),
         name=policy.name,
@@ -36,32 +45,34 @@ def set_policy(request: pb.SetPolicyRequest, envelope: Enveloping) -> Statement:
         action=policy.action,
         protocol=policy.protocol or "any",
         ports=[port for ports in policy.ports for port in (ports.first, ports.last)],
-        sources=ordered("sources", policy.sources),
-        zones=ordered("zones", policy.zones),
+        sources=sorted_labels("sources", policy.sources),
+        zones=sorted_labels("zones", policy.zones),
     )
     require(fault_of_policy(event))
-    return Statement(FLEET, policy.name, event)
+    return NewEvent(FLEET, policy.name, event)
 
 
-def delete_policy(request: pb.DeletePolicyRequest, envelope: Enveloping) -> Statement:
+def delete_policy(request: pb.DeletePolicyRequest, envelope: EnvelopeFactory) -> NewEvent:
     require(names.check_zone("name", request.name))
-    return Statement(FLEET, request.name, PolicyDeleted(envelope(request.name), request.name))
+    return NewEvent(FLEET, request.name, PolicyDeleted(envelope(request.name), request.name))
 
 
-def approve_hold(request: pb.ApproveHoldRequest, envelope: Enveloping) -> Statement:
+def approve_hold(request: pb.ApproveHoldRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _hold(request.hold)
     try:
         seen = bytes.fromhex(request.hash)
     except ValueError:
         seen = b""
     if not seen:
-        raise BadRequest(f"hash: {names.shown(request.hash)} must be the hold's hash, in hexadecimal, as it was shown")
-    return Statement(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
+        raise InvalidRequest(
+            f"hash: {names.shown(request.hash)} must be the hold's hash, in hexadecimal, as it was shown"
+        )
+    return NewEvent(FLEET, subject, HoldApproved(envelope(subject), request.hold, seen))
 
 
-def reject_hold(request: pb.RejectHoldRequest, envelope: Enveloping) -> Statement:
+def reject_hold(request: pb.RejectHoldRequest, envelope: EnvelopeFactory) -> NewEvent:
     subject = _hold(request.hold)
-    return Statement(FLEET, subject, HoldRejected(envelope(subject), request.hold))
+    return NewEvent(FLEET, subject, HoldRejected(envelope(subject), request.hold))
 
 
 def _hold(hold: int) -> str:
@@ -69,19 +80,19 @@ def _hold(hold: int) -> str:
     return str(hold)
 
 
-def set_budget(request: pb.SetBudgetRequest, envelope: Enveloping) -> Statement:
+def set_budget(request: pb.SetBudgetRequest, envelope: EnvelopeFactory) -> NewEvent:
     event = BudgetSet(envelope(request.kind), request.kind, request.permille, request.min_addresses)
     require(fault_of_budget(event))
     require_range("min_addresses", event.min_addresses, 0, MAX_MIN_ADDRESSES)
-    return Statement(FLEET, request.kind, event)
+    return NewEvent(FLEET, request.kind, event)
 
 
-def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Statement:
+def describe_zone(request: pb.DescribeZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
     require(names.check_zone("zone", request.zone))
-    labels = ordered("labels", request.labels)
+    labels = sorted_labels("labels", request.labels)
     require(names.check_labels("labels", labels))
     if labels and not request.set_labels:
-        raise BadRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")
+        raise InvalidRequest(f"labels: {len(labels)} labels are given, so set_labels must be true")
     parallel_installs = _limit(request, "parallel_installs")
     unavailable_nodes = _limit(request, "unavailable_nodes")
     _check_agent_limits(request)
@@ -89,7 +100,7 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
     require(fault_of_tries(tries))
     is_set = request.set_labels or request.set_agent_networks or request.set_agent_label_keys
     if not is_set and {parallel_installs, unavailable_nodes, *tries} == {LEAVE}:
-        raise BadRequest("request: '' must give labels or a limit to change")
+        raise InvalidRequest("request: '' must give labels or a limit to change")
     event = ZoneUpdated(
         envelope=envelope(request.zone),
         zone=request.zone,
@@ -103,7 +114,7 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: Enveloping) -> Stat
         agent_label_keys=list(request.agent_label_keys),
         tries=tries,
     )
-    return Statement(FLEET, request.zone, event)
+    return NewEvent(FLEET, request.zone, event)
 
 
 def _check_agent_limits(request: pb.DescribeZoneRequest) -> None:
@@ -111,11 +122,11 @@ def _check_agent_limits(request: pb.DescribeZoneRequest) -> None:
     require(names.check_networks("agent_networks", request.agent_networks))
     require(names.check_label_keys("agent_label_keys", request.agent_label_keys))
     if request.agent_networks and not request.set_agent_networks:
-        raise BadRequest(
+        raise InvalidRequest(
             f"agent_networks: {len(request.agent_networks)} networks are given, so set_agent_networks must be true"
         )
     if request.agent_label_keys and not request.set_agent_label_keys:
-        raise BadRequest(
+        raise InvalidRequest(
             f"agent_label_keys: {len(request.agent_label_keys)} keys are given, so set_agent_label_keys must be true"
         )
 
@@ -128,16 +139,16 @@ def _limit(request: pb.DescribeZoneRequest, field: str) -> int:
     return value
 
 
-def freeze(request: pb.FreezeRequest, envelope: Enveloping) -> Statement:
+def freeze(request: pb.FreezeRequest, envelope: EnvelopeFactory) -> NewEvent:
     _zone_or_all(request.zone)
     subject = request.zone or EVERY_ZONE
-    return Statement(FLEET, subject, WritesFrozen(envelope(subject), request.zone))
+    return NewEvent(FLEET, subject, WritesFrozen(envelope(subject), request.zone))
 
 
-def thaw(request: pb.ThawRequest, envelope: Enveloping) -> Statement:
+def thaw(request: pb.ThawRequest, envelope: EnvelopeFactory) -> NewEvent:
     _zone_or_all(request.zone)
     subject = request.zone or EVERY_ZONE
-    return Statement(FLEET, subject, WritesThawed(envelope(subject), request.zone))
+    return NewEvent(FLEET, subject, WritesThawed(envelope(subject), request.zone))
 
 
 def _zone_or_all(zone: str) -> None:

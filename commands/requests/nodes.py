@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from commands.requests.shapes import (
-    MAX_MS,
-    BadRequest,
-    Enveloping,
-    Statement,
-    ordered,
+from commands.requests.validation import (
+    TIME_MS_MAX,
+    EnvelopeFactory,
+    InvalidRequest,
+    NewEvent,
     require,
     require_count,
     require_zone,
+    sorted_labels,
 )
 from eventstore.log import ZONES
 from projections import names
@@ -29,61 +29,61 @@ from schemas.events import MAX_ITEMS, NodesChanged, NodesJoined, NodesLeft, Zone
 _NO_ADDRESS4, _NO_ADDRESS6 = bytes(4), bytes(16)
 
 
-def join(request: pb.JoinNodesRequest, envelope: Enveloping) -> Statement:
+def join(request: pb.JoinNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
     if not request.HasField("columns"):
-        columns = _gathered(request.nodes)
+        columns = _columns_of(request.nodes)
     elif request.nodes:
-        raise BadRequest(f"columns: {len(request.nodes)} nodes are given too; give one form only")
+        raise InvalidRequest(f"columns: {len(request.nodes)} nodes are given too; give one form only")
     else:
-        columns = _given(request.columns)
-    return stated(NodesJoined(envelope(request.zone), request.zone, **columns))
+        columns = _columns_as_given(request.columns)
+    return validated(NodesJoined(envelope(request.zone), request.zone, **columns))
 
 
-def change(request: pb.ChangeNodesRequest, envelope: Enveloping) -> Statement:
-    return stated(NodesChanged(envelope(request.zone), request.zone, **_gathered(request.nodes)))
+def change(request: pb.ChangeNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
+    return validated(NodesChanged(envelope(request.zone), request.zone, **_columns_of(request.nodes)))
 
 
-def delete_zone(request: pb.DeleteZoneRequest, envelope: Enveloping) -> Statement:
+def delete_zone(request: pb.DeleteZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
     """The end of a zone. The zone's partition knows whether it has nodes or DPUs."""
     require(names.check_zone("zone", request.zone))
-    return Statement(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
+    return NewEvent(ZONES, request.zone, ZoneDeleted(envelope(request.zone), request.zone))
 
 
-def leave(request: pb.LeaveNodesRequest, envelope: Enveloping) -> Statement:
+def leave(request: pb.LeaveNodesRequest, envelope: EnvelopeFactory) -> NewEvent:
     """The caller names the zone: it is the key, and under one id it must never differ."""
     require_count("names", len(request.names))
     require_zone(request.zone, "LocateNodes")
     zone, gone = request.zone, list(request.names)
-    return stated(NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b""))
+    return validated(NodesLeft(envelope(zone), zone, gone, created_ms=[], uids=[], inferred=False, list_hash=b""))
 
 
-def stated(event: NodesJoined | NodesChanged | NodesLeft) -> Statement:
+def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
     """The record, if its shape is right. Raises BadRequest."""
     # How far ahead an incarnation may lie depends on the log's time, which only the fold has.
-    require(fault_of_nodes(event, MAX_MS))
-    return Statement(ZONES, event.zone, event)
+    require(fault_of_nodes(event, TIME_MS_MAX))
+    return NewEvent(ZONES, event.zone, event)
 
 
-def _given(given: pb.NodeColumns) -> dict[str, Any]:
+def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
     """Columns as they are. Raises BadRequest for more of them than a record has, before each is looked at."""
     if len(given.label_sets) > MAX_ITEMS:
-        raise BadRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
+        raise InvalidRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
     return {
         "names": list(given.names),
         "created_ms": list(given.created_ms),
         "uids": list(given.uids),
         "addresses4": given.addresses4,
         "addresses6": given.addresses6,
-        "label_sets": [ordered("labels", labels.labels) for labels in given.label_sets],
+        "label_sets": [sorted_labels("labels", labels.labels) for labels in given.label_sets],
         "label_index": list(given.label_index),
     }
 
 
-def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
+def _columns_of(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
     """Nodes as columns. Raises PermanentError."""
     require_count("nodes", len(nodes))
     if len(nodes) == 1:
-        return _alone(nodes[0])
+        return _columns_of_one(nodes[0])
     addresses = [_addresses(node) for node in nodes]
     label_sets, label_index = label_columns(list(map(_labels, nodes)))
     created_ms, uids = _incarnations(nodes)
@@ -98,7 +98,7 @@ def _gathered(nodes: Sequence[pb.NodeSpec]) -> dict[str, Any]:
     }
 
 
-def _alone(node: pb.NodeSpec) -> dict[str, Any]:
+def _columns_of_one(node: pb.NodeSpec) -> dict[str, Any]:
     """The same of one node, which most requests are about."""
     address4, address6 = _addresses(node)
     labels = _labels(node)
@@ -129,7 +129,7 @@ def _addresses(node: pb.NodeSpec) -> tuple[bytes, bytes]:
         elif not is_4 and address6 == _NO_ADDRESS6:
             address6 = packed
         else:
-            raise BadRequest(
+            raise InvalidRequest(
                 f"addresses: {names.shown(text)} is the second of its family for {names.shown(node.name)};"
                 " a node has at most one IPv4 and one IPv6 address"
             )
@@ -148,7 +148,7 @@ def _incarnations(nodes: Sequence[pb.NodeSpec]) -> tuple[list[int], list[str]]:
         return [], []
     for node in nodes:
         if not (node.created_ms and node.uid):
-            raise BadRequest(
+            raise InvalidRequest(
                 f"uid: {names.shown(node.uid)} of {names.shown(node.name)} must go with created_ms; give both for every"
                 " node of the request, or neither for any"
             )

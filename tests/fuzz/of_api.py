@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from commands.requests import cliques, dpus, fleet, nodes
-from commands.requests.shapes import Enveloping, Statement
+from commands.requests.validation import EnvelopeFactory, NewEvent
 from commands.rpc.middleware import principal_of
 from eventstore.avro.codec import decode, encode
 from eventstore.errors import PermanentError
@@ -30,19 +30,19 @@ from tests.support.toy_log import T0, created
 ORIGIN = Record(0, T0, b"", encode(created()))
 
 
-SHAPES: dict[type[Message], Callable[[Any, Enveloping], Statement]] = {
+SHAPES: dict[type[Message], Callable[[Any, EnvelopeFactory], NewEvent]] = {
     pb.JoinNodesRequest: nodes.join,
     pb.ChangeNodesRequest: nodes.change,
     pb.LeaveNodesRequest: nodes.leave,
     pb.DescribeZoneRequest: fleet.describe_zone,
     pb.DeleteZoneRequest: nodes.delete_zone,
     pb.RegisterDpuRequest: dpus.register,
-    pb.RequestLifecycleRequest: dpus.request,
-    pb.ClaimIndexRequest: cliques.claim,
-    pb.ReleaseIndexRequest: cliques.release,
-    pb.SetCapacityRequest: cliques.capacity,
-    pb.ReportReadyRequest: cliques.ready,
-    pb.OpenSessionRequest: partial(cliques.session, edge="edge-1"),
+    pb.RequestLifecycleRequest: dpus.request_lifecycle,
+    pb.ClaimIndexRequest: cliques.claim_index,
+    pb.ReleaseIndexRequest: cliques.release_index,
+    pb.SetCapacityRequest: cliques.set_capacity,
+    pb.ReportReadyRequest: cliques.report_ready,
+    pb.OpenSessionRequest: partial(cliques.open_session, edge="edge-1"),
     pb.SetPolicyRequest: fleet.set_policy,
     pb.DeletePolicyRequest: fleet.delete_policy,
     pb.ApproveHoldRequest: fleet.approve_hold,

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from commands.requests import dpus
-from commands.requests.shapes import BadRequest
+from commands.requests.validation import InvalidRequest
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.backends.http_bmc import http_connect
 from schemas.api import dpuplane_pb2 as pb
@@ -24,7 +24,7 @@ def envelope(subject: str) -> Envelope:
 
 def provision(image: str) -> Any:
     request = pb.RequestLifecycleRequest(zone="z", dpu="d", request=PROVISION, image=image)
-    return dpus.request(request, envelope).event
+    return dpus.request_lifecycle(request, envelope).event
 
 
 def register(address: str) -> Any:
@@ -56,7 +56,7 @@ def test_an_image_is_a_name(image: str) -> None:
     ],
 )
 def test_an_image_is_no_address_no_path_and_no_option(image: str) -> None:
-    with pytest.raises(BadRequest, match=r"^image: "):
+    with pytest.raises(InvalidRequest, match=r"^image: "):
         provision(image)
 
 
@@ -84,7 +84,7 @@ def test_a_bmc_may_be_anywhere_in_the_fleets_own_networks(address: str) -> None:
     ["ftp://x", "https://bmc-3.example", "10.0.0.1:443", "http:x", "HTTP://10.0.0.1/d", "redfish:d", "http://", "d3"],
 )
 def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
-    with pytest.raises(BadRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME, as no driver speaks"):
+    with pytest.raises(InvalidRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME, as no driver speaks"):
         register(address)
 
 
@@ -111,7 +111,7 @@ def test_a_bmc_is_where_some_driver_can_speak_to_it(address: str) -> None:
     ],
 )
 def test_a_bmc_is_not_where_clouds_keep_credentials_and_its_address_holds_none(address: str) -> None:
-    with pytest.raises(BadRequest, match=r"^bmc_address: "):
+    with pytest.raises(InvalidRequest, match=r"^bmc_address: "):
         register(address)
 
 

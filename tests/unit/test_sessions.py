@@ -34,7 +34,7 @@ class Edge:
         self.command_handler = CommandHandler(self.replica, lambda: T0, rng)
 
     async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.Answer:
-        return await self.command_handler.handle(partial(cliques.session, edge=self.replica.name), request, call)
+        return await self.command_handler.handle(partial(cliques.open_session, edge=self.replica.name), request, call)
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
     one, two = Edge(contents, "one"), Edge(contents, "two")
     async with running(one.replica, two.replica):
         claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", created_ms=1, uid="u")
-        assert (await one.command_handler.handle(cliques.claim, claim, CALL)).outcome == pb.Answer.done
+        assert (await one.command_handler.handle(cliques.claim_index, claim, CALL)).outcome == pb.Answer.done
         yield one, two
 
 
@@ -97,7 +97,7 @@ def test_an_id_of_another_kind_of_command_is_refused() -> None:
             request = opening()
             command_id = request.command_id
             release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
-            await one.command_handler.handle(cliques.release, release, CALL)
+            await one.command_handler.handle(cliques.release_index, release, CALL)
             assert (await two.open(request)).outcome == pb.Answer.refused
 
     run_virtual(scenario())

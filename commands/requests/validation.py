@@ -15,11 +15,11 @@ from projections import names
 from schemas.events import MAX_ITEMS, Envelope, Event
 
 
-class BadRequest(PermanentError):
+class InvalidRequest(PermanentError):
     """A request with a bad shape; the message names the field, the value and the rule."""
 
 
-class Statement(NamedTuple):
+class NewEvent(NamedTuple):
     """One record to append to the topic's partition for this key."""
 
     topic: str
@@ -27,14 +27,14 @@ class Statement(NamedTuple):
     event: Event
 
 
-Enveloping: TypeAlias = Callable[[str], Envelope]
+EnvelopeFactory: TypeAlias = Callable[[str], Envelope]
 """The envelope of a command about a subject: its id and its principal are known by then."""
 
-MAX_MS = 1 << 53
+TIME_MS_MAX = 1 << 53
 """Latest time that a caller may state: what a JSON number holds exactly."""
 
 
-def ordered(field: str, labels: Mapping[str, str]) -> dict[str, str]:
+def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Labels by key. A protobuf map has no order, and a repeated command must become the very same record.
 
     Raises BadRequest if they are too many, before they are sorted: a message has room for a hundred thousand.
@@ -46,35 +46,35 @@ def ordered(field: str, labels: Mapping[str, str]) -> dict[str, str]:
 def require(fault: str | None) -> None:
     """Raise BadRequest if there is a fault."""
     if fault is not None:
-        raise BadRequest(fault)
+        raise InvalidRequest(fault)
 
 
 def require_range(field: str, value: int, low: int, high: int) -> None:
     """Raise BadRequest for a number that is not from `low` to `high`."""
     if not low <= value <= high:
-        raise BadRequest(f"{field}: {value} must be from {low} to {high}")
+        raise InvalidRequest(f"{field}: {value} must be from {low} to {high}")
 
 
 def require_one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise BadRequest for a word that is none of these."""
     if value not in allowed:
-        raise BadRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
+        raise InvalidRequest(f"{field}: {names.shown(value)} must be one of {', '.join(allowed)}")
 
 
 def require_count(field: str, count: int) -> None:
     """Raise BadRequest unless there is an item, and no more than one record may hold."""
     if not 1 <= count <= MAX_ITEMS:
-        raise BadRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
+        raise InvalidRequest(f"{field}: {count} items must be from 1 to {MAX_ITEMS}")
 
 
 def require_zone(zone: str, query: str) -> None:
     """Raise BadRequest unless the zone is named. A server that looked it up would answer from what it has folded."""
     if not zone:
-        raise BadRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
+        raise InvalidRequest(f"zone: '' must name a zone: a command id is bound to it; {query} tells which one it is")
     require(names.check_zone("zone", zone))
 
 
 def require_incarnation(created_ms: int, uid: str) -> None:
     """Raise BadRequest for what names no incarnation; 0 and an empty uid stand for none that is named."""
-    require_range("created_ms", created_ms, 0, MAX_MS)
+    require_range("created_ms", created_ms, 0, TIME_MS_MAX)
     require(names.check_uid("uid", uid))

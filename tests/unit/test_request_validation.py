@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.requests import cliques, dpus, fleet, nodes
-from commands.requests.shapes import Statement
+from commands.requests.validation import NewEvent
 from eventstore.errors import PermanentError
 from projections.columns import single, spread
 from schemas.api import dpuplane_pb2 as pb
@@ -40,7 +40,7 @@ def policy(**fields: Any) -> pb.SetPolicyRequest:
     return pb.SetPolicyRequest(policy=pb.PolicySpec(**{"name": "web", "action": "allow", **fields}))
 
 
-Shape = Callable[[Any, Callable[[str], Envelope]], Statement]
+Shape = Callable[[Any, Callable[[str], Envelope]], NewEvent]
 
 
 BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
@@ -79,32 +79,42 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
     ("column of mapped", nodes.join, columns(names=["a"], addresses6=bytes(10) + b"\xff\xff\x0a\0\0\1"), ("IPv4",)),
     ("uids alone", nodes.join, columns(names=["a"], uids=["u"]), ("uids", "1", "created_ms")),
     ("leave of no zone", nodes.leave, pb.LeaveNodesRequest(names=["a"]), ("zone", "''", "LocateNodes")),
-    ("lifecycle of no zone", dpus.request, pb.RequestLifecycleRequest(dpu="d", request="pause"), ("zone", "ShowDpu")),
+    (
+        "lifecycle of no zone",
+        dpus.request_lifecycle,
+        pb.RequestLifecycleRequest(dpu="d", request="pause"),
+        ("zone", "ShowDpu"),
+    ),
     ("leave of nobody", nodes.leave, pb.LeaveNodesRequest(zone="z1"), ("names", "0", "1 to 1000")),
     ("leave twice", nodes.leave, pb.LeaveNodesRequest(zone="z1", names=["a", "a"]), ("names", "'a'", "once")),
-    ("no such verb", dpus.request, pb.RequestLifecycleRequest(dpu="d"), ("request", "0", "provision, pause")),
+    ("no such verb", dpus.request_lifecycle, pb.RequestLifecycleRequest(dpu="d"), ("request", "0", "provision, pause")),
     (
         "image of a pause",
-        dpus.request,
+        dpus.request_lifecycle,
         pb.RequestLifecycleRequest(zone="z1", dpu="d", request="pause", image="i"),
         ("image", "'i'", "provision only"),
     ),
     ("DPU without a name", dpus.register, pb.RegisterDpuRequest(zone="z1"), ("dpu", "''", "must be")),
-    ("claim without node", cliques.claim, pb.ClaimIndexRequest(domain="d", clique="c"), ("node", "''", "must be")),
+    (
+        "claim without node",
+        cliques.claim_index,
+        pb.ClaimIndexRequest(domain="d", clique="c"),
+        ("node", "''", "must be"),
+    ),
     (
         "bad requested_index",
-        cliques.claim,
+        cliques.claim_index,
         pb.ClaimIndexRequest(domain="d", clique="c", node="n", requested_index=-2),
         ("requested_index", "-2", "from -1"),
     ),
-    ("no capacity", cliques.capacity, pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1")),
+    ("no capacity", cliques.set_capacity, pb.SetCapacityRequest(domain="d", clique="c"), ("capacity", "0", "from 1")),
     (
         "huge capacity",
-        cliques.capacity,
+        cliques.set_capacity,
         pb.SetCapacityRequest(domain="d", clique="c", capacity=1 << 30),
         ("capacity", str(1 << 30), "from 1"),
     ),
-    ("slash in a domain", cliques.capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
+    ("slash in a domain", cliques.set_capacity, pb.SetCapacityRequest(domain="a/b", clique="c"), ("domain", "'a/b'")),
     ("bad action", fleet.set_policy, policy(action="permit"), ("action", "'permit'", "allow or drop")),
     ("bad protocol", fleet.set_policy, policy(protocol="sctp"), ("protocol", "'sctp'", "tcp")),
     (
