@@ -25,12 +25,12 @@ from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
 from commands.handlers.service import CommandsService
 from commands.handlers.upgrade import SupportedVersions, UpgradeHandler
-from commands.queries.past import NoPast, Past, travelling
-from commands.queries.reader import Reader
-from commands.queries.remembering import Remembering
+from commands.queries.as_of import AsOfSource, NoAsOfSource, with_as_of
+from commands.queries.command_status import CommandStatus
+from commands.queries.fold_reader import FoldReader
+from commands.queries.position_waiter import PositionWaiter
 from commands.queries.service import QueriesService
-from commands.queries.status import DeviceSource, StatusBoard
-from commands.queries.waiting import Waiting
+from commands.queries.status import DeviceSource, StatusReporter
 from commands.rpc import authorization
 from commands.rpc.access import AccessControl
 from commands.rpc.limits import DEFAULTS, Admission, Limits
@@ -58,12 +58,12 @@ class CommandServer:
         self,
         replica: Replica,
         *,
-        status: StatusBoard,
+        status: StatusReporter,
         devices: DeviceSource,
         listen: str,
         now_ms: Callable[[], int],
         rng: random.Random,
-        past: Past | None = None,
+        past: AsOfSource | None = None,
         limits: Limits = DEFAULTS,
         access: AccessControl | None = None,
         credentials: grpc.ServerCredentials | None = None,
@@ -85,17 +85,17 @@ class CommandServer:
         self.command_handler = CommandHandler(replica, now_ms, rng)
         self._middleware = RpcMiddleware(limits, self.admission, access, tracing)
         self.metrics = self._middleware.metrics
-        self.waiting = Waiting(replica)
-        reader = Reader(replica, self.waiting)
+        self.position_waiter = PositionWaiter(replica)
+        reader = FoldReader(replica, self.position_waiter)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
-        leave_handler = LeaveHandler(self.command_handler, reader, self.waiting)
-        now = QueriesService(reader, Remembering(replica, now_ms, reader.with_fleet), status, devices)
-        self.queries = travelling(now, past or NoPast())
+        leave_handler = LeaveHandler(self.command_handler, reader, self.position_waiter)
+        now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
+        self.queries = with_as_of(now, past or NoAsOfSource())
         self._served: dict[str, object] = {
             "Commands": CommandsService(
                 self.command_handler,
                 join_stream,
-                JoinHandler(self.command_handler, reader, self.waiting),
+                JoinHandler(self.command_handler, reader, self.position_waiter),
                 leave_handler,
                 DryRunHandler(replica, now_ms),
                 reader=reader,
@@ -130,7 +130,7 @@ class CommandServer:
         except RuntimeError as error:
             why = "it is taken, or no address of this machine"  # the library says neither
             raise FatalError(f"listen: {self._listen} cannot be listened on: {why}") from error
-        self._watching = asyncio.create_task(self.waiting.run())
+        self._watching = asyncio.create_task(self.position_waiter.run())
         await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from commands.queries.status import DeviceSource, StatusBoard
+from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import CommandServer
 from deploy import devices
 from deploy.descriptors import Connections, file_limit, within
@@ -257,7 +257,7 @@ class Plane:
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
         self.parts.stalls = stalls = Stalls(self.replica, now_ms=self._now_ms)
         running.start(stalls.run())
-        board = StatusBoard(
+        board = StatusReporter(
             self.replica,
             location=location_of(self.settings),
             roles=self.roles,

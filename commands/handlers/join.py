@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from commands import answers
 from commands.handlers.command_handler import CommandHandler, EventBuilder
-from commands.queries.reader import Reader
-from commands.queries.waiting import Waiting
+from commands.queries.fold_reader import FoldReader
+from commands.queries.position_waiter import PositionWaiter
 from commands.requests import nodes
 from commands.rpc.middleware import Call
 from eventstore.errors import LogUnavailable
@@ -31,10 +31,10 @@ R = TypeVar("R", pb.JoinNodesRequest, pb.ChangeNodesRequest)
 class JoinHandler:
     """Serves JoinNodes and ChangeNodes."""
 
-    def __init__(self, command_handler: CommandHandler, reader: Reader, waiting: Waiting) -> None:
+    def __init__(self, command_handler: CommandHandler, reader: FoldReader, position_waiter: PositionWaiter) -> None:
         self._handler = command_handler
         self._reader = reader
-        self._waiting = waiting
+        self._position_waiter = position_waiter
 
     async def join(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
         names = [*request.columns.names, *(node.name for node in request.nodes)]
@@ -73,7 +73,7 @@ class JoinHandler:
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         left_s = deadline_s - asyncio.get_running_loop().time()
         try:
-            await self._waiting.forwarded(partition, position, timeout_s=left_s)
+            await self._position_waiter.wait_until_forwarded(partition, position, timeout_s=left_s)
         except LogUnavailable as error:
             return answers.unknown(answer.command_id, f"{unknown}: {error}")
         return self._reader.with_fleet(answer)

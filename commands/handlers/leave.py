@@ -6,8 +6,8 @@ import asyncio
 
 from commands import answers
 from commands.handlers.command_handler import CommandHandler
-from commands.queries.reader import Reader
-from commands.queries.waiting import Waiting
+from commands.queries.fold_reader import FoldReader
+from commands.queries.position_waiter import PositionWaiter
 from commands.requests import nodes
 from commands.rpc.middleware import Call
 from eventstore.errors import LogUnavailable
@@ -18,10 +18,10 @@ from schemas.api import dpuplane_pb2 as pb
 class LeaveHandler:
     """Serves LeaveNodes."""
 
-    def __init__(self, command_handler: CommandHandler, reader: Reader, waiting: Waiting) -> None:
+    def __init__(self, command_handler: CommandHandler, reader: FoldReader, position_waiter: PositionWaiter) -> None:
         self._handler = command_handler
         self._reader = reader
-        self._waiting = waiting
+        self._position_waiter = position_waiter
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
         loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ class LeaveHandler:
             return answer
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         try:
-            await self._waiting.forwarded(partition, position, timeout_s=deadline_s - loop.time())
+            await self._position_waiter.wait_until_forwarded(partition, position, timeout_s=deadline_s - loop.time())
         except LogUnavailable as error:
             reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
             return answers.unknown(answer.command_id, reason)

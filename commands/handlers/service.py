@@ -12,7 +12,7 @@ from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
 from commands.handlers.upgrade import UpgradeHandler
-from commands.queries.reader import Reader
+from commands.queries.fold_reader import FoldReader
 from commands.requests import cliques, dpus, fleet, nodes
 from commands.rpc.middleware import Call, UndecodableRequest
 from schemas.api import dpuplane_pb2 as pb
@@ -31,7 +31,7 @@ class CommandsService:
         leave_handler: LeaveHandler,
         dry_runs: DryRunHandler,
         *,
-        reader: Reader,
+        reader: FoldReader,
         upgrade_handler: UpgradeHandler,
         replica_name: str,
     ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from commands.messages import message
-from commands.queries.reader import Reader
+from commands.queries.fold_reader import FoldReader
 from commands.rpc.middleware import Call
 from eventstore.log import FLEET, INSTALLS, ZONES
 from projections.views.progress import Latencies, ProgressViews
@@ -18,17 +18,17 @@ _ZONES_PER_MESSAGE = 100
 class ProgressQueries:
     """The part of the Queries service that counts. What it counted of rows that stay as they are, it remembers."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: FoldReader) -> None:
         self._reader = reader
         self._progress = ProgressViews()
         self._latencies = Latencies()
 
     async def list_progress(self, request: pb.ListProgressRequest, call: Call) -> AsyncIterator[pb.ProgressList]:
         """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
-        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
         for zone in self._reader.fleet.spoken_of():
-            described.setdefault(self._reader.number_of(zone), set()).add(zone)
+            described.setdefault(self._reader.partition_number(zone), set()).add(zone)
         for number in self._reader.partition_numbers:
             zones = sorted({*self._reader.zones(number).zones(), *described.get(number, ())})
             for start in range(0, len(zones), _ZONES_PER_MESSAGE):
@@ -39,7 +39,7 @@ class ProgressQueries:
                 await asyncio.sleep(0)
 
     async def show_latency(self, request: pb.ShowLatencyRequest, call: Call) -> pb.Latency:
-        await self._reader.settle(request.min_position, (INSTALLS,), call)
+        await self._reader.wait_for_position(request.min_position, (INSTALLS,), call)
         numbers = self._reader.partition_numbers
         for number in numbers:
             self._latencies.take(number, self._reader.installs_at(number))

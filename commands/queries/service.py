@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import chain, islice
 
 from commands.messages import message, policy, ports
-from commands.queries import explaining
+from commands.queries import explain
+from commands.queries.command_status import CommandStatus
+from commands.queries.fold_reader import FoldReader
 from commands.queries.progress import ProgressQueries
-from commands.queries.reader import Reader
-from commands.queries.remembering import Remembering
-from commands.queries.status import DeviceSource, StatusBoard
+from commands.queries.status import DeviceSource, StatusReporter
 from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.middleware import Call, NotFound
 from eventstore.errors import LogUnavailable, PermanentError
@@ -48,21 +48,21 @@ class QueriesService(ProgressQueries):
     """Methods of the service in snake case, called by `commands.rpc.middleware.Guard`."""
 
     def __init__(
-        self, reader: Reader, remembering: Remembering, status: StatusBoard, devices: DeviceSource | None
+        self, reader: FoldReader, command_status: CommandStatus, status: StatusReporter, devices: DeviceSource | None
     ) -> None:
         """`devices` is None at a moment of the past, of which nobody knows what DPUs held."""
         super().__init__(reader)
-        self._remembering = remembering
+        self._command_status = command_status
         self._status = status
         self._devices = devices
 
     # --- nodes and zones ----------------------------------------------------------------------------------------------
 
     async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.NodeList:
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
-        kept = node_views.kept_of_the_left(fleet, request.zone, self._reader.number_of, rows)
+        kept = node_views.kept_of_the_left(fleet, request.zone, self._reader.partition_number, rows)
 
         def keys(number: int) -> Iterable[str]:
             there = rows[number].in_zone(request.zone) if request.zone else rows[number]
@@ -83,7 +83,7 @@ class QueriesService(ProgressQueries):
         )
 
     async def show_node(self, request: pb.ShowNodeRequest, call: Call) -> pb.Node:
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         places = (state.nodes.rows.get(request.name) for state in self._reader.all_zones())
         view = node_views.find(request.name, places, self._reader.fleet)
         if view is None:
@@ -92,17 +92,17 @@ class QueriesService(ProgressQueries):
 
     async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.NodeZones:
         require_count("names", len(request.names))
-        await self._reader.settle(request.min_position, (ZONES,), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES,), call)
         zones, fleet = list(self._reader.all_zones()), self._reader.fleet
         found = ((name, node_views.zone_of_node(name, zones, fleet)) for name in request.names)
         return pb.NodeZones(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
 
     async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ZoneList:
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
         for zone in fleet.spoken_of():
-            described.setdefault(self._reader.number_of(zone), set()).add(zone)
+            described.setdefault(self._reader.partition_number(zone), set()).add(zone)
 
         def keys(number: int) -> Iterable[str]:
             return {*self._reader.zones(number).zones(), *described.get(number, ())}
@@ -116,7 +116,7 @@ class QueriesService(ProgressQueries):
         )
 
     async def show_zone(self, request: pb.ShowZoneRequest, call: Call) -> pb.Zone:
-        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         number = self._zone(request.zone)
         state = self._reader.zones(number)
         reported = self._reader.installs(request.zone)
@@ -130,7 +130,7 @@ class QueriesService(ProgressQueries):
         return found
 
     async def show_rules(self, request: pb.ShowRulesRequest, call: Call) -> AsyncIterator[pb.Rules]:
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         self._zone(request.zone)
         now = tables.table(self._reader.fleet, request.zone)
         spelled, position = zone_views.rules(now), self._reader.token(FLEET)
@@ -147,7 +147,7 @@ class QueriesService(ProgressQueries):
     # --- cliques ------------------------------------------------------------------------------------------------------
 
     async def list_cliques(self, request: pb.ListCliquesRequest, call: Call) -> pb.CliqueList:
-        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         numbers = self._numbers_of_domain(request.domain)
 
         def keys(number: int) -> Iterable[str]:
@@ -168,14 +168,14 @@ class QueriesService(ProgressQueries):
         )
 
     async def show_clique(self, request: pb.ShowCliqueRequest, call: Call) -> pb.Clique:
-        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
         return message(pb.Clique, view, position=position)
 
     async def show_clique_config(self, request: pb.ShowCliqueConfigRequest, call: Call) -> pb.CliqueConfig:
-        await self._reader.settle(request.min_position, (CLIQUES,), call)
+        await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
-        state = self._reader.cliques(self._reader.number_of(request.domain))
+        state = self._reader.cliques(self._reader.partition_number(request.domain))
         slots = clique_files.slots(state, request.domain, request.clique)
         return pb.CliqueConfig(
             domain=request.domain,
@@ -189,13 +189,13 @@ class QueriesService(ProgressQueries):
         """The partition of a domain that is known, or all of them if none is named. Raises NotFound."""
         if not domain:
             return list(self._reader.partition_numbers)
-        number = self._reader.number_of(domain)
+        number = self._reader.partition_number(domain)
         if domain not in self._reader.cliques(number).domains:
             raise NotFound(f"domain: {names.shown(domain)} has no clique that anybody claimed in or sized")
         return [number]
 
     def _clique(self, domain: str, clique: str) -> tuple[clique_views.CliqueView, str]:
-        number = self._reader.number_of(domain)
+        number = self._reader.partition_number(domain)
         view = clique_views.show(self._reader.cliques(number), domain, clique)
         if view is None:
             raise NotFound(f"clique: {names.shown(f'{domain}/{clique}')} is none that anybody claimed in or sized")
@@ -206,7 +206,7 @@ class QueriesService(ProgressQueries):
     async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.DpuList:
         if request.phase:
             require_one_of("phase", request.phase, PHASES)
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers = self._numbers(request.zone)
         rows = {number: self._reader.zones(number).dpus.rows for number in numbers}
 
@@ -223,8 +223,8 @@ class QueriesService(ProgressQueries):
         )
 
     async def show_dpu(self, request: pb.ShowDpuRequest, call: Call) -> pb.Dpu:
-        await self._reader.settle(request.min_position, (ZONES,), call)
-        number = self._reader.number_of(explaining.zone_of_dpu(self._reader, request.dpu, request.zone))
+        await self._reader.wait_for_position(request.min_position, (ZONES,), call)
+        number = self._reader.partition_number(explain.zone_of_dpu(self._reader, request.dpu, request.zone))
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
         return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
 
@@ -246,21 +246,21 @@ class QueriesService(ProgressQueries):
     # --- what the fleet agreed on -------------------------------------------------------------------------------------
 
     async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.PolicyList:
-        await self._reader.settle(request.min_position, (FLEET,), call)
+        await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.policies(self._reader.fleet)
         return pb.PolicyList(policies=[policy(row) for row in found], position=self._reader.token(FLEET))
 
     async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.HoldList:
-        await self._reader.settle(request.min_position, (FLEET,), call)
+        await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.holds(self._reader.fleet)
         return pb.HoldList(holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET))
 
     async def show_hold(self, request: pb.ShowHoldRequest, call: Call) -> pb.Hold:
-        await self._reader.settle(request.min_position, (FLEET,), call)
+        await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         return message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
 
     async def list_hold_nodes(self, request: pb.ListHoldNodesRequest, call: Call) -> pb.HoldNodeList:
-        await self._reader.settle(request.min_position, (FLEET,), call)
+        await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         self._hold(request.hold)
         fleet = self._reader.fleet
         waiting = fleet.held_names.get(request.hold, {})
@@ -272,27 +272,27 @@ class QueriesService(ProgressQueries):
         )
 
     async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.BudgetList:
-        await self._reader.settle(request.min_position, (FLEET,), call)
+        await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.budgets(self._reader.fleet)
         return pb.BudgetList(budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET))
 
     async def explain_rule(self, request: pb.ExplainRuleRequest, call: Call) -> pb.Explanation:
         require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
-        await self._reader.settle(request.min_position, (ZONES, FLEET, INSTALLS), call)
-        zone = explaining.zone_of_dpu(self._reader, request.dpu, request.zone)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
+        zone = explain.zone_of_dpu(self._reader, request.dpu, request.zone)
         if self._devices is None:
-            return explaining.explanation(self._reader, request.node, request.dpu, zone, None, is_past=True)
+            return explain.explanation(self._reader, request.node, request.dpu, zone, None, is_past=True)
         held = (await self._held(frozenset({zone}), call)).get(zone, {}).get(request.dpu)
-        return explaining.explanation(self._reader, request.node, request.dpu, zone, held, is_past=False)
+        return explain.explanation(self._reader, request.node, request.dpu, zone, held, is_past=False)
 
     # --- commands and status ------------------------------------------------------------------------------------------
 
     async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.Answer:
-        await self._reader.settle(request.min_position, DECIDING_TOPICS, call)
-        return self._remembering.answer(request.command_id)
+        await self._reader.wait_for_position(request.min_position, DECIDING_TOPICS, call)
+        return self._command_status.answer(request.command_id)
 
     async def show_status(self, request: pb.ShowStatusRequest, call: Call) -> pb.Status:
-        await self._reader.settle(request.min_position, (ZONES, FLEET), call)
+        await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         status = self._status.status()
         fleet = self._reader.fleet
         status.holds = len(fleet.holds.rows)
@@ -319,7 +319,7 @@ class QueriesService(ProgressQueries):
 
     def _zone(self, zone: str) -> int:
         """The partition of a zone that is known. Raises NotFound."""
-        number = self._reader.number_of(zone)
+        number = self._reader.partition_number(zone)
         if not zone_views.is_known(zone, self._reader.zones(number), self._reader.fleet):
             raise NotFound(f"zone: {names.shown(zone)} is not known; a zone exists from its first node or DPU on")
         return number

@@ -25,7 +25,7 @@ class LogLocation(NamedTuple):
     topic_prefix: str = ""
 
 
-class StatusBoard:
+class StatusReporter:
     """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
     `stalled` knows which partitions are not forwarded, and why; `newer_dpus` how many DPUs of our relay hold more than
     the log, which was restored, knows; `clock_faults` which clocks are off; `revocations_fault` why our list of revoked

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 
-from commands.queries.past import PastQueries
+from commands.queries.as_of import AsOfQueries
 from deploy.past.program import Order
 from deploy.settings import Settings
 from eventstore.as_of import check_not_in_future, parse_as_of
@@ -41,7 +41,7 @@ _PROGRAM = "deploy.past.program"
 
 
 class Pasts:
-    """A commands.queries.past.Past: moments by what they were asked for as. Use `open`."""
+    """A commands.queries.as_of.Past: moments by what they were asked for as. Use `open`."""
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class Pasts:
             if pasts._folder is not None:
                 pasts._folder.cleanup()
 
-    async def at(self, text: str, *, timeout_s: float) -> PastQueries:
+    async def at(self, text: str, *, timeout_s: float) -> AsOfQueries:
         """The Queries service as of a position or time.
 
         Raises PermanentError if there is no such moment, and LogUnavailable if it takes longer to fold, which goes on.
@@ -132,7 +132,7 @@ class _Moment:
         self._waiting = 0
         self._progress = "it is being opened"
         self._channel: grpc.aio.Channel | None = None
-        self._serving: asyncio.Future[PastQueries] = self._loop.create_future()
+        self._serving: asyncio.Future[AsOfQueries] = self._loop.create_future()
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -148,7 +148,7 @@ class _Moment:
         """How long nobody has asked."""
         return 0.0 if self._waiting else self._loop.time() - self._asked_s
 
-    async def ready(self, timeout_s: float) -> PastQueries:
+    async def ready(self, timeout_s: float) -> AsOfQueries:
         """The service, once the moment is folded. Raises as Pasts.at does."""
         self._waiting += 1
         try:
@@ -188,7 +188,7 @@ class _Moment:
             case {"ready": True}:
                 options = [("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX)]
                 self._channel = grpc.aio.insecure_channel(f"unix:{self._order.socket}", options=options)
-                self._serving.set_result(PastQueries(self._channel))
+                self._serving.set_result(AsOfQueries(self._channel))
             case {"refused": str(reason)}:
                 self._fail(PermanentError(reason))
             case {"failed": str(reason)}:

@@ -22,11 +22,11 @@ import grpc
 import uvloop
 from pydantic import BaseModel
 
-from commands.queries.past import QUERIES
-from commands.queries.reader import Reader
-from commands.queries.remembering import Remembering
+from commands.queries.as_of import QUERIES
+from commands.queries.command_status import CommandStatus
+from commands.queries.fold_reader import FoldReader
 from commands.queries.service import QueriesService
-from commands.queries.status import StatusBoard
+from commands.queries.status import StatusReporter
 from commands.rpc.limits import DEFAULTS, Admission
 from commands.rpc.middleware import RpcMiddleware
 from deploy.logs import configure_logs
@@ -69,7 +69,7 @@ async def folded(order: Order, say: Callable[[int, int], None]) -> FoldedLogAsOf
 
 def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
     """The Queries service over what was folded. Whoever has to be alive for an answer was not asked to keep it."""
-    board = StatusBoard(
+    board = StatusReporter(
         past,
         location=location_of(settings),
         roles=("queries",),
@@ -78,15 +78,15 @@ def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
         alive=lambda: (),
         stalled=dict,
     )
-    reader = Reader(past, _Settled())
-    remembering = Remembering(past, lambda: past.ends_seen_ms, reader.with_fleet)
-    return QueriesService(reader, remembering, board, devices=None)
+    reader = FoldReader(past, _Settled())
+    command_status = CommandStatus(past, lambda: past.ends_seen_ms, reader.with_fleet)
+    return QueriesService(reader, command_status, board, devices=None)
 
 
 class _Settled:
     """What is folded up to a cut is as new as it gets."""
 
-    async def reached(self, token: str, topics: object, timeout_s: float) -> None:
+    async def wait_for_token(self, token: str, topics: object, timeout_s: float) -> None:
         if token:
             raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
 

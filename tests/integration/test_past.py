@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from commands.queries.past import PastQueries
+from commands.queries.as_of import AsOfQueries
 from commands.rpc.middleware import NotFound
 from deploy.past.processes import Pasts
 from deploy.past.program import Order, folded, service
@@ -147,7 +147,7 @@ async def test_a_moment_makes_room_for_the_next_and_no_more_are_kept(tmp_path: P
             second = str(now_ms())
             with pytest.raises(LogUnavailable, match="1 other moments are being looked at; ask again"):
                 await pasts.at(second, timeout_s=0)
-            assert isinstance(await pasts.at(second, timeout_s=30), PastQueries)
+            assert isinstance(await pasts.at(second, timeout_s=30), AsOfQueries)
             assert list(pasts._moments) == [second]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import commands.queries.waiting
+import commands.queries.position_waiter
 import eventstore.folding.ledger
 import eventstore.folding.partition
 import eventstore.replicas.folds
@@ -268,7 +268,7 @@ BUGS = (
         "overtaken-change-unseen",
         "a reader of fleet does not wait for a change that a later one of its node has overtaken",
         "I12",
-        lambda: patched((commands.queries.waiting, "is_forwarded", _waits_until_nothing_below_waits)),
+        lambda: patched((commands.queries.position_waiter, "is_forwarded", _waits_until_nothing_below_waits)),
         Simulated(36, given=lambda: patched((tests.simulation.clients, "READS", instead(1.0)))),
     ),
     Bug(

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from commands.queries.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusReporter
 from commands.server import CommandServer
 from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
@@ -45,7 +45,7 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
         server = _server(replica, ranks, stalls, life.relay, roles, now_ms=now_ms, rng=rng())
         life.api = Api(server)
         life.spawn(stalls.run(), "stalls")
-        life.spawn(server.waiting.run(), "waiting")
+        life.spawn(server.position_waiter.run(), "waiting")
     for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
         life.spawn(actor.run(), part)
 
@@ -61,7 +61,7 @@ def _server(
     rng: random.Random,
 ) -> CommandServer:
     """The services of the API, which nothing listens for."""
-    board = StatusBoard(
+    board = StatusReporter(
         replica,
         location=LogLocation("simulated"),
         roles=sorted(roles),

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from commands.queries.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import CommandServer
 from drivers.forwarder import Forwarder
@@ -123,7 +123,7 @@ async def served(
         await replica.ready()
         stalls = Stalls(replica, now_ms=now_ms)
         running.append(tasks.create_task(stalls.run()))
-        board = StatusBoard(
+        board = StatusReporter(
             replica,
             location=LogLocation("embedded", data=str(path)),
             roles=["api"],

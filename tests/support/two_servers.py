@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from commands.queries.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.middleware import Call
 from commands.server import CommandServer
 from deploy.roles import folds_of
@@ -50,7 +50,7 @@ class Server:
         self.log = LateLog(contents, _now_ms)
         folds = folds_of(PARTITIONS)
         self.replica = Replica(self.log, folds, store=MemoryStore(), name=name, now_ms=_now_ms, rng=self._rng)
-        board = StatusBoard(
+        board = StatusReporter(
             self.replica,
             location=LogLocation("memory"),
             roles=["api"],
@@ -68,7 +68,7 @@ class Server:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.replica.run())
             tasks.create_task(forwarder.run())
-            tasks.create_task(self.commands.waiting.run())
+            tasks.create_task(self.commands.position_waiter.run())
 
     async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.Answer:
         """A command. Raises Aborted."""

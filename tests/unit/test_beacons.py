@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from commands.queries.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusReporter
 from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
 from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, Solo
@@ -82,7 +82,7 @@ def test_replicas_hear_whose_list_of_revoked_certificates_is_not_taken_up() -> N
         plane = Plane()
         async with plane.joined("one") as one, plane.joined("other", fault="tls_revoked f: gone"):
             await asyncio.sleep(3)
-            board = StatusBoard(
+            board = StatusReporter(
                 toy_replica(plane.logs["one"], name="one", now_ms=plane.now_ms),
                 location=LogLocation("embedded"),
                 roles=["api"],

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from commands.queries.status import LogLocation, StatusBoard
+from commands.queries.status import LogLocation, StatusReporter
 from deploy.cli.status import summary
 from drivers.forwarder import Forwarder
 from drivers.stalls import LOOK_S, Stalls
@@ -59,7 +59,7 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
                 ("not forwarded", partition, stalls.reasons[partition])
             ]
             assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
-            board = StatusBoard(
+            board = StatusReporter(
                 made.replicas["r1"],
                 location=LogLocation("embedded"),
                 roles=["api"],

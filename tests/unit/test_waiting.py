@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from commands.queries.waiting import Waiting
+from commands.queries.position_waiter import PositionWaiter
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica, Watch
@@ -53,10 +53,10 @@ class Folded:
 def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
     async def run() -> None:
         folded = Folded()
-        waiting = Waiting(cast("Replica", folded))
+        waiting = PositionWaiter(cast("Replica", folded))
         watching = asyncio.create_task(waiting.run())
-        wait_0 = asyncio.create_task(waiting.forwarded(ZONES_0, 1, timeout_s=5))
-        wait_1 = asyncio.create_task(waiting.forwarded(ZONES_1, 1, timeout_s=5))
+        wait_0 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5))
+        wait_1 = asyncio.create_task(waiting.wait_until_forwarded(ZONES_1, 1, timeout_s=5))
         await asyncio.sleep(0.01)
         assert await folded.folds(ZONES_1) == {ZONES_1}
         assert await folded.folds(FLEET_0) == {ZONES_0, ZONES_1}
@@ -77,13 +77,13 @@ def test_only_what_may_have_ended_a_wait_looks_at_it() -> None:
 def test_whoever_waits_in_vain_is_told_at_the_deadline_and_forgotten() -> None:
     async def run() -> None:
         folded = Folded()
-        waiting = Waiting(cast("Replica", folded))
+        waiting = PositionWaiter(cast("Replica", folded))
         watching = asyncio.create_task(waiting.run())
         with pytest.raises(LogUnavailable, match="fleet has not taken zones/0 up to 1 in time"):
-            await waiting.forwarded(ZONES_0, 1, timeout_s=5)
+            await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=5)
         assert await folded.folds(FLEET_0) == set()
         folded.marks = {0: 1}
-        await waiting.forwarded(ZONES_0, 1, timeout_s=0)
+        await waiting.wait_until_forwarded(ZONES_0, 1, timeout_s=0)
         watching.cancel()
 
     run_virtual(run())

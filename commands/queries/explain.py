@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commands.messages import ports
-from commands.queries.reader import Reader
+from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
 from commands.rpc.middleware import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
@@ -14,7 +14,7 @@ from projections.zones.dpu_views import zones_of_dpu
 from schemas.api import dpuplane_pb2 as pb
 
 
-def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
+def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     """The zone of a DPU, which has to be `zone` if that is given.
 
     Raises NotFound if there is none, which may still come, and BadRequest if there are several: for that nobody waits.
@@ -27,9 +27,11 @@ def zone_of_dpu(reader: Reader, dpu: str, zone: str) -> str:
     return found[0]
 
 
-def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool) -> pb.Explanation:
+def explanation(
+    reader: FoldReader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool
+) -> pb.Explanation:
     """Why the DPU, which holds `held` as far as its relay knows, lets the node through, or not. Raises NotFound."""
-    row = reader.zones(reader.number_of(zone)).dpus.rows.get(dpu)
+    row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:
         raise NotFound(f"dpu: {shown(dpu)} is not a DPU of zone {shown(zone)} any more")
     rows = ((number, reader.zones(number).nodes.rows.get(node)) for number in reader.partition_numbers)
@@ -39,7 +41,7 @@ def explanation(reader: Reader, node: str, dpu: str, zone: str, held: Held | Non
         raise NotFound(f"name: {shown(node)} is not a node of any zone")
     about = Subject(node, known, number, dpu, row, held, reader.generation, is_past)
     view = explain(about, reader.fleet, reader.installs(zone))
-    numbers = sorted({number, reader.number_of(zone)})
+    numbers = sorted({number, reader.partition_number(zone)})
     return pb.Explanation(
         node=node,
         dpu=dpu,

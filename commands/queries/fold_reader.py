@@ -23,23 +23,23 @@ _LONGEST_KEY = 128
 """Characters of a domain's uid at most; a zone's name is shorter (projections/names.py)."""
 
 
-class Reached(Protocol):
+class PositionWaiting(Protocol):
     """Whoever can wait until folds are at least as new as a token says."""
 
-    async def reached(self, token: str, topics: Collection[str], timeout_s: float) -> None: ...
+    async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None: ...
 
 
-class Reader:
+class FoldReader:
     """States of the folds by what they are about. Read them between awaits only."""
 
-    def __init__(self, folds: Folds, waiting: Reached) -> None:
+    def __init__(self, folds: Folds, waiting: PositionWaiting) -> None:
         self._folds = folds
         self._states = States(folds)
-        self._waiting = waiting
+        self._position_waiter = waiting
 
-    async def settle(self, min_position: str, topics: Collection[str], call: Call) -> None:
+    async def wait_for_position(self, min_position: str, topics: Collection[str], call: Call) -> None:
         """Wait until these topics are at least as new as the caller asks."""
-        await self._waiting.reached(min_position, topics, call.timeout_s)
+        await self._position_waiter.wait_for_token(min_position, topics, call.timeout_s)
 
     @property
     def partition_numbers(self) -> range:
@@ -82,7 +82,7 @@ class Reader:
     def installs_at(self, number: int) -> InstallsState:
         return self._states.installs_at(Partition(INSTALLS, number))
 
-    def number_of(self, key: str) -> int:
+    def partition_number(self, key: str) -> int:
         """The partition of a zone or domain. Raises NotFound.
 
         Queries name what they like, up to a whole message: nothing can be there under such a name, and to hash it would

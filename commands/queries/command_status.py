@@ -18,7 +18,7 @@ from eventstore.replicas.status import PartitionStatus
 from schemas.api import dpuplane_pb2 as pb
 
 
-class Remembering:
+class CommandStatus:
     """Answers ShowCommand."""
 
     def __init__(

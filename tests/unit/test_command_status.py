@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
-from commands.queries.remembering import Remembering
+from commands.queries.command_status import CommandStatus
 from eventstore.avro.codec import encode
 from eventstore.errors import LogUnavailable
 from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Batch, Partition
@@ -45,15 +45,15 @@ def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() ->
         log, issuer = RemoteLog(Contents(4), now_ms), Issuer()
         command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
         async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
-            remembering = Remembering(replica, now_ms)
+            command_status = CommandStatus(replica, now_ms)
             log.away = True
             log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
             await asyncio.sleep(200)
-            answers = [remembering.answer(each) for each in (command.envelope.command_id, never)]
+            answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
             assert [answer.outcome for answer in answers] == [pb.Answer.unknown, pb.Answer.unknown]
             log.away = False
             await asyncio.sleep(10)
-            answers = [remembering.answer(each) for each in (command.envelope.command_id, never)]
+            answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
             assert [answer.outcome for answer in answers] == [pb.Answer.done, pb.Answer.refused]
 
     run_virtual(run())
@@ -70,11 +70,11 @@ def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() ->
 
         log, never = MemoryLog(Contents(4), now_ms), Issuer().id(now_ms())
         async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
-            remembering = Remembering(replica, now_ms)
+            command_status = CommandStatus(replica, now_ms)
             await asyncio.sleep(200)
-            assert remembering.answer(never).outcome == pb.Answer.refused
+            assert command_status.answer(never).outcome == pb.Answer.refused
             replica.folded(FLEET_0).halted = "a bug"
-            answer = remembering.answer(never)
+            answer = command_status.answer(never)
             assert (answer.outcome, "fleet/0" in answer.reason) == (pb.Answer.unknown, True)
 
     run_virtual(run())

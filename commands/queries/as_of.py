@@ -25,7 +25,7 @@ S = TypeVar("S")
 _STUB: Callable[[grpc.aio.Channel], Any] = QueriesStub
 
 
-class Past(Protocol):
+class AsOfSource(Protocol):
     """Whoever can answer queries as they were answered at a moment."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
@@ -36,26 +36,26 @@ class Past(Protocol):
         ...
 
 
-class NoPast:
+class NoAsOfSource:
     """Of a server that keeps none."""
 
     async def at(self, text: str, *, timeout_s: float) -> Any:
         raise PermanentError("at: this server answers from now only; start it with --pasts 2, or leave at out")
 
 
-def travelling(live: S, past: Past) -> S:
+def with_as_of(live: S, past: AsOfSource) -> S:
     """A Queries service that answers from `live`, or from the moment that a request names."""
-    return cast(S, _Travelling(live, past))
+    return cast(S, _AsOfRouter(live, past))
 
 
-class _Travelling:
-    def __init__(self, live: object, past: Past) -> None:
+class _AsOfRouter:
+    def __init__(self, live: object, past: AsOfSource) -> None:
         self._past = past
         self._methods: dict[str, Any] = {}
         for method in QUERIES.methods:
             name = snake_case(method.name)
             serve = getattr(live, name)
-            if _has_past(method):
+            if _accepts_as_of(method):
                 serve = self._streaming(name, serve) if method.server_streaming else self._unary(name, serve)
             self._methods[name] = serve
 
@@ -67,7 +67,7 @@ class _Travelling:
 
     def _unary(self, name: str, live: Callable[[Any, Call], Awaitable[Message]]) -> Callable[..., Awaitable[Message]]:
         async def ask_past(request: Any, call: Call) -> Message:
-            service, past_request, left = await self._travel(request, call)
+            service, past_request, left = await self._route(request, call)
             answer: Message = await getattr(service, name)(past_request, left)
             return answer
 
@@ -80,7 +80,7 @@ class _Travelling:
         self, name: str, live: Callable[[Any, Call], AsyncIterator[Message]]
     ) -> Callable[..., AsyncIterator[Message]]:
         async def ask_past(request: Any, call: Call) -> AsyncIterator[Message]:
-            service, past_request, left = await self._travel(request, call)
+            service, past_request, left = await self._route(request, call)
             async for message in getattr(service, name)(past_request, left):
                 yield message
 
@@ -89,7 +89,7 @@ class _Travelling:
 
         return ask
 
-    async def _travel(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
+    async def _route(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
         """The service of the moment, what to ask it, and what is left of the call's time."""
         if request.min_position:
             raise PermanentError("min_position: must not be given with at, which says what the answer is read at")
@@ -102,13 +102,13 @@ class _Travelling:
         return service, past_request, call._replace(timeout_s=until_s - now_s())
 
 
-class PastQueries:
+class AsOfQueries:
     """The Queries service at the other end of a channel. What it raises is what the service raised there."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         stub = _STUB(channel)
         self._methods: dict[str, Any] = {
-            snake_case(method.name): _far(getattr(stub, method.name), method) for method in QUERIES.methods
+            snake_case(method.name): _remote_method(getattr(stub, method.name), method) for method in QUERIES.methods
         }
 
     def __getattr__(self, name: str) -> Any:
@@ -118,12 +118,12 @@ class PastQueries:
             raise AttributeError(name) from None
 
 
-def _far(stub: Any, method: MethodDescriptor) -> Any:
+def _remote_method(stub: Any, method: MethodDescriptor) -> Any:
     async def ask(request: Message, call: Call) -> Message:
         try:
             answer: Message = await stub(request, timeout=call.timeout_s)
         except grpc.aio.AioRpcError as error:
-            raise _as_raised_there(error) from error
+            raise _as_raised_remotely(error) from error
         return answer
 
     async def stream(request: Message, call: Call) -> AsyncIterator[Message]:
@@ -131,12 +131,12 @@ def _far(stub: Any, method: MethodDescriptor) -> Any:
             async for message in stub(request, timeout=call.timeout_s):
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise _as_raised_there(error) from error
+            raise _as_raised_remotely(error) from error
 
     return stream if method.server_streaming else ask
 
 
-def _as_raised_there(error: grpc.aio.AioRpcError) -> Exception:
+def _as_raised_remotely(error: grpc.aio.AioRpcError) -> Exception:
     details = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.NOT_FOUND:
@@ -147,5 +147,5 @@ def _as_raised_there(error: grpc.aio.AioRpcError) -> Exception:
             return LogUnavailable(f"at: the past did not answer ({details}); ask again")
 
 
-def _has_past(method: MethodDescriptor) -> bool:
+def _accepts_as_of(method: MethodDescriptor) -> bool:
     return "at" in method.input_type.fields_by_name

@@ -21,27 +21,27 @@ from projections.names import shown
 from projections.zones.forwarding import is_forwarded
 
 
-class Waiting:
+class PositionWaiter:
     """Wakes those who wait for the folds of a replica to get on. One task (`run`) watches for all of them."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._waiting: dict[Partition, dict[asyncio.Future[None], int]] = {}
+        self._waiters: dict[Partition, dict[asyncio.Future[None], int]] = {}
         """By zones partition, up to which offset of it."""
 
     async def run(self) -> None:
         with self._replica.watch(ZONES, FLEET) as watch:
             while True:
                 changed = await watch.changed()
-                for partition in self._waiting if FLEET_0 in changed else changed & self._waiting.keys():
+                for partition in self._waiters if FLEET_0 in changed else changed & self._waiters.keys():
                     self._wake(partition)
 
     def _wake(self, partition: Partition) -> None:
-        for future, offset in self._waiting[partition].items():
+        for future, offset in self._waiters[partition].items():
             if not future.done() and self._is_forwarded(partition, offset):
                 future.set_result(None)
 
-    async def reached(self, token: str, topics: Collection[str], timeout_s: float) -> None:
+    async def wait_for_token(self, token: str, topics: Collection[str], timeout_s: float) -> None:
         """Wait until what is read of these topics is at least as new as a caller's token (none if empty).
 
         Raises BadPosition, or LogUnavailable at the deadline.
@@ -54,14 +54,14 @@ class Waiting:
             self._check(partition)
             await self._replica.reached(partition, offset, timeout_s=_remaining_s(deadline_s))
             if FLEET in topics and partition.topic == ZONES:
-                await self.forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
+                await self.wait_until_forwarded(partition, offset, timeout_s=_remaining_s(deadline_s))
 
-    async def forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
+    async def wait_until_forwarded(self, partition: Partition, offset: int, *, timeout_s: float) -> None:
         """Wait until fleet has taken what this zones partition accepted below `offset`. Raises LogUnavailable."""
         if self._is_forwarded(partition, offset):
             return
         forwarded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(partition, {})
+        waiting = self._waiters.setdefault(partition, {})
         waiting[forwarded] = offset
         try:
             async with asyncio.timeout(max(timeout_s, 0.0)):
