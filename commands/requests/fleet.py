@@ -140,17 +140,20 @@ def _limit(request: pb.DescribeZoneRequest, field: str) -> int:
 
 
 def freeze(request: pb.FreezeRequest, envelope: EnvelopeFactory) -> NewEvent:
-    _zone_or_all(request.zone)
+    _check_zone_or_all(request)
     subject = request.zone or EVERY_ZONE
     return NewEvent(FLEET, subject, WritesFrozen(envelope(subject), request.zone))
 
 
 def thaw(request: pb.ThawRequest, envelope: EnvelopeFactory) -> NewEvent:
-    _zone_or_all(request.zone)
+    _check_zone_or_all(request)
     subject = request.zone or EVERY_ZONE
     return NewEvent(FLEET, subject, WritesThawed(envelope(subject), request.zone))
 
 
-def _zone_or_all(zone: str) -> None:
-    if zone:
-        require(names.check_zone("zone", zone))
+def _check_zone_or_all(request: pb.FreezeRequest | pb.ThawRequest) -> None:
+    """An empty zone alone is refused: an unset variable of a script must not freeze or thaw the whole fleet."""
+    if request.all_zones and request.zone:
+        raise InvalidRequest(f"all_zones: true must not be given together with zone {names.shown(request.zone)}")
+    if not request.all_zones:
+        require(names.check_zone("zone", request.zone))

@@ -58,7 +58,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
     type=click.IntRange(1, 1 << 53),
     help="Of the new log; above that of every log that DPUs may have seen.  [the time in ms]",
 )
-@click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw`.")
+@click.option("--thawed", is_flag=True, help="Write to devices at once, instead of waiting for `dpuplane thaw --all`.")
 @click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @reads_log
 def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed: bool, output: str) -> None:
@@ -66,7 +66,8 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
 
     Every record is checked against the backup's hashes before anything is written. The new log is of a later
     generation, so every DPU takes its tables for newer. It starts frozen: nothing is written to devices until you have
-    seen, with `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw`.
+    seen, with `dpuplane verify`, which of them hold something that the backup did not have, and say `dpuplane thaw
+    --all`.
     """
     if place is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, to restore to")
@@ -91,6 +92,6 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
         [
             ("log", f"{origin.log_id}, generation {origin.generation}"),
             ("restored", f"{restored.records:,} records to {place}"),
-            ("devices", "are written to at once" if thawed else "are not written to until `dpuplane thaw`"),
+            ("devices", "are written to at once" if thawed else "are not written to until `dpuplane thaw --all`"),
         ]
     )

@@ -13,36 +13,50 @@ from deploy.cli.zone_check import is_known
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
-_ZONE = click.argument("zone", type=ZONE, default="")
+_ZONE = click.argument("zone", type=ZONE, required=False)
+_ALL = click.option("--all", "all_zones", is_flag=True, help="Every zone, those that are created later included.")
+
+
+def _check_one(zone: str | None, all_zones: bool) -> str:
+    """The zone, empty for all of them. Raises UsageError unless exactly one of both is given."""
+    if (zone is not None) == all_zones:
+        raise click.UsageError("give a zone, or --all for every zone" + (", and not both" if all_zones else ""))
+    return zone or ""
 
 
 @click.command()
 @_ZONE
+@_ALL
 @click.option("--create", is_flag=True, help="Freeze a zone that nobody knows too, from its first node or DPU on.")
 @commands
-def freeze(*, client: Client, output: str, zone: str, create: bool) -> None:
-    """Stop every write to devices of a zone, or of all zones if none is given. The log goes on.
+def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, create: bool) -> None:
+    """Stop every write to devices of a zone, or of all zones (--all). The log goes on.
 
     A zone that nobody knows is refused, as its name may be mistyped. `dpuplane zones show` tells what waits in a frozen
     zone.
 
     Example: dpuplane freeze rack7
     """
-    known = not zone or is_known(client, zone)
+    name = _check_one(zone, all_zones)
+    if all_zones and create:
+        raise click.UsageError("--create is for one zone that is not known: leave it out with --all")
+    known = all_zones or is_known(client, name)
     if not known and not create:
-        raise Refused(f"zone: {shown(zone)} is not known; --create freezes it from its first node or DPU on")
-    answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=zone))
+        raise Refused(f"zone: {shown(name)} is not known; --create freezes it from its first node or DPU on")
+    answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=name, all_zones=all_zones))
     if not known and exit_status(answer) == 0:
-        click.echo(f"zone: {shown(zone)} has no node and no DPU; it is frozen from its first one on", err=True)
+        click.echo(f"zone: {shown(name)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)
 
 
 @click.command()
 @_ZONE
+@_ALL
 @commands
-def thaw(*, client: Client, output: str, zone: str) -> None:
-    """End the freeze of a zone, or the freeze of all if none is given.
+def thaw(*, client: Client, output: str, zone: str | None, all_zones: bool) -> None:
+    """End the freeze of a zone, or the one freeze of every zone (--all).
 
     Example: dpuplane thaw rack7
     """
-    finish(client.command("Thaw", pb.ThawRequest(zone=zone)), output)
+    name = _check_one(zone, all_zones)
+    finish(client.command("Thaw", pb.ThawRequest(zone=name, all_zones=all_zones)), output)

@@ -555,20 +555,24 @@ class SetBudgetRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
 class FreezeRequest(_message.Message):
-    __slots__ = ("command_id", "zone")
+    __slots__ = ("command_id", "zone", "all_zones")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    ALL_ZONES_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    all_zones: bool
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., all_zones: _Optional[bool] = ...) -> None: ...
 
 class ThawRequest(_message.Message):
-    __slots__ = ("command_id", "zone")
+    __slots__ = ("command_id", "zone", "all_zones")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    ALL_ZONES_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
+    all_zones: bool
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., all_zones: _Optional[bool] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("min_position", "zone", "page_size", "page_token", "at")

@@ -94,7 +94,8 @@ def _commands() -> Iterable[bytes]:
         pb.RejectHoldRequest(hold=7),
         pb.SetBudgetRequest(kind="denied-by-leave", permille=10, min_addresses=100),
         pb.FreezeRequest(zone="z"),
-        pb.ThawRequest(),
+        pb.FreezeRequest(zone="z", all_zones=True),
+        pb.ThawRequest(all_zones=True),
     ]
     return [bytes((KINDS.index(type(request)),)) + request.SerializeToString() for request in requests]
 

@@ -175,7 +175,7 @@ async def test_one_principal_over_its_rate_takes_nothing_from_others(tmp_path: P
 async def test_what_is_denied_counts_against_the_rate_as_well(tmp_path: Path) -> None:
     async with guarded(tmp_path, limits=Limits(rate_per_s=0.001, burst=3)) as plane:
         caller = plane.caller("viewer/eve")
-        codes = [(await refused(caller.calls.Freeze(pb.FreezeRequest())))[0] for _ in range(6)]
+        codes = [(await refused(caller.calls.Freeze(pb.FreezeRequest(all_zones=True))))[0] for _ in range(6)]
         assert codes == [Code.PERMISSION_DENIED] * 3 + [Code.RESOURCE_EXHAUSTED] * 3
 
 

@@ -62,7 +62,7 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
     assert (other.outcome, command_id in other.reason) == (pb.Answer.refused, True)
     for elsewhere in (
         plane.join("z2", node("n1", "10.0.0.1"), command_id=command_id),
-        plane.calls.Freeze(pb.FreezeRequest(command_id=command_id)),
+        plane.calls.Freeze(pb.FreezeRequest(command_id=command_id, all_zones=True)),
     ):
         with pytest.raises(grpc.aio.AioRpcError, match=f"{command_id} is in use for another command, in ") as used:
             await elsewhere

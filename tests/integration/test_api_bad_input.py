@@ -207,14 +207,14 @@ async def test_an_oversized_request_is_refused_and_the_server_goes_on(plane: Ser
 
 async def test_metadata_over_its_limit_ends_the_call_only(plane: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
-        await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-more", "x" * 20_000)])
-    assert (await plane.calls.Freeze(pb.FreezeRequest())).outcome == pb.Answer.done
+        await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-more", "x" * 20_000)])
+    assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.Answer.done
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 200, "?alice", "a/b"])
 async def test_a_principal_that_is_no_name_is_refused(plane: Served, name: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="x-dpuplane-as") as caught:
-        await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-dpuplane-as", name)])
+        await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -238,7 +238,7 @@ async def test_one_principal_over_its_rate_does_not_stop_another(tmp_path: Path)
 
         async def freeze(name: str) -> grpc.StatusCode:
             try:
-                await plane.calls.Freeze(pb.FreezeRequest(), metadata=[("x-dpuplane-as", name)])
+                await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-dpuplane-as", name)])
             except grpc.aio.AioRpcError as error:
                 assert repr(f"?{name}") in (error.details() or "")
                 return error.code()
@@ -289,7 +289,7 @@ async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_pa
         with pytest.raises(grpc.aio.AioRpcError, match="2 answers in many parts are the most") as caught:
             await asked().read()
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await plane.calls.Freeze(pb.FreezeRequest())).outcome == pb.Answer.done
+        assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.Answer.done
         while await unread[0].read():
             pass
         assert len((await asked().read()).devices) == 1_000

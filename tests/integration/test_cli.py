@@ -252,7 +252,11 @@ async def test_zones_are_labelled_limited_and_frozen(run: Run) -> None:
     assert (shown["labels"], shown["parallel_installs"], shown["frozen"]) == ({"tier": "gpu"}, 5, True)
     assert (await run("thaw", "z1")).status == 0
     assert (await run("thaw", "z1")).status == 1
-    assert (await run("freeze")).status == 0
+    for command in ("freeze", "thaw"):
+        nothing = await run(command)
+        assert (nothing.status, "give a zone, or --all" in nothing.stderr) == (2, True)
+    assert (await run("status")).json["frozen"] == []
+    assert (await run("freeze", "--all")).status == 0
     assert (await run("status")).json["frozen"] == ["*"]
     assert [zone["zone"] for zone in (await run("zones", "list")).json["zones"]] == ["z1"]
     rules = (await run("rules", "show", "z1")).json
@@ -429,8 +433,10 @@ async def test_status_in_every_form(run: Run) -> None:
         assert wide.startswith("verdict  ok: ")
         assert "replica-1: api; api=" in wide
         assert re.search(r"^fleet/0 .* [0-9a-f]{32}$", wide, re.MULTILINE)
-    await run("freeze")
+    await run("freeze", "--all")
     assert (await run("status", "--output", "table")).stdout.startswith("verdict  look: every zone frozen; ")
+    assert (await run("thaw", "--all")).status == 0
+    assert (await run("status")).json["frozen"] == []
 
 
 async def test_the_environment_names_the_server(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ async def test_a_dpu_that_has_more_than_the_backup_is_stated_and_waits_for_a_tha
         waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "1")
         assert (waited.status, "no DPU has reported" in waited.stderr) == (3, True)
 
-        assert (await plane.say("thaw")).status == 0
+        assert (await plane.say("thaw", "--all")).status == 0
         await plane.until_equal()
         await plane.until_newer(0)
 

@@ -138,8 +138,6 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
     e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
     e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
-    e.WritesFrozen: ("Freeze", pb.FreezeRequest),
-    e.WritesThawed: ("Thaw", pb.ThawRequest),
     e.LifecycleRequested: ("RequestLifecycle", pb.RequestLifecycleRequest),
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }
@@ -166,6 +164,10 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
         case e.HoldApproved():
             seen = event.hold_hash.hex()
             return "ApproveHold", pb.ApproveHoldRequest(command_id=command_id, hold=event.hold, hash=seen)
+        case e.WritesFrozen(zone=zone):
+            return "Freeze", pb.FreezeRequest(command_id=command_id, zone=zone, all_zones=not zone)
+        case e.WritesThawed(zone=zone):
+            return "Thaw", pb.ThawRequest(command_id=command_id, zone=zone, all_zones=not zone)
     if type(event) not in _LIKE:
         return None
     method, request = _LIKE[type(event)]

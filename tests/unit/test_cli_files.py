@@ -91,7 +91,7 @@ def test_devices_are_simulated_in_zones_that_there_can_be() -> None:
 
 
 def test_a_name_that_nobody_can_have_is_refused_by_its_option() -> None:
-    ran = CliRunner().invoke(cli, ["freeze", "--as", "a b", "--server", "127.0.0.1:1"])
+    ran = CliRunner().invoke(cli, ["freeze", "--all", "--as", "a b", "--server", "127.0.0.1:1"])
     assert (ran.exit_code, "Invalid value for '--as': 'a b' must be 1 to 128" in ran.stderr) == (2, True), ran.output
 
 

@@ -132,8 +132,13 @@ def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
         ["zones", "limit", "z", "--parallel-installs", "99999999999"],
         ["cliques", "claim", "d", "c", "n", "--uid", "u", "--created-ms", "99999999999999999999"],
         ["holds", "approve", "99999999999999999999", "--hash", "aa"],
+        ["freeze"],
         ["freeze", ""],
+        ["freeze", "rack7", "--all"],
+        ["freeze", "--all", "--create"],
+        ["thaw"],
         ["thaw", ""],
+        ["thaw", "rack7", "--all"],
         ["nodes", "list", "--server", ""],
         ["nodes", "list", "--server", "plane"],
         ["nodes", "list", "--server", "plane:70000"],
@@ -177,7 +182,7 @@ def test_a_plane_that_is_not_there_is_unreachable(output: str) -> None:
 
 
 def test_a_command_to_nobody_was_not_sent_and_has_no_unknown_outcome() -> None:
-    result = CliRunner().invoke(cli, ["freeze", "--server", "127.0.0.1:1"])
+    result = CliRunner().invoke(cli, ["freeze", "--all", "--server", "127.0.0.1:1"])
     assert result.exit_code == 3
     assert "nothing listens at 127.0.0.1:1" in result.stderr
     assert "command" not in result.stderr

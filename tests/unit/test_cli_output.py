@@ -267,7 +267,7 @@ def test_a_command_that_is_interrupted_is_not_said_to_be_refused(monkeypatch: py
     for command in (["nodes", "list"], ["wait", "zone", "z"]):
         ran = CliRunner().invoke(cli, command)
         assert (ran.exit_code, ran.output) == (130, "")
-    ran = CliRunner().invoke(cli, ["freeze", "--command-id", ID])
+    ran = CliRunner().invoke(cli, ["freeze", "--all", "--command-id", ID])
     assert (ran.exit_code, f"it may take effect: ask `dpuplane commands show {ID}`" in ran.stderr) == (130, True)
 
 

@@ -109,7 +109,7 @@ def test_a_server_states_one_id_in_one_partition() -> None:
             await asyncio.sleep(0.1)
             others = {
                 "JoinNodes": joining("n", elsewhere, command_id),
-                "Freeze": pb.FreezeRequest(command_id=command_id),
+                "Freeze": pb.FreezeRequest(command_id=command_id, all_zones=True),
             }
             for method, request in others.items():
                 assert await status_of(servers.late, method, request) == grpc.StatusCode.ALREADY_EXISTS, "under way"
@@ -176,9 +176,8 @@ def test_every_partition_that_knows_an_id_is_shown() -> None:
             assert {name: part.outcome for name, part in told.items()} == {str(homes[0]): done, str(homes[1]): refused}
             assert "is not known" in told[str(homes[1])].reason
             assert await servers.late.show(command_id) == shown
-            assert await status_of(servers.prompt, "Freeze", pb.FreezeRequest(command_id=command_id)) == (
-                grpc.StatusCode.ALREADY_EXISTS
-            )
+            freeze_all = pb.FreezeRequest(command_id=command_id, all_zones=True)
+            assert await status_of(servers.prompt, "Freeze", freeze_all) == (grpc.StatusCode.ALREADY_EXISTS)
 
     run_virtual(scenario())
 

@@ -151,6 +151,10 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         ("parallel_installs", "-1", "from 0"),
     ),
     ("bad freeze", fleet.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
+    ("freeze of nothing", fleet.freeze, pb.FreezeRequest(), ("zone", "''", "must be")),
+    ("thaw of nothing", fleet.thaw, pb.ThawRequest(), ("zone", "''", "must be")),
+    ("freeze of both", fleet.freeze, pb.FreezeRequest(zone="a", all_zones=True), ("all_zones", "true", "zone 'a'")),
+    ("thaw of both", fleet.thaw, pb.ThawRequest(zone="a", all_zones=True), ("all_zones", "true", "zone 'a'")),
 ]
 
 
