@@ -9,7 +9,7 @@ from drivers.simulators.simulator import DpuRefused
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 from schemas.events import DpuRegistered
 
 REGISTER_TIMEOUT_S = 20.0
@@ -22,7 +22,7 @@ class LocalDirectory:
         self, replica: Replica, *, now_ms: Callable[[], int], rng: random.Random, expected: Collection[str] = ()
     ) -> None:
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._rng = rng
         self._told: frozenset[str] = frozenset()

@@ -49,7 +49,7 @@ from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, Solo
 from eventstore.replicas.clocks import Clocks
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 
 if TYPE_CHECKING:
     from deploy.tracing import Follower
@@ -78,7 +78,7 @@ class Plane:
         self.parts: Parts
         self.replica: Replica
         self.clocks: Clocks
-        self.states: States
+        self.states: FoldStates
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
         self.security = security_of(settings, now_ms)
@@ -119,7 +119,7 @@ class Plane:
                 decisions=settings.decisions,
                 tracing=follower,
             )
-            plane.states = States(plane.replica)
+            plane.states = FoldStates(plane.replica)
             plane.clocks = Clocks(now_ms, lambda: plane.replica.append_ms)
             plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)

@@ -27,11 +27,11 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.tracing import Tracing
 from eventstore.saved.snapshots import Store
-from projections.cliques.fold import CliqueFold
+from projections.cliques.fold import CliquesFold
 from projections.decisions.decided import DECIDED_TOPICS
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 
 ROLES = ("api", "relay", "provisioner")
 
@@ -70,7 +70,7 @@ class Actors:
 
 def folds_of(partition_count: int, roles: Collection[str] = ROLES) -> list[Fold[Any]]:
     """The folds that a process with these roles reads."""
-    every: list[Fold[Any]] = [ZoneFold(), FleetFold(partition_count), CliqueFold(), InstallsFold(), *LATER]
+    every: list[Fold[Any]] = [ZonesFold(), FleetFold(partition_count), CliquesFold(), InstallsFold(), *LATER]
     return [fold for fold in every if any(fold.topic in _FOLDED[role] for role in roles)]
 
 

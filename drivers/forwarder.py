@@ -27,7 +27,7 @@ from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.fleet.handed_down import caused
-from projections.states import States
+from projections.fold_states import FoldStates
 from projections.zones.forwarding import forward
 from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 
@@ -59,7 +59,7 @@ class Forwarder:
         self.handed_down = 0
         self._busy = 0
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"forwarder/{replica.name}"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 
 LOOK_S = 5.0
 """Seconds between looks."""
@@ -36,7 +36,7 @@ class Stalls:
     def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
         self.reasons: dict[Partition, str] = {}
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._seen_ms: dict[_Contradiction, int] = {}
 

@@ -22,7 +22,7 @@ from eventstore.ids import internal_envelope
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 from projections.zones.dpus import STEP_DEADLINE
 from projections.zones.phases import STEPS
 from schemas.events import DeadlinePassed
@@ -53,7 +53,7 @@ class Timers:
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.stated = 0
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"timers/{replica.name}"

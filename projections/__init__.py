@@ -8,7 +8,7 @@
     between       `zones/forwarding` (zone to fleet), `fleet/handed_down` (fleet to zone)
 
 Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names who decides each event. `state` and `rows` hold what
-a fold knows, `views` what is shown of it, `states` finds it in a replica. `rules` is the device's half as well.
+a fold knows, `views` what is shown of it, `fold_states` finds it in a replica. `rules` is the device's half as well.
 
 Imports schemas and eventstore's types; no I/O, no clock, no randomness.
 """

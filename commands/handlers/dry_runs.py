@@ -21,8 +21,8 @@ from commands.rpc.middleware import Call
 from eventstore.folding.fold import Outcome
 from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Answer, Replica
+from projections.fold_states import FoldStates
 from projections.rules.prefixes import SIZE4, SIZE6, networks
-from projections.states import States
 from projections.views.foresight import Effect, RuleChange, Verdict, leave_of, of_change
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
@@ -36,7 +36,7 @@ class DryRunHandler:
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._now_ms = now_ms
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:

@@ -10,13 +10,13 @@ from commands.queries.keeping import note_holds
 from commands.rpc.middleware import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.folds import Folds
-from projections.cliques.state import CliqueState
+from projections.cliques.state import CliquesState
 from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
+from projections.fold_states import FoldStates
 from projections.installs.rows import InstallsState
 from projections.names import shown
-from projections.states import States
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
 _LONGEST_KEY = 128
@@ -34,7 +34,7 @@ class FoldReader:
 
     def __init__(self, folds: Folds, waiting: PositionWaiting) -> None:
         self._folds = folds
-        self._states = States(folds)
+        self._states = FoldStates(folds)
         self._position_waiter = waiting
 
     async def wait_for_position(self, min_position: str, topics: Collection[str], call: Call) -> None:
@@ -67,13 +67,13 @@ class FoldReader:
         """An answer from the ledger of fleet, with what became of the hold that it names."""
         return answers.found(answer, fleet_views.verdict(self.fleet, "", _hold(answer)))
 
-    def zones(self, number: int) -> ZoneState:
+    def zones(self, number: int) -> ZonesState:
         return self._states.zones_at(Partition(ZONES, number))
 
-    def all_zones(self) -> Iterable[ZoneState]:
+    def all_zones(self) -> Iterable[ZonesState]:
         return self._states.all_zones()
 
-    def cliques(self, number: int) -> CliqueState:
+    def cliques(self, number: int) -> CliquesState:
         return self._states.cliques_at(Partition(CLIQUES, number))
 
     def installs(self, zone: str) -> InstallsState:

@@ -30,9 +30,9 @@ from projections.fleet.membership import Member
 from projections.fleet.state import FleetState, Handed
 from projections.fleet.tombstones import Tombstone
 from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, rejected_names, standing_of
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.rows import Gone, Node
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import SUPERSEDED
 
 SHOWN = 10
@@ -87,7 +87,7 @@ class Witness:
         return [self._noting(fold) for fold in folds]
 
     def _noting(self, fold: Fold[Any]) -> Fold[Any]:
-        if isinstance(fold, ZoneFold):
+        if isinstance(fold, ZonesFold):
             return _NotingZoneFold(self.leaves)
         if isinstance(fold, FleetFold):
             return _NotingFleetFold(fold.empty(FLEET_0).partition_count, self.forwards)
@@ -100,11 +100,11 @@ class Witness:
         return forwards[index] if index < len(forwards) else None
 
 
-class _NotingZoneFold(ZoneFold):
+class _NotingZoneFold(ZonesFold):
     def __init__(self, leaves: dict[int, dict[str, Gone]]) -> None:
         self._leaves = leaves
 
-    def evolve(self, state: ZoneState, change: Change, at: At) -> None:
+    def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
         super().evolve(state, change, at)
         left = self._leaves.setdefault(at.partition.number, {})
         for name, gone in change.gone.items():
@@ -130,14 +130,14 @@ def compare(partitions: Mapping[Partition, FoldedPartition], witness: Witness) -
     found = {partition: folded for partition, folded in partitions.items() if partition.topic in (ZONES, FLEET)}
     if FLEET_0 not in found or any(folded.halted for folded in found.values()):
         return Agreement(0, 0, 0, ())
-    zones: dict[int, ZoneState] = {p.number: folded.state for p, folded in found.items() if p.topic == ZONES}
+    zones: dict[int, ZonesState] = {p.number: folded.state for p, folded in found.items() if p.topic == ZONES}
     return _Comparison(zones, found[FLEET_0].state, witness).result()
 
 
 class _Comparison:
     """One comparison, which counts and groups."""
 
-    def __init__(self, zones: Mapping[int, ZoneState], fleet: FleetState, witness: Witness) -> None:
+    def __init__(self, zones: Mapping[int, ZonesState], fleet: FleetState, witness: Witness) -> None:
         self._zones = zones
         self._fleet = fleet
         self._witness = witness
@@ -223,11 +223,11 @@ def _difference(node: Node, member: Member | None) -> str:
     return f"in zone {node.zone}, of which fleet has other labels" if member.labels != node.labels else ""
 
 
-def _owed(zones: Mapping[int, ZoneState], fleet: FleetState) -> set[tuple[int, str]]:
+def _owed(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
     """The nodes, by partition and name, that fleet has yet to tell their zone to drop."""
     handed = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
     return {(record.partition, name) for record in handed for name in record.names}
 
 
-def _waiting(fleet: FleetState, number: int, state: ZoneState) -> Iterator[Handed]:
+def _waiting(fleet: FleetState, number: int, state: ZonesState) -> Iterator[Handed]:
     return (handed for handed in fleet.queues.get(number, ()) if handed.offset >= state.fleet_mark)

@@ -19,7 +19,7 @@ from eventstore.replicas.lineage import Lineage
 from projections.fleet.state import FleetState
 from projections.fleet.tables import table
 from projections.rules.rule import Held, Holdings
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 
 class Claim(NamedTuple):
@@ -47,7 +47,7 @@ class Fresh(NamedTuple):
     @property
     def zones(self) -> list[str]:
         """Every zone that has, or had, a node or DPU."""
-        states: list[ZoneState] = [
+        states: list[ZonesState] = [
             folded.state for partition, folded in self.replayed.partitions.items() if partition.topic == ZONES
         ]
         return sorted(zone for state in states for zone in state.zones())

@@ -10,7 +10,7 @@ from deploy.metrics import catalog
 from deploy.metrics.survey import Survey
 from eventstore.log import FLEET, ZONES
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 from projections.zones.phases import PHASES
 
 
@@ -18,7 +18,7 @@ def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
     """Those of what this process folds."""
     topics = replica.supports()
     if FLEET in topics:
-        yield from _fleet(States(replica))
+        yield from _fleet(FoldStates(replica))
     if ZONES in topics and survey is not None:
         yield catalog.NODES.family(survey.found.nodes)
         yield catalog.STUCK.family(survey.found.stuck)
@@ -28,7 +28,7 @@ def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
         yield dpus
 
 
-def _fleet(states: States) -> Iterator[Metric]:
+def _fleet(states: FoldStates) -> Iterator[Metric]:
     fleet = states.fleet
     yield catalog.MEMBERS.family(len(fleet.members.rows))
     yield catalog.ZONES.family(len(fleet.zones.rows))

@@ -16,7 +16,7 @@ from drivers.relays.sessions import Session
 from drivers.relays.zones import Zone
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
-from projections.states import States
+from projections.fold_states import FoldStates
 
 EVERY_S = 5.0
 SLICE_S = 0.003
@@ -51,7 +51,7 @@ class Survey:
     def __init__(self, replica: Replica, relay: Relay | None, now_ms: Callable[[], int]) -> None:
         self.found = Found()
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._relay = relay
         self._now_ms = now_ms
 

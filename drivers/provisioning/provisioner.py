@@ -28,8 +28,8 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.fold_states import FoldStates
 from projections.names import shown
-from projections.states import States
 from projections.zones.dpus import LOST, MAX_MESSAGE
 from projections.zones.lifecycle import wait_ms
 from projections.zones.phases import STEPS
@@ -94,7 +94,7 @@ class Provisioner:
         self.ended: Counter[tuple[str, str]] = Counter()
         self.under_way = 0
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._ranks = ranks
         self._connect = connect
         self._now_ms = now_ms

@@ -8,8 +8,8 @@ from drivers.relays.rule_source import Current
 from eventstore.log import FLEET, INSTALLS
 from eventstore.replicas.replica import Replica
 from projections.fleet.tables import delta, earliest_since, snapshot, table
+from projections.fold_states import FoldStates
 from projections.rules.rule import Delta
-from projections.states import States
 from schemas.events import InstallsReported
 
 REPORT_S = 5.0
@@ -20,7 +20,7 @@ class ReplicaRules:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._states = States(replica)
+        self._states = FoldStates(replica)
         self._watch = replica.watch(FLEET)
         self._told: dict[tuple[object, int, int], Current] = {}
         """What was said since the last change, by list, version, and the version asked about."""

@@ -22,9 +22,9 @@ from projections.cliques.state import (
     MAX_LEFT,
     MAX_LEFT_PER_CLIQUE,
     MAX_LINE,
-    Change,
     Clique,
-    CliqueState,
+    CliquesChange,
+    CliquesState,
     Member,
     clique_key,
     lowest_free,
@@ -55,7 +55,7 @@ def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
     return not envelope.command_id and envelope.issued_at_ms < since_ms
 
 
-def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
+def claim(state: CliquesState, event: IndexClaimed, at: At) -> Decision:
     pod = _pod(event)
     fault = _fault(event, pod, at) or _outdated(state, event, pod, at)
     if fault is not None:
@@ -74,10 +74,10 @@ def claim(state: CliqueState, event: IndexClaimed, at: At) -> Decision:
     rows.pop(f"{key}/{event.node}", None)
     rows[f"{key}/{event.node}"] = row
     place = len(clique.line) + (event.node not in clique.line)
-    return Decision(Change(tuple(rows.items())), _outcome(clique, index, place))
+    return Decision(CliquesChange(tuple(rows.items())), _outcome(clique, index, place))
 
 
-def depart(state: CliqueState, key: str, member: Member, said: int, at: At) -> Rows:
+def depart(state: CliquesState, key: str, member: Member, said: int, at: At) -> Rows:
     """The rows of a member that leaves: what is forgotten for it, its own, and that of who gets its index."""
     clique_id = split_key(key)[0]
     clique = state.cliques[clique_id]
@@ -88,7 +88,7 @@ def depart(state: CliqueState, key: str, member: Member, said: int, at: At) -> R
     return rows
 
 
-def serve(state: CliqueState, clique_id: str, used: int, capacity: int, at: At) -> Rows:
+def serve(state: CliquesState, clique_id: str, used: int, capacity: int, at: At) -> Rows:
     """Rows of those in line who get an index, first come first served, when `used` of `capacity` are in use."""
     rows: Rows = {}
     clique = state.cliques.get(clique_id)
@@ -131,7 +131,7 @@ def _fault(event: IndexClaimed, pod: Pod, at: At) -> str | None:
     return None
 
 
-def _outdated(state: CliqueState, event: IndexClaimed, pod: Pod, at: At) -> str | None:
+def _outdated(state: CliquesState, event: IndexClaimed, pod: Pod, at: At) -> str | None:
     """Whether the claim is about an incarnation whose time is over, or that is in another clique."""
     key = clique_key(event.domain, event.clique)
     home = state.home(event.domain, event.node) or key
@@ -154,7 +154,7 @@ def _outdated(state: CliqueState, event: IndexClaimed, pod: Pod, at: At) -> str 
     return None
 
 
-def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Decision:
+def _again(state: CliquesState, event: IndexClaimed, mine: Member, at: At) -> Decision:
     """A claim of an incarnation that holds an index or waits: only its address can change, and it is not ready then."""
     key = clique_key(event.domain, event.clique)
     clique = state.cliques[key]
@@ -173,7 +173,7 @@ def _again(state: CliqueState, event: IndexClaimed, mine: Member, at: At) -> Dec
         return Decision(None, outcome)
     said = max(said_ms(event.envelope, at), mine.said_ms)
     rows[f"{key}/{event.node}"] = replace(mine, address=address, said_ms=said, ready=False, ready_ms=said)
-    return Decision(Change(tuple(rows.items())), outcome)
+    return Decision(CliquesChange(tuple(rows.items())), outcome)
 
 
 def _index(clique: Clique, event: IndexClaimed, mine: Member | None) -> int | str:
@@ -206,7 +206,7 @@ def _requested_index_fault(clique: Clique, event: IndexClaimed, running: int) ->
     return None
 
 
-def _leave_home(state: CliqueState, event: IndexClaimed, key: str, at: At) -> Rows:
+def _leave_home(state: CliquesState, event: IndexClaimed, key: str, at: At) -> Rows:
     home = state.home(event.domain, event.node)
     if home is None or home == key:
         return {}
@@ -214,7 +214,7 @@ def _leave_home(state: CliqueState, event: IndexClaimed, key: str, at: At) -> Ro
     return depart(state, old_key, state.members.rows[old_key], said_ms(event.envelope, at), at)
 
 
-def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows, at: At) -> str:
+def _address(state: CliquesState, event: IndexClaimed, pod: Pod, rows: Rows, at: At) -> str:
     """The address that the claimant gets; in `rows`, an older pod that has it loses it.
 
     A claim that names neither an address nor a pod is about the pod that the node has, and keeps its address. A new pod
@@ -233,7 +233,7 @@ def _address(state: CliqueState, event: IndexClaimed, pod: Pod, rows: Rows, at: 
     return address
 
 
-def _known_address(state: CliqueState, event: IndexClaimed) -> str:
+def _known_address(state: CliquesState, event: IndexClaimed) -> str:
     """The address that the node's claim has, in whichever clique of the domain that is."""
     home = state.home(event.domain, event.node)
     known = state.member(home, event.node) if home is not None else None
@@ -255,7 +255,7 @@ def _outcome(clique: Clique, index: int, place: int) -> Outcome:
     return Outcome("waiting", f"no available indices within maxNodesPerIMEXDomain ({clique.capacity})", place=place)
 
 
-def _forgotten(state: CliqueState, clique_id: str) -> list[str]:
+def _forgotten(state: CliquesState, clique_id: str) -> list[str]:
     """Whom to forget, so that one more who left can be remembered."""
     left = state.cliques[clique_id].left
     if len(left) >= MAX_LEFT_PER_CLIQUE:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from projections.cliques.state import CliqueState, clique_key
+from projections.cliques.state import CliquesState, clique_key
 
 FREE = "127.0.0.2"
 """Where a slot without a daemon points; upstream's choice (#1465)."""
@@ -31,7 +31,7 @@ def dns_name(domain: str, index: int) -> str:
     return f"{_PREFIX}{_domain_hash(domain)}-{index:04d}"
 
 
-def slots(state: CliqueState, domain: str, clique: str) -> tuple[str, ...]:
+def slots(state: CliquesState, domain: str, clique: str) -> tuple[str, ...]:
     """The address of each index, FREE where there is none. Empty for a clique that nobody knows."""
     key = clique_key(domain, clique)
     found = state.cliques.get(key)

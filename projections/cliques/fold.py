@@ -21,9 +21,9 @@ from projections.cliques.state import (
     MAX_CAPACITY,
     MAX_UNUSED,
     Capacity,
-    Change,
     Clique,
-    CliqueState,
+    CliquesChange,
+    CliquesState,
     Member,
     clique_key,
 )
@@ -38,13 +38,13 @@ from schemas.events import (
     SessionOpened,
 )
 
-__all__ = ["Capacity", "Clique", "CliqueFold", "CliqueState", "Member"]
+__all__ = ["Capacity", "Clique", "CliquesFold", "CliquesState", "Member"]
 
 
 _AboutMember = IndexReleased | DaemonReadinessReported | SessionOpened | SessionExpired
 
 
-class CliqueFold:
+class CliquesFold:
     """Rules of the cliques topic, fold version 1."""
 
     topic = CLIQUES
@@ -61,10 +61,10 @@ class CliqueFold:
         )
     )
 
-    def empty(self, partition: Partition) -> CliqueState:
-        return CliqueState()
+    def empty(self, partition: Partition) -> CliquesState:
+        return CliquesState()
 
-    def decide(self, state: CliqueState, event: Event, at: At) -> Decision:
+    def decide(self, state: CliquesState, event: Event, at: At) -> Decision:
         match event:
             case IndexClaimed():
                 return claim(state, event, at)
@@ -81,7 +81,7 @@ class CliqueFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about cliques")
 
-    def set_back(self, state: CliqueState, time_ms: int) -> None:
+    def set_back(self, state: CliquesState, time_ms: int) -> None:
         """Statements of the corrected time are not late copies of those of the fast one."""
         rows = []
         for key, member in state.members.rows.items():
@@ -89,13 +89,13 @@ class CliqueFold:
             if max(said, ready, session) > time_ms:
                 said, ready, session = min(said, time_ms), min(ready, time_ms), min(session, time_ms)
                 rows.append((key, replace(member, said_ms=said, ready_ms=ready, session_ms=session)))
-        state.apply(Change(tuple(sorted(rows, key=itemgetter(0)))))
+        state.apply(CliquesChange(tuple(sorted(rows, key=itemgetter(0)))))
 
-    def evolve(self, state: CliqueState, change: Change, at: At) -> None:
+    def evolve(self, state: CliquesState, change: CliquesChange, at: At) -> None:
         state.apply(change)
 
 
-def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
+def _release(state: CliquesState, event: IndexReleased, at: At) -> Decision:
     """Afterwards the named incarnation holds nothing, which is so already if another one holds it."""
     key, member, absence = _find(state, event, event.uid)
     if member is None:
@@ -103,10 +103,10 @@ def _release(state: CliqueState, event: IndexReleased, at: At) -> Decision:
     if is_late_copy(event.envelope, member.said_ms):
         return unchanged(f"uid: {shown(member.uid)} claimed after this was said, and stays")
     rows = depart(state, key, member, said_ms(event.envelope, at), at)
-    return Decision(Change(tuple(rows.items())), DONE)
+    return Decision(CliquesChange(tuple(rows.items())), DONE)
 
 
-def _resize(state: CliqueState, event: CliqueCapacitySet, at: At) -> Decision:
+def _resize(state: CliquesState, event: CliqueCapacitySet, at: At) -> Decision:
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:
         return refusal(fault)
@@ -127,10 +127,10 @@ def _resize(state: CliqueState, event: CliqueCapacitySet, at: At) -> Decision:
             f"clique: {event.clique!r} would be more than the {MAX_UNUSED} allowed with a capacity and no node"
         )
     rows = serve(state, key, clique.used, event.capacity, at)
-    return Decision(Change(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
+    return Decision(CliquesChange(tuple(rows.items()), capacity=(key, event.capacity)), DONE)
 
 
-def _ready(state: CliqueState, event: DaemonReadinessReported, at: At) -> Decision:
+def _ready(state: CliquesState, event: DaemonReadinessReported, at: At) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)
@@ -141,10 +141,10 @@ def _ready(state: CliqueState, event: DaemonReadinessReported, at: At) -> Decisi
     if event.ready and member.session and not member.heard:
         return refusal(f"session: {shown(member.session)} has expired, so its daemon cannot be ready")
     row = replace(member, ready=event.ready, ready_ms=said_ms(event.envelope, at))
-    return Decision(Change(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
+    return Decision(CliquesChange(((key, row),)), DONE) if row != member else Decision(None, UNCHANGED)
 
 
-def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
+def _open_session(state: CliquesState, event: SessionOpened, at: At) -> Decision:
     key, member, fault = _find(state, event, event.uid)
     if member is None:
         return refusal(fault)
@@ -155,19 +155,19 @@ def _open_session(state: CliqueState, event: SessionOpened, at: At) -> Decision:
         return unchanged(f"session: {shown(member.session)} is newer, or this one")
     said = said_ms(event.envelope, at)
     row = replace(member, session=event.session, session_ms=said, edge=event.edge, heard=True)
-    return Decision(Change(((key, row),)), DONE)
+    return Decision(CliquesChange(((key, row),)), DONE)
 
 
-def _session_expired(state: CliqueState, event: SessionExpired) -> Decision:
+def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
     key, member, fault = _find(state, event, "")
     if member is None:
         return refusal(fault)
     if member.session != event.session or not member.heard:
         return unchanged(f"session: {shown(event.session)} is not the one that is heard")
-    return Decision(Change(((key, replace(member, heard=False, ready=False)),)), DONE)
+    return Decision(CliquesChange(((key, replace(member, heard=False, ready=False)),)), DONE)
 
 
-def _find(state: CliqueState, event: _AboutMember, uid: str) -> tuple[str, Member | None, str]:
+def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, Member | None, str]:
     """(key, row, "") of the incarnation that an event is about, or no row and why not. An empty uid means any."""
     key = f"{clique_key(event.domain, event.clique)}/{event.node}"
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)

@@ -70,7 +70,7 @@ class Capacity(msgspec.Struct, frozen=True, gc=False, array_like=True):
     capacity: int
 
 
-class Change(NamedTuple):
+class CliquesChange(NamedTuple):
     """What a decision changes: a clique's capacity first, then rows in this order (None forgets one)."""
 
     rows: Sequence[tuple[str, Member | None]]
@@ -119,7 +119,7 @@ def split_key(member_key: str) -> tuple[str, str]:
     return f"{domain}/{clique}", node
 
 
-class CliqueState:
+class CliquesState:
     """The cliques of one partition. `cliques` is keyed `domain/clique`, `members` `domain/clique/node`.
 
     `unused` are the cliques that are known for their capacity alone.
@@ -158,7 +158,7 @@ class CliqueState:
         """The clique of this domain in which a node holds an index or waits: one at most."""
         return self.homes.get(f"{domain}/{node}")
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: CliquesChange) -> None:
         if change.capacity is not None:
             key, capacity = change.capacity
             clique = self._clique(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from projections.cliques.state import CliqueState, clique_key
+from projections.cliques.state import CliquesState, clique_key
 
 
 class MemberView(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class CliqueSummary(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def show(state: CliqueState, domain: str, clique: str) -> CliqueView | None:
+def show(state: CliquesState, domain: str, clique: str) -> CliqueView | None:
     """One clique, or None if nobody ever claimed in it or set its capacity."""
     key = clique_key(domain, clique)
     found = state.cliques.get(key)
@@ -58,26 +58,26 @@ def show(state: CliqueState, domain: str, clique: str) -> CliqueView | None:
     return CliqueView(domain, clique, found.capacity, tuple(members), tuple(waiting))
 
 
-def nodes_in(state: CliqueState, key: str) -> int:
+def nodes_in(state: CliquesState, key: str) -> int:
     """How many nodes a clique is shown with: those with an index, and those in line."""
     found = state.cliques[key]
     return len(found.holders) + len(found.line)
 
 
-def summaries(state: CliqueState, domain: str = "") -> list[CliqueSummary]:
+def summaries(state: CliquesState, domain: str = "") -> list[CliqueSummary]:
     """Every clique of a domain, or of the partition, by name."""
     keys = state.domains.get(domain, ()) if domain else state.cliques
     return [_summary(state, key) for key in sorted(keys)]
 
 
-def is_domain_ready(state: CliqueState, domain: str, expected: int) -> bool:
+def is_domain_ready(state: CliquesState, domain: str, expected: int) -> bool:
     """Whether at least `expected` nodes hold an index in the domain's cliques, and every one that does is ready."""
     found = summaries(state, domain)
     members = sum(summary.members for summary in found)
     return members >= expected and all(summary.ready == summary.members for summary in found)
 
 
-def _summary(state: CliqueState, key: str) -> CliqueSummary:
+def _summary(state: CliquesState, key: str) -> CliqueSummary:
     domain, clique = key.split("/", 1)
     found = state.cliques[key]
     return CliqueSummary(domain, clique, found.capacity, len(found.holders), found.ready, len(found.line))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventstore.folding.fold import At, Outcome
-from projections.cliques.state import Change, Member, split_key
+from projections.cliques.state import CliquesChange, Member, split_key
 from projections.decisions.items import Items, one
 from schemas.events import DaemonReadinessReported, Event, IndexClaimed, SessionExpired, SessionOpened
 
 
-def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
+def items(event: Event, change: CliquesChange, outcome: Outcome, at: At) -> Iterator[Items]:
     if change.capacity is not None:
         clique, capacity = change.capacity
         yield one("clique_capacity_set", clique, {"capacity": str(capacity)})

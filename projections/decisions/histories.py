@@ -47,10 +47,10 @@ def _is_named(subject: str, event: Event) -> bool:
 def _is_in(subject: str, change: Any) -> bool:
     """Whether what changed may concern it."""
     match change:
-        case zone_state.Change():
+        case zone_state.ZonesChange():
             in_line = any(dpu is not None and dpu.zone == subject for dpu in change.dpus.values())
             return in_line or any(subject in rows for rows in (change.nodes, change.gone, change.dpus, change.zones))
-        case clique_state.Change():
+        case clique_state.CliquesChange():
             return any(subject in clique_state.split_key(key) for key, _ in change.rows)
         case joins.Joined():
             return False  # its names and zones are in the record

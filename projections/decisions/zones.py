@@ -9,7 +9,7 @@ from eventstore.folding.fold import At, Outcome
 from projections.decisions.items import Items, in_zone, in_zones, limits_in_words, one
 from projections.zones.joined import Joined
 from projections.zones.rows import Dpu, Zone
-from projections.zones.state import Change
+from projections.zones.state import ZonesChange
 from schemas.events import (
     INFERRED,
     LEFT,
@@ -33,7 +33,7 @@ _ZONE = attrgetter("zone")
 _WAYS = {LEFT: "stated", INFERRED: "inferred", SUPERSEDED: "superseded"}
 
 
-def items(event: Event, change: Change, outcome: Outcome, at: At) -> Iterator[Items]:
+def items(event: Event, change: ZonesChange, outcome: Outcome, at: At) -> Iterator[Items]:
     kind = "node_changed" if isinstance(event, NodesChanged) else "node_joined"
     if change.joined is not None:
         yield from _joined(change.joined)

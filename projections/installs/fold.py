@@ -47,7 +47,7 @@ class Reach(NamedTuple):
     reached_ms: int
 
 
-class Change(NamedTuple):
+class InstallsChange(NamedTuple):
     """New rows of one zone, and the versions to forget."""
 
     zone: str
@@ -77,7 +77,7 @@ class InstallsFold:
             return refusal(f"epoch: {event.epoch} is before {zone.epoch}, that of zone {event.zone!r}")
         return Decision(_change(state, zone, event, entries), DONE)
 
-    def evolve(self, state: InstallsState, change: Change, at: At) -> None:
+    def evolve(self, state: InstallsState, change: InstallsChange, at: At) -> None:
         numbers = set(state.numbers.get(change.zone, ()))
         for number, row in change.versions.items():
             state.versions.put(version_key(change.zone, number), row)
@@ -91,7 +91,7 @@ class InstallsFold:
 
 def _change(
     state: InstallsState, zone: ZoneInstalls | None, event: InstallsReported, entries: list[Reach]
-) -> Change | None:
+) -> InstallsChange | None:
     is_new_epoch = zone is None or event.epoch > zone.epoch
     known = state.numbers.get(event.zone, [])
     kept = [] if is_new_epoch else known
@@ -106,7 +106,7 @@ def _change(
     forgotten = tuple(number for number in known if number not in numbers or (is_new_epoch and number not in rows))
     if row == zone and not rows and not forgotten:
         return None
-    return Change(event.zone, row if row != zone else None, rows, forgotten)
+    return InstallsChange(event.zone, row if row != zone else None, rows, forgotten)
 
 
 def _with(row: VersionInstalls, entries: Sequence[Reach]) -> VersionInstalls:

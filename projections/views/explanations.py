@@ -28,7 +28,7 @@ from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
 from projections.views.verdicts import Matching, Summary, Verdict, sentence, summary, verdicts
 from projections.zones.rows import Dpu, Node
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 _FEW_NAMES = 5
 """Other nodes with an address that are named."""
@@ -118,7 +118,7 @@ def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> Expla
     )
 
 
-def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZoneState]) -> bool:
+def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> bool:
     """Whether a node that is in no zone was in one: fleet has it, or its leave is not forgotten."""
     return (
         name in fleet.members.rows or name in fleet.tombstones.rows or any(name in state.gone.rows for state in zones)

@@ -12,7 +12,7 @@ from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
 from projections.fleet.views import HELD, standing
 from projections.zones.rows import Node
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 
 class NodeView(NamedTuple):
@@ -73,7 +73,7 @@ def find(name: str, places: Iterable[Node | None], fleet: FleetState) -> NodeVie
     return view(name, max(found, key=lambda node: (node.created_ms, node.uid)), fleet)
 
 
-def zone_of_node(name: str, states: Iterable[ZoneState], fleet: FleetState) -> str | None:
+def zone_of_node(name: str, states: Iterable[ZonesState], fleet: FleetState) -> str | None:
     """The zone of a node's newest incarnation, or the zone that it left if a hold keeps it; None if it is nowhere."""
     found = (state.nodes.rows.get(name) for state in states)
     newest = max(filter(None, found), key=lambda node: (node.created_ms, node.uid), default=None)

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from projections.fleet import tables
 from projections.fleet.state import FleetState
 from projections.installs.rows import IN_HARDWARE, LEVELS, UNKNOWN_MS, InstallsState, VersionInstalls
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 SHOWN_CHANGES = 120
 """Versions of which latencies are shown."""
@@ -87,7 +87,9 @@ class ProgressViews:
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
 
-    def view(self, zone: str, state: ZoneState, fleet: FleetState, installs: InstallsState, epoch: int) -> ProgressView:
+    def view(
+        self, zone: str, state: ZonesState, fleet: FleetState, installs: InstallsState, epoch: int
+    ) -> ProgressView:
         """`epoch` is that of the tables there are: what was reported of others came with a restored log."""
         now = tables.table(fleet, zone)
         dpus = state.dpu_index.zone(zone)

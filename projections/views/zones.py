@@ -18,7 +18,7 @@ from projections.rules.rule import Rule
 from projections.tries import in_force
 from projections.zones.rollout import limits_of
 from projections.zones.rows import Zone
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 _SHOWN_VERSIONS = 5
 _SHOWN_LAGGARDS = 20
@@ -91,12 +91,12 @@ class RuleView(NamedTuple):
     policy: str
 
 
-def is_known(zone: str, state: ZoneState, fleet: FleetState) -> bool:
+def is_known(zone: str, state: ZonesState, fleet: FleetState) -> bool:
     """Whether anything is known of a zone: it had a node or a DPU, or somebody described it or froze it by name."""
     return state.existing(zone) is not None or fleet.speaks_of(zone)
 
 
-def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
+def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
     now = tables.table(fleet, zone)
     info = fleet.zone(zone)
     tries = in_force(info.tries)
@@ -120,7 +120,7 @@ def view(zone: str, state: ZoneState, fleet: FleetState) -> ZoneView:
     )
 
 
-def frozen(zone: str, state: ZoneState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
+def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
     """What a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
 
     A DPU waits if no relay has reported that it applied the zone's present table; if no relay reported that of any DPU,
@@ -140,7 +140,7 @@ def frozen(zone: str, state: ZoneState, fleet: FleetState, reported: InstallsSta
     return FrozenView(freeze.since_ms, freeze.actor, waiting, since_ms, steps)
 
 
-def installs(zone: str, state: ZoneState, reported: InstallsState, epoch: int) -> InstallsView:
+def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) -> InstallsView:
     """How far the zone's DPUs are with its newest tables, and which of them are behind or out of the ordinary.
 
     What was reported of tables of another epoch came with a restored log: nobody has said it of the tables there are.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from projections.zones.rows import Dpu
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 
 class DpuView(NamedTuple):
@@ -59,13 +59,13 @@ def view(name: str, dpu: Dpu) -> DpuView:
     )
 
 
-def zones_of_dpu(name: str, states: Iterable[ZoneState]) -> list[str]:
+def zones_of_dpu(name: str, states: Iterable[ZonesState]) -> list[str]:
     """The zones that have a DPU of this name, sorted: one partition has one at most."""
     found = (state.dpus.rows.get(name) for state in states)
     return sorted(dpu.zone for dpu in found if dpu is not None)
 
 
-def named(state: ZoneState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
+def named(state: ZonesState, *, zone: str, phase: str, stuck: bool) -> Iterator[str]:
     """The DPUs of a partition: of a zone, in a phase and in need of a look, or whichever, if that is empty or false.
 
     Zones that have none in the phase are passed over: to look at each DPU of a plane for the few of them that failed

@@ -19,7 +19,7 @@ from projections.zones.lifecycle import REQUESTS, Trigger, follow
 from projections.zones.phases import INITIALIZING, PENDING
 from projections.zones.rollout import Admitted, Changed, admit, limits_of, place_of
 from projections.zones.rows import Dpu, Zone
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
@@ -46,7 +46,7 @@ _MAX_FACTS = 16
 StepStatement: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
 
 
-def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
+def register(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
     fault = _fault_of_registration(event)
     if fault is not None:
         return refusal(fault)
@@ -65,7 +65,7 @@ def register(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
     return _decide(state, event.dpu, old, follow(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
 
 
-def request(state: ZoneState, event: LifecycleRequested, at: At) -> Decision:
+def request(state: ZonesState, event: LifecycleRequested, at: At) -> Decision:
     if event.request not in REQUESTS:
         return refusal(f"request: {shown(event.request)} must be one of {', '.join(REQUESTS)}")
     fault = check_text("image", event.image)
@@ -77,7 +77,7 @@ def request(state: ZoneState, event: LifecycleRequested, at: At) -> Decision:
     return _decide(state, event.dpu, row, follow(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
-def statement(state: ZoneState, event: StepStatement, at: At) -> Decision:
+def statement(state: ZonesState, event: StepStatement, at: At) -> Decision:
     row = _find(state, event.zone, event.dpu)
     if isinstance(row, str):
         return refusal(row)
@@ -91,7 +91,7 @@ def statement(state: ZoneState, event: StepStatement, at: At) -> Decision:
     return _decide(state, event.dpu, row, follow(event.dpu, row, trigger), at)
 
 
-def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
+def expire(state: ZonesState, event: DeadlinePassed, at: At) -> Decision:
     """The end of an attempt's time, if the record itself stands at or after it."""
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
@@ -109,7 +109,7 @@ def expire(state: ZoneState, event: DeadlinePassed, at: At) -> Decision:
     return _decide(state, name, row, follow(name, row, trigger), at)
 
 
-def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
+def _add(state: ZonesState, event: DpuRegistered, at: At) -> Decision:
     index = state.dpu_index.zone(event.zone)
     if len(index.names) >= MAX_DPUS_PER_ZONE:
         return refusal(f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the most there may be")
@@ -128,10 +128,10 @@ def _add(state: ZoneState, event: DpuRegistered, at: At) -> Decision:
         since_ms=at.time_ms,
     )
     zones = {event.zone: replace(zone, ordinals=max(zone.ordinals, ordinal + 1))}
-    return Decision(Change(dpus={event.dpu: row}, zones=zones), DONE)
+    return Decision(ZonesChange(dpus={event.dpu: row}, zones=zones), DONE)
 
 
-def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
+def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: At) -> Decision:
     if isinstance(result, str):
         return refusal(result)
     changed = Changed(name, old, result)
@@ -140,10 +140,10 @@ def _decide(state: ZoneState, name: str, old: Dpu, result: Dpu | str | None, at:
     if result == old and not admitted.rows:
         return Decision(None, outcome)
     rows: dict[str, Dpu | None] = {name: result, **admitted.rows}
-    return Decision(Change(dpus=rows), outcome)
+    return Decision(ZonesChange(dpus=rows), outcome)
 
 
-def _outcome(state: ZoneState, changed: Changed, admitted: Admitted) -> Outcome:
+def _outcome(state: ZonesState, changed: Changed, admitted: Admitted) -> Outcome:
     if changed.new is None or changed.new.phase != PENDING or changed.name in admitted.rows:
         return DONE
     if changed.new.paused:
@@ -151,11 +151,11 @@ def _outcome(state: ZoneState, changed: Changed, admitted: Admitted) -> Outcome:
     return Outcome("waiting", admitted.full, place=place_of(state, changed, admitted))
 
 
-def _tries(state: ZoneState, row: Dpu) -> Tries:
+def _tries(state: ZonesState, row: Dpu) -> Tries:
     return in_force((state.zone_rows.rows.get(row.zone) or Zone()).tries)
 
 
-def _find(state: ZoneState, zone: str, dpu: str) -> Dpu | str:
+def _find(state: ZonesState, zone: str, dpu: str) -> Dpu | str:
     row = state.dpus.rows.get(dpu)
     if row is None or row.zone != zone:
         return f"dpu: {shown(dpu)} is not registered in zone {shown(zone)}"

@@ -20,7 +20,7 @@ from projections.zones.joined import Joined
 from projections.zones.rollout import Changed, admit, limits_of
 from projections.zones.rows import Marks, Zone
 from projections.zones.single_joins import SingleJoins
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
@@ -40,10 +40,10 @@ from schemas.events import (
     ZoneLimitsSet,
 )
 
-__all__ = ["ZoneFold", "ZoneState"]
+__all__ = ["ZonesFold", "ZonesState"]
 
 
-class ZoneFold:
+class ZonesFold:
     """Rules of the zones topic, fold version 1."""
 
     topic = ZONES
@@ -70,10 +70,10 @@ class ZoneFold:
         )
     )
 
-    def empty(self, partition: Partition) -> ZoneState:
-        return ZoneState()
+    def empty(self, partition: Partition) -> ZonesState:
+        return ZonesState()
 
-    def decide(self, state: ZoneState, event: Event, at: At) -> Decision:
+    def decide(self, state: ZonesState, event: Event, at: At) -> Decision:
         match event:
             case NodesJoined():
                 return nodes.join(state, event, at)
@@ -100,41 +100,41 @@ class ZoneFold:
             case _:
                 return refusal(f"event: {type(event).__name__} is not one that decides about zones")
 
-    def set_back(self, state: ZoneState, time_ms: int) -> None:
+    def set_back(self, state: ZonesState, time_ms: int) -> None:
         """An attempt gets its whole time once more, and not as long as the clock had been ahead; lists of the corrected
         time are not older than those of the fast one."""
         state.set_back(time_ms)
 
-    def evolve(self, state: ZoneState, change: Change, at: At) -> None:
+    def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
         state.apply(change, at)
 
     def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
         return single_joins.read(values)
 
     def decide_run(
-        self, state: ZoneState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+        self, state: ZonesState, commands: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
     ) -> tuple[Joined, int] | None:
         return single_joins.decide(state, commands, offsets, append_ms, time_ms)
 
-    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+    def evolve_run(self, state: ZonesState, change: Joined) -> None:
         single_joins.evolve(state, change)
 
-    def changes_of_run(self, change: Joined) -> Iterable[Change]:
+    def changes_of_run(self, change: Joined) -> Iterable[ZonesChange]:
         return single_joins.changes_of(change)
 
 
-def _caused(state: ZoneState, event: NodesSuperseded | ZoneLimitsSet, at: At) -> Decision:
+def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: At) -> Decision:
     """A record that fits the mark is over, even if it says nothing that can be done: or all later ones would wait."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
         reason = f"from_offset: {event.from_offset} to {event.to_offset} must go on from {mark}, the mark for fleet"
         return refusal(reason)
     decision = nodes.supersede(state, event, at) if isinstance(event, NodesSuperseded) else _limit(state, event, at)
-    change: Change = decision.change or Change()
+    change: ZonesChange = decision.change or ZonesChange()
     return Decision(change._replace(marks=Marks(event.to_offset, state.forwarded)), decision.outcome)
 
 
-def _limit(state: ZoneState, event: ZoneLimitsSet, at: At) -> Decision:
+def _limit(state: ZonesState, event: ZoneLimitsSet, at: At) -> Decision:
     fault = (
         check_zone("zone", event.zone)
         or check_networks("agent_networks", event.agent_networks)
@@ -155,12 +155,12 @@ def _limit(state: ZoneState, event: ZoneLimitsSet, at: At) -> Decision:
     if old.deleted and row == Zone(ordinals=old.ordinals):
         row = replace(row, deleted=True)
     if row == Zone(deleted=row.deleted) and state.existing(event.zone) is None:
-        return Decision(Change(zones={event.zone: None}), DONE)
+        return Decision(ZonesChange(zones={event.zone: None}), DONE)
     admitted = admit(state, event.zone, limits_of(row), Changed(), at)
-    return Decision(Change(zones={event.zone: row}, dpus=admitted.rows), DONE)
+    return Decision(ZonesChange(zones={event.zone: row}, dpus=admitted.rows), DONE)
 
 
-def _delete(state: ZoneState, event: ZoneDeleted) -> Decision:
+def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
     """Forget a zone without nodes and DPUs, and the complete lists of its sources."""
     fault = check_zone("zone", event.zone)
     if fault is not None:
@@ -173,12 +173,12 @@ def _delete(state: ZoneState, event: ZoneDeleted) -> Decision:
         return refusal(f"zone: {shown(event.zone)} has {there} nodes and {dpus_there} DPUs, and must have none")
     deleted = replace(row, deleted=True)
     lists = dict.fromkeys(sorted(key for key in state.lists.rows if key.startswith(f"{event.zone}/")))
-    return Decision(Change(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
+    return Decision(ZonesChange(zones={event.zone: deleted if deleted.must_stay() else None}, lists=lists), DONE)
 
 
-def _forwarded(state: ZoneState, event: OutboxAcknowledged, at: At) -> Decision:
+def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: At) -> Decision:
     if event.to_offset > at.offset:
         return refusal(f"to_offset: {event.to_offset} lies after this record, at {at.offset}")
     if event.to_offset <= state.forwarded:
         return unchanged(f"to_offset: {state.forwarded} was forwarded already")
-    return Decision(Change(marks=Marks(state.fleet_mark, event.to_offset)), DONE)
+    return Decision(ZonesChange(marks=Marks(state.fleet_mark, event.to_offset)), DONE)

@@ -24,7 +24,7 @@ from projections.columns import each, size_of_labels, spread
 from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
 from projections.zones.rows import Cause, Gone, Node
-from projections.zones.state import NO_CAUSE, ZoneState
+from projections.zones.state import NO_CAUSE, ZonesState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
 
 _FIXED_BYTES = 1_024
@@ -44,7 +44,7 @@ _ADDRESS4, _ADDRESS6 = attrgetter("address4"), attrgetter("address6")
 _Value = TypeVar("_Value", str, int)
 
 
-def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | None:
+def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged | None:
     """The next forward of zones partition `partition`; None if fleet has everything that is known here.
 
     `mark` is where fleet goes on. If more than that was pruned already, this view of fleet lags, and there is nothing
@@ -63,7 +63,7 @@ def forward(state: ZoneState, partition: int, mark: int) -> MembershipChanged | 
     return _with_causes(_sealed(items, partition, mark, offsets[-1] + 1), causes)
 
 
-def is_forwarded(state: ZoneState, mark: int, offset: int) -> bool:
+def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
     """Whether fleet, whose mark this is, has taken all that was accepted below `offset`, which is folded here.
 
     As long as anything waits, whatever it is: a node that changed below `offset` and again behind it waits there only,
@@ -97,7 +97,7 @@ class _Behind(NamedTuple):
     items: int
 
 
-def _said(state: ZoneState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
+def _said(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
     """The items of these records, and the commands behind them."""
     items = _items(state, offsets)
     return items, _causes(state, items)
@@ -111,7 +111,7 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
     return _FIXED_BYTES + said + _ITEM_BYTES * len(items.names) + texts + labels
 
 
-def _with_room(state: ZoneState, first: int) -> list[int]:
+def _with_room(state: ZonesState, first: int) -> list[int]:
     """As many records, from the one in this place on, as fit one forward by their nodes; the first always does."""
     items = count = 0
     for offset in state.outgoing[first : first + MAX_FORWARD_ITEMS]:
@@ -122,7 +122,7 @@ def _with_room(state: ZoneState, first: int) -> list[int]:
     return state.outgoing[first : first + count]
 
 
-def _items(state: ZoneState, offsets: Sequence[int]) -> _Items:
+def _items(state: ZonesState, offsets: Sequence[int]) -> _Items:
     """What these records changed and no later one has: record by record, each in the order of names."""
     parts: list[_Items] = []
     names: list[str] = []
@@ -186,7 +186,7 @@ def _of_joined(joined: Joined) -> _Items:
     )
 
 
-def _of_rows(state: ZoneState, names: Sequence[str], changed: Sequence[int]) -> _Items:
+def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) -> _Items:
     """Of these nodes, those whose last change is in the record at the offset that goes with it."""
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
     rows = [row if isinstance(row, Node) else _bare(row) for _, row in found]
@@ -241,7 +241,7 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
     )
 
 
-def _causes(state: ZoneState, items: _Items) -> list[_Behind]:
+def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
     """The commands behind these items, which go record by record, so that each command is said once.
 
     A node that joined alone and was new is there, and its record has no command by itself, unless it states a uid.

@@ -27,7 +27,7 @@ from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
 from projections.zones.rows import MAX_ACTOR, Cause, CompleteList, Gone, Node, Zone
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     AGENT_JOINED,
     INFERRED,
@@ -44,7 +44,7 @@ from schemas.events import (
 _MAX_HASH = 64
 
 
-def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
+def join(state: ZonesState, event: NodesJoined, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
@@ -55,10 +55,10 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
     if not by_agent and state.knows_none(event.names):
         if len(event.names) > 1:
             return Decision(
-                Change(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
+                ZonesChange(Joined(event, (event.zone,), (at.offset,), (at.append_ms,)), cause=_cause(event)), DONE
             )
         cause = _cause(event)
-        told = Change(cause=cause) if event.uids else Change(asker=cause.actor)
+        told = ZonesChange(cause=cause) if event.uids else ZonesChange(asker=cause.actor)
         return Decision(told._replace(nodes=_rows(event, at), zones=zones, fresh=True), DONE)
     rows = _rows(event, at)
     put: dict[str, Node] = {}
@@ -72,10 +72,10 @@ def join(state: ZoneState, event: NodesJoined, at: At) -> Decision:
                 items.append(_refused(name, f"node: {name!r} has a newer incarnation here, of {old.created_ms}"))
             else:
                 put[name] = row
-    return _decision(rows, items, Change(nodes=put, zones=zones if put else {}, cause=_cause(event)))
+    return _decision(rows, items, ZonesChange(nodes=put, zones=zones if put else {}, cause=_cause(event)))
 
 
-def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
+def change(state: ZonesState, event: NodesChanged, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms)
     if fault is not None:
         return refusal(fault)
@@ -98,10 +98,10 @@ def change(state: ZoneState, event: NodesChanged, at: At) -> Decision:
         row = structs.replace(row, zone=old.zone, created_ms=old.created_ms, uid=old.uid)
         if not _same(old, row):
             put[name] = row
-    return _decision(rows, items, Change(nodes=put, cause=_cause(event)))
+    return _decision(rows, items, ZonesChange(nodes=put, cause=_cause(event)))
 
 
-def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
+def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
     """Afterwards what was meant is not here. A node that is not here already is `unchanged`, with the reason; an
     inferred leave may be refused.
     """
@@ -124,10 +124,10 @@ def leave(state: ZoneState, event: NodesLeft, at: At) -> Decision:
             items.append(_refused(name, kept))
         else:
             gone[name] = _gone(old, INFERRED if event.inferred else LEFT, at)
-    return _decision(event.names, items, Change(gone=gone, cause=_cause(event)))
+    return _decision(event.names, items, ZonesChange(gone=gone, cause=_cause(event)))
 
 
-def complete_list(state: ZoneState, event: SnapshotCompleted, at: At) -> Decision:
+def complete_list(state: ZonesState, event: SnapshotCompleted, at: At) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
     if fault is None and event.count < 1:
         fault = f"count: {event.count} must be at least 1: an empty list is never a command"
@@ -141,10 +141,10 @@ def complete_list(state: ZoneState, event: SnapshotCompleted, at: At) -> Decisio
         return unchanged(f"list_hash: a list of {last.said_ms} is newer")
     said_ms = min(event.envelope.issued_at_ms, at.time_ms)
     row = CompleteList(event.count, event.list_hash, said_ms, at.offset)
-    return Decision(Change(lists={key: row}), DONE)
+    return Decision(ZonesChange(lists={key: row}), DONE)
 
 
-def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
+def supersede(state: ZonesState, event: NodesSuperseded, at: At) -> Decision:
     """These incarnations have a newer one in another zone, as fleet found.
 
     One that changed since stays: fleet judges it again when it hears of that. Otherwise, of an incarnation that went to
@@ -162,7 +162,7 @@ def supersede(state: ZoneState, event: NodesSuperseded, at: At) -> Decision:
             continue
         if _is_about(old, (created_ms, uid)):
             gone[name] = _gone(old, SUPERSEDED, at)
-    return Decision(Change(gone=gone), DONE)
+    return Decision(ZonesChange(gone=gone), DONE)
 
 
 def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
@@ -173,7 +173,7 @@ def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
     return dict(zip(event.names, rows, strict=True))
 
 
-def _zone(state: ZoneState, name: str) -> Zone:
+def _zone(state: ZonesState, name: str) -> Zone:
     return state.zone_rows.rows.get(name) or Zone()
 
 
@@ -200,7 +200,7 @@ def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
     return meant is None or meant[0] > old.created_ms or meant == (old.created_ms, old.uid)
 
 
-def _doubt(state: ZoneState, name: str, old: Node, event: NodesLeft) -> str | None:
+def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | None:
     """Why a node's absence from a list does not prove that it left."""
     source = name.partition("/")[0] if "/" in name else ""
     last = state.lists.rows.get(f"{event.zone}/{source}")
@@ -211,7 +211,7 @@ def _doubt(state: ZoneState, name: str, old: Node, event: NodesLeft) -> str | No
     return None
 
 
-def _fault_of_zone(state: ZoneState, zone: str) -> str | None:
+def _fault_of_zone(state: ZonesState, zone: str) -> str | None:
     if state.existing(zone) is not None:
         return None
     return f"zone: {shown(zone)} is not known; a zone exists from its first node or DPU on"
@@ -227,7 +227,7 @@ def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> Cause:
     return Cause(event.envelope.command_id, event.envelope.actor[:MAX_ACTOR])
 
 
-def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: Change) -> Decision:
+def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:
     """The whole is done if a node changed, refused if every item is, and else unchanged; items say what differs."""
     if change.nodes or change.gone:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)

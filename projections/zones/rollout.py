@@ -18,7 +18,7 @@ from projections.tries import Tries
 from projections.zones.dpu_index import ZoneDpus, host_of
 from projections.zones.phases import ALTERING, INSTALLING, NODE_EFFECT, PENDING
 from projections.zones.rows import Dpu, Zone
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 DEFAULT_PARALLEL_INSTALLS = 50
 DEFAULT_UNAVAILABLE_NODES = 50
@@ -78,7 +78,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
     )
 
 
-def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
+def admit(state: ZonesState, zone: str, limits: Limits, changed: Changed, at: At) -> Admitted:
     """Let in whom the limits allow, given what this record changes otherwise.
 
     Every record lets in whom it can. So where one gives nothing back, only the DPU that it is about can be let in: with
@@ -111,7 +111,7 @@ def admit(state: ZoneState, zone: str, limits: Limits, changed: Changed, at: At)
     return Admitted(rows, full)
 
 
-def place_of(state: ZoneState, changed: Changed, admitted: Admitted) -> int:
+def place_of(state: ZonesState, changed: Changed, admitted: Admitted) -> int:
     """The place in line, from 1, of a DPU that is Pending after this record."""
     assert changed.new is not None
     index = state.dpu_index.zone(changed.new.zone)

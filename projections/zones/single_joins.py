@@ -21,7 +21,7 @@ from projections.columns import fault_of_nodes, part, part_of, shared
 from projections.names import check_zone
 from projections.zones.joined import Joined
 from projections.zones.rows import MAX_ACTOR
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Envelope, NodesJoined
 
 _AGENT = NODE_AGENT_PREFIX.encode()
@@ -59,7 +59,7 @@ def read(values: Sequence[bytes]) -> SingleJoins | None:
 
 
 def decide(
-    state: ZoneState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
+    state: ZonesState, joins: SingleJoins, offsets: Sequence[int], append_ms: Sequence[int], time_ms: int
 ) -> tuple[Joined, int] | None:
     """The change that the first of these make, up to one whose node is known by then, if every one is done."""
     count = _new_first(state, joins.as_one.names)
@@ -71,7 +71,7 @@ def decide(
     return Joined(event, zones, offsets[:count], append_ms[:count], askers, command_ids), count
 
 
-def _new_first(state: ZoneState, names: Sequence[str]) -> int:
+def _new_first(state: ZonesState, names: Sequence[str]) -> int:
     """How many of these name a node for the first time, from the first on."""
     if len(set(names)) == len(names) and state.knows_none(names):
         return len(names)
@@ -83,14 +83,15 @@ def _new_first(state: ZoneState, names: Sequence[str]) -> int:
     return len(names)
 
 
-def evolve(state: ZoneState, change: Joined) -> None:
+def evolve(state: ZonesState, change: Joined) -> None:
     state.join_all(change)
 
 
-def changes_of(change: Joined) -> Iterable[Change]:
+def changes_of(change: Joined) -> Iterable[ZonesChange]:
     """What each of these records changes."""
     return (
-        Change(nodes={name: node}, fresh=True) for name, node in zip(change.event.names, change.nodes(), strict=True)
+        ZonesChange(nodes={name: node}, fresh=True)
+        for name, node in zip(change.event.names, change.nodes(), strict=True)
     )
 
 

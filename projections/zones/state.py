@@ -39,7 +39,7 @@ NO_CAUSE = Cause("", "")
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Change(NamedTuple):
+class ZonesChange(NamedTuple):
     """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone.
 
     `asker` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
@@ -57,7 +57,7 @@ class Change(NamedTuple):
     asker: str = ""
 
 
-class ZoneState:
+class ZonesState:
     """Nodes and DPUs by name, zones by name, lists by `zone/source`; derived, the outbox by offset."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class ZoneState:
         """How many nodes, or tombstones, the record at this offset changed last."""
         return self._fresh_in[offset]
 
-    def apply(self, change: Change, at: At) -> None:
+    def apply(self, change: ZonesChange, at: At) -> None:
         for zone, row in change.zones.items():
             if row is None:
                 self.zone_rows.remove(zone)
@@ -242,7 +242,7 @@ class ZoneState:
     def _mark(self) -> Marks:
         return self.marks.rows.get(_MARKS) or Marks()
 
-    def _change_nodes(self, change: Change, at: At) -> None:
+    def _change_nodes(self, change: ZonesChange, at: At) -> None:
         if change.fresh:
             self._count(next(iter(change.nodes.values())).zone, len(change.nodes))
             self.nodes.add_all(change.nodes)
@@ -258,7 +258,7 @@ class ZoneState:
         self.outgoing.append(offset)
         self._fresh_in[offset] = len(names)
 
-    def _overtake(self, change: Change) -> None:
+    def _overtake(self, change: ZonesChange) -> None:
         """Take leave of what these nodes were before."""
         for old in self.nodes.some([*change.nodes, *change.gone]):
             if old is not None:

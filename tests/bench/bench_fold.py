@@ -25,7 +25,7 @@ from eventstore.kafka.log import KafkaLog
 from eventstore.log import DEFAULT_PARTITION_COUNT, ZONES
 from eventstore.replicas.replica import Replica
 from eventstore.saved.rocks_store import RocksStore
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.events import NodesJoined
 from tests.bench.apart import apart
 from tests.bench.brokers import append_joins, cluster, new_prefix
@@ -84,7 +84,7 @@ async def _fold_by_replica(bootstrap: str, prefix: str, state: Path) -> Rate:
     rng = random.Random(2)
     store = RocksStore(state)
     async with KafkaLog.open(bootstrap, topic_prefix=prefix, rng=rng, create=False) as log:
-        replica = Replica(log, [ZoneFold()], store=store, name="bench", now_ms=now_ms, rng=rng, creates=False)
+        replica = Replica(log, [ZonesFold()], store=store, name="bench", now_ms=now_ms, rng=rng, creates=False)
         with replica.watch(ZONES) as watch:
             running = asyncio.create_task(replica.run())
             await watch.changed()

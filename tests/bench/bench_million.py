@@ -23,7 +23,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, Record
 from projections.fleet.fold import FleetFold
 from projections.fleet.tables import delta, table
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
 from tests.bench.apart import apart
 from tests.bench.bench_join import joined_one_by_one
@@ -87,7 +87,7 @@ async def _look_at_plane(data: Path, nodes: int) -> Plane:
 def _change_ms(nodes: int) -> float:
     """The median of single joins, from the record of each to the delta of its zone's table."""
     log = records(joins(nodes, ZONES, per_record=1_000))
-    zones = folded(ZONES_0, ZoneFold(), log)
+    zones = folded(ZONES_0, ZonesFold(), log)
     said = list(forwards(zones.state))
     fleet = folded(FLEET_0, FleetFold(), records(said))
     mark, offset = said[-1].to_offset, len(log)

@@ -20,7 +20,7 @@ from projections.fleet.membership import Member
 from projections.fleet.tables import table
 from projections.names import check_address4, check_labels, check_name
 from projections.rules.prefixes import WIDTH4, Cover, cover4
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.rows import Node
 from tests.bench.figures import Figure, median_seconds
 from tests.bench.workload import LABELS, ZONES_0, folded, forwards, joins, name_of, records, zone_name
@@ -45,7 +45,7 @@ _ROWS: Any = parse_schema({"type": "array", "items": _ROW})
 
 def figures() -> list[Figure]:
     zone_log = records(joins(NODES, zones=20, per_record=PER_RECORD))
-    state = folded(ZONES_0, ZoneFold(), zone_log).state
+    state = folded(ZONES_0, ZonesFold(), zone_log).state
     fleet_log = records(forwards(state))
     listed = _listed(state.nodes.rows)
 
@@ -54,7 +54,7 @@ def figures() -> list[Figure]:
         assert len(fleet.members.rows) == NODES
         table(fleet, zone_name(0))
 
-    zone_s = median_seconds(lambda: folded(ZONES_0, ZoneFold(), zone_log), runs=RUNS)
+    zone_s = median_seconds(lambda: folded(ZONES_0, ZonesFold(), zone_log), runs=RUNS)
     fleet_s = median_seconds(fold_fleet, runs=RUNS)
     peer_zone_s = median_seconds(lambda: _fold_zone(listed), runs=1)
     peer_fleet_s = median_seconds(lambda: _fold_fleet(listed), runs=1)

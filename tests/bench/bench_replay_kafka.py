@@ -27,7 +27,7 @@ from eventstore.replica_limits import ReplicaLimits
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
 from projections.fleet.fold import FleetFold
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from tests.bench.apart import apart
 from tests.bench.brokers import APPEND_S, append_joins, cluster, new_prefix
 from tests.bench.figures import Figure
@@ -91,7 +91,7 @@ def _fill_single(bootstrap: str, prefix: str) -> None:
 async def _forward(bootstrap: str, prefix: str) -> None:
     """Say to fleet what a forwarder would have said by now."""
     async with _open(bootstrap, prefix) as log:
-        replica, _ = await _folded(log, [ZoneFold()], UNDIGESTED)
+        replica, _ = await _folded(log, [ZonesFold()], UNDIGESTED)
         for number, partition in enumerate(replica.partitions(ZONES)):
             for event in forwards(replica.state(partition), number):
                 await log.append(FLEET_0, b"", encode(event), timeout_s=APPEND_S)
@@ -102,7 +102,7 @@ def _open(bootstrap: str, prefix: str) -> Any:
 
 
 def _replay(bootstrap: str, prefix: str, both: bool, limits: ReplicaLimits) -> Rate:
-    folds: list[Fold[Any]] = [ZoneFold(), FleetFold()] if both else [ZoneFold()]
+    folds: list[Fold[Any]] = [ZonesFold(), FleetFold()] if both else [ZonesFold()]
     return uvloop.run(_replay_by_replica(bootstrap, prefix, folds, limits))
 
 

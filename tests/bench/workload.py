@@ -14,7 +14,7 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from projections.zones.forwarding import forward
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import Event, LogCreated, MembershipChanged, NodesJoined, NodesLeft
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def folded(partition: Partition, fold: Fold[Any], log: Iterable[Record]) -> Fold
     return found
 
 
-def forwards(state: ZoneState, number: int = 0) -> Iterator[MembershipChanged]:
+def forwards(state: ZonesState, number: int = 0) -> Iterator[MembershipChanged]:
     """Everything that a zones partition has to say to fleet."""
     mark = 0
     while (event := forward(state, number, mark)) is not None:

@@ -23,10 +23,10 @@ from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
 from eventstore.saved.saving import restored, save
 from eventstore.saved.snapshots import reduced
-from projections.cliques.fold import CliqueFold
+from projections.cliques.fold import CliquesFold
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from tests.fuzz.framing import split
 from tests.fuzz.mutators import event_mutated, history_mutated
 from tests.fuzz.target import Target, told
@@ -36,8 +36,8 @@ from tests.support.toy_log import LOG_ID, T0, created
 
 PARTITIONS = 4
 FOLDS: dict[str, Callable[[], Fold[Any]]] = {
-    ZONES: ZoneFold,
-    CLIQUES: CliqueFold,
+    ZONES: ZonesFold,
+    CLIQUES: CliquesFold,
     FLEET: partial(FleetFold, PARTITIONS),
     INSTALLS: InstallsFold,
 }

@@ -28,7 +28,7 @@ from eventstore.replicas.lineage import lineage_of
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
 from projections.fleet.fold import FleetFold
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import LogCreated, WritesFrozen
 from tests.support.embedded import Clock
@@ -243,7 +243,7 @@ async def goes_on(copy: Path, data: Path) -> None:
     restored = await remake(
         copy, LogPlace(data), generation=None, frozen=True, now_ms=now_ms(), rng=random.Random(2), say=unsaid
     )
-    folds: list[Any] = [ZoneFold(), FleetFold(PARTITIONS)]
+    folds: list[Any] = [ZonesFold(), FleetFold(PARTITIONS)]
     async with EmbeddedLog.open(data / LOG_FOLDER, now_ms=now_ms) as log, asyncio.TaskGroup() as tasks:
         replica = Replica(log, folds, store=MemoryStore(), name="r", now_ms=now_ms, rng=random.Random(3))
         running = [tasks.create_task(replica.run())]

@@ -30,7 +30,7 @@ from projections.fleet.tables import table
 from projections.installs.fold import InstallsFold
 from projections.installs.views import zone_progress
 from projections.rules.device_table import DeviceTable
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.events import Event, NodesJoined, NodesLeft, PolicySet, WritesFrozen, WritesThawed, ZoneUpdated
 from tests.support.eventually import until
 
@@ -66,7 +66,7 @@ class Plane:
         self.addresses: dict[str, int] = {}
 
     def _replica(self, log: EmbeddedLog, name: str) -> Replica:
-        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(PARTITIONS), InstallsFold()]
+        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), InstallsFold()]
         replica = Replica(log, folds, store=MemoryStore(), name=name, now_ms=now_ms, rng=self.rng)
         self.start(replica.run())
         return replica

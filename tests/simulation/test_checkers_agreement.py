@@ -6,7 +6,7 @@ import pytest
 
 from eventstore.log import FLEET_0, ZONES, Partition, partition_of, partitions_of
 from projections.zones.forwarding import forward
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas import events as e
 from tests.simulation.checkers import agreement
 from tests.simulation.checkers.evidence import Evidence
@@ -29,8 +29,8 @@ class TwoZones(WrittenLog):
             self.records[partition] = [created]
             self._appended_s[partition, 0] = 0.0
 
-    def state(self, zone: str) -> ZoneState:
-        state: ZoneState = self.evidence().folded[self.home(zone)].state
+    def state(self, zone: str) -> ZonesState:
+        state: ZonesState = self.evidence().folded[self.home(zone)].state
         return state
 
     def home(self, zone: str) -> Partition:

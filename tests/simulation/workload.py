@@ -16,7 +16,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES, FLEET, ZONES, Partition, partition_of
 from eventstore.replicas.replica import Replica
 from projections.fleet.state import FleetState
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas import events as e
 
 NODES = [f"node-{n}" for n in range(24)]
@@ -278,8 +278,8 @@ class Workload:
     def _fleet(self, event: e.Event) -> Request:
         return Request(Partition(FLEET, 0), event.envelope.subject.encode(), event)
 
-    def _zone_state(self, replica: Replica, zone: str) -> ZoneState:
-        state: ZoneState = replica.state(_keyed(replica, ZONES, zone))
+    def _zone_state(self, replica: Replica, zone: str) -> ZonesState:
+        state: ZonesState = replica.state(_keyed(replica, ZONES, zone))
         return state
 
     def _fleet_state(self, replica: Replica) -> FleetState:

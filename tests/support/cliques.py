@@ -7,8 +7,8 @@ import msgspec
 from eventstore.folding.fold import At, Outcome
 from eventstore.log import CLIQUES, Partition
 from projections.cliques.files import slots
-from projections.cliques.fold import CliqueFold
-from projections.cliques.state import CliqueState, clique_key
+from projections.cliques.fold import CliquesFold
+from projections.cliques.state import CliquesState, clique_key
 from projections.cliques.views import CliqueView, show
 from schemas.events import (
     CliqueCapacitySet,
@@ -32,7 +32,7 @@ class CliqueLog:
     def __init__(self, domain: str = "d", clique: str = "c", *, checked: bool = True) -> None:
         self.domain, self.clique = domain, clique
         self.checked = checked
-        self.fold = CliqueFold()
+        self.fold = CliquesFold()
         self.state = self.fold.empty(PARTITION)
         self.events: list[tuple[Event, At]] = []
         self.now_ms = START_MS
@@ -117,7 +117,7 @@ class DeliveredCliques(CliqueLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.delivered = Delivered(PARTITION, CliqueFold(), START_MS)
+        self.delivered = Delivered(PARTITION, CliquesFold(), START_MS)
 
     def append(self, event: Event) -> Outcome:
         self.now_ms += 1
@@ -129,14 +129,14 @@ class DeliveredCliques(CliqueLog):
         return outcome
 
 
-def rows_of(state: CliqueState) -> bytes:
+def rows_of(state: CliquesState) -> bytes:
     """Everything that would be saved, in one canonical encoding."""
     return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
 
 
-def reloaded(state: CliqueState) -> CliqueState:
+def reloaded(state: CliquesState) -> CliquesState:
     """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
-    copy = CliqueState()
+    copy = CliquesState()
     for table, source in zip(copy.tables, state.tables, strict=True):
         for key, row in source.rows.items():
             table.load([(key, msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=table.row_type))])
@@ -144,7 +144,7 @@ def reloaded(state: CliqueState) -> CliqueState:
     return copy
 
 
-def check_invariants(state: CliqueState) -> None:
+def check_invariants(state: CliquesState) -> None:
     """Told from the rows alone: one node per index, one index per node, dense only if need be, no idle line."""
     held: dict[tuple[str, int], str] = {}
     homes: dict[tuple[str, str], str] = {}

@@ -17,10 +17,10 @@ from eventstore.replicas.replica import Answer, Replica
 from eventstore.saved.snapshots import MemoryStore
 from projections.fleet.fold import FleetFold
 from projections.fleet.state import FleetState
-from projections.states import States
-from projections.zones.fold import ZoneFold
+from projections.fold_states import FoldStates
+from projections.zones.fold import ZonesFold
 from projections.zones.rows import Dpu
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
 from tests.support.memory_log import Contents, MemoryLog
 
@@ -89,7 +89,7 @@ class Plane:
 
     async def add(self, name: str) -> Replica:
         """A replica of zones and fleet that has folded what there is."""
-        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(self.log.partition_count)]
+        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(self.log.partition_count)]
         replica = Replica(self.log, folds, store=MemoryStore(), name=name, now_ms=self.now_ms, rng=self.rng())
         self.replicas[name] = replica
         if name not in self.first:
@@ -114,11 +114,11 @@ class Plane:
     def partition(self, zone: str) -> Partition:
         return partition_for(ZONES, zone, self.log.partition_count)
 
-    def zone(self, zone: str) -> ZoneState:
-        return States(self._any()).zone(zone)
+    def zone(self, zone: str) -> ZonesState:
+        return FoldStates(self._any()).zone(zone)
 
     def fleet(self) -> FleetState:
-        return States(self._any()).fleet
+        return FoldStates(self._any()).fleet
 
     def dpu(self, name: str, zone: str = "z1") -> Dpu:
         return self.zone(zone).dpus.rows[name]

@@ -15,13 +15,13 @@ from deploy.cli import main
 from eventstore.folding.fold import At, Decision, refusal
 from eventstore.folding.table import Table
 from eventstore.log import Partition
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.rows import Zone
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import Event, NodesJoined
 
 
-class LaterZoneState(ZoneState):
+class LaterZoneState(ZonesState):
     """With the rows of zones in another table."""
 
     def __init__(self) -> None:
@@ -32,17 +32,17 @@ class LaterZoneState(ZoneState):
 class LaterZoneFold:
     """Fold version 2 of zones. It takes no runs, so each record meets the changed rule."""
 
-    topic = ZoneFold.topic
+    topic = ZonesFold.topic
     version = 2
-    accepts = ZoneFold.accepts
+    accepts = ZonesFold.accepts
 
     def __init__(self) -> None:
-        self._before = ZoneFold()
+        self._before = ZonesFold()
 
     def empty(self, partition: Partition) -> LaterZoneState:
         return LaterZoneState()
 
-    def adopt(self, state: ZoneState, at: At) -> LaterZoneState:
+    def adopt(self, state: ZonesState, at: At) -> LaterZoneState:
         later = LaterZoneState()
         for name in ("nodes", "gone", "lists", "dpus", "marks", "causes", "askers"):
             setattr(later, name, getattr(state, name))

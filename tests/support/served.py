@@ -27,11 +27,11 @@ from eventstore.recovery.attestation import records_before
 from eventstore.replicas.beacons import Solo
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
-from projections.cliques.fold import CliqueFold
+from projections.cliques.fold import CliquesFold
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
 from projections.rules.rule import Held, Holdings
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 
@@ -114,7 +114,7 @@ async def served(
         asyncio.TaskGroup() as tasks,
     ):
         log: Any = Stalling(embedded)
-        folds: list[Fold[Any]] = [ZoneFold(), FleetFold(PARTITIONS), CliqueFold(), InstallsFold()]
+        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), CliquesFold(), InstallsFold()]
         replica = Replica(log, folds, store=MemoryStore(), name="replica-1", now_ms=now_ms, rng=rng)
         running = [tasks.create_task(replica.run())]
         if forwards:

@@ -9,11 +9,11 @@ import msgspec
 
 from eventstore.folding.fold import At, Outcome
 from eventstore.log import ZONES, Partition
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
 from projections.zones.rollout import limits_of
 from projections.zones.rows import Dpu
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
@@ -46,7 +46,7 @@ class ZoneLog:
     """
 
     def __init__(self) -> None:
-        self.fold = ZoneFold()
+        self.fold = ZonesFold()
         self.state = self.fold.empty(PARTITION)
         self.events: list[tuple[Event, At]] = []
         self.now_ms = START_MS
@@ -173,7 +173,7 @@ class DeliveredZones(ZoneLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.delivered = Delivered(PARTITION, ZoneFold(), START_MS)
+        self.delivered = Delivered(PARTITION, ZonesFold(), START_MS)
         self.state = self.delivered.folded.state
 
     @property
@@ -208,12 +208,12 @@ def nodes_joined(
     return NodesJoined(envelope, zone, list(names), *incarnation, addresses, b"", *label_columns)
 
 
-def rows_of(state: ZoneState) -> bytes:
+def rows_of(state: ZonesState) -> bytes:
     """Everything that would be saved, in one canonical encoding."""
     return msgspec.msgpack.encode([sorted(table.rows.items()) for table in state.tables])
 
 
-def derived_of(state: ZoneState) -> object:
+def derived_of(state: ZonesState) -> object:
     """Everything that decisions look up and no table has, in one comparable form."""
     index = state.dpu_index
     zones = {
@@ -231,9 +231,9 @@ def derived_of(state: ZoneState) -> object:
     return dict(state.node_counts), state.outgoing, askers, sorted(index.open), sorted(index.running), zones
 
 
-def reloaded(state: ZoneState) -> ZoneState:
+def reloaded(state: ZonesState) -> ZonesState:
     """The state as a restart finds it: rows encoded, decoded, and everything else derived again."""
-    copy = ZoneState()
+    copy = ZonesState()
     for table, source in zip(copy.tables, state.tables, strict=True):
         for key, row in sorted(source.rows.items()):
             table.load([(key, msgspec.msgpack.decode(msgspec.msgpack.encode(row), type=table.row_type))])
@@ -241,9 +241,9 @@ def reloaded(state: ZoneState) -> ZoneState:
     return copy
 
 
-def replayed(log: ZoneLog) -> ZoneState:
+def replayed(log: ZoneLog) -> ZonesState:
     """The state of a fresh fold over the same log."""
-    fold = ZoneFold()
+    fold = ZonesFold()
     state = fold.empty(PARTITION)
     for event, at in log.events:
         decision = fold.decide(state, event, at)
@@ -252,7 +252,7 @@ def replayed(log: ZoneLog) -> ZoneState:
     return state
 
 
-def check_dpus(state: ZoneState) -> None:
+def check_dpus(state: ZonesState) -> None:
     """Told from the rows alone: ordinals are unique, limits hold, standings fit phases."""
     ordinals: set[tuple[str, int]] = set()
     for name, dpu in state.dpus.rows.items():
@@ -265,15 +265,15 @@ def check_dpus(state: ZoneState) -> None:
         assert dpu.phase != READY or dpu.installed == dpu.image != "", name
 
 
-def installing(state: ZoneState, zone: str = ZONE) -> list[str]:
+def installing(state: ZonesState, zone: str = ZONE) -> list[str]:
     return sorted(n for n, dpu in state.dpus.rows.items() if dpu.zone == zone and dpu.phase in INSTALLING)
 
 
-def unavailable(state: ZoneState, zone: str = ZONE) -> set[str]:
+def unavailable(state: ZonesState, zone: str = ZONE) -> set[str]:
     return {dpu.node or f"/{n}" for n, dpu in state.dpus.rows.items() if dpu.zone == zone and dpu.effect}
 
 
-def limits(state: ZoneState, zone: str = ZONE) -> tuple[int, int]:
+def limits(state: ZonesState, zone: str = ZONE) -> tuple[int, int]:
     return limits_of(state.zone_rows.rows.get(zone))
 
 

@@ -22,7 +22,7 @@ from eventstore.log import CLIQUES, DECISIONS, ZONES, Headers, Partition, Record
 from eventstore.replicas.replica import Replica
 from eventstore.saved.snapshots import MemoryStore
 from projections.decisions.decided import MAX_TEXT
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.events import (
     DpuRegistered,
     Event,
@@ -45,7 +45,7 @@ ZONES_0 = Partition(ZONES, 0)
 
 def heard_of(records: Sequence[Record], *, together: bool) -> Heard:
     heard = Heard()
-    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID, heard)
+    folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID, heard)
     start = 0
     while start < len(records):
         if together:

@@ -8,7 +8,7 @@ from eventstore.folding.fold import At
 from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import FLEET, ZONES, Partition
 from projections.fleet.fold import FleetFold, FleetState
-from projections.zones.fold import ZoneFold, ZoneState
+from projections.zones.fold import ZonesFold, ZonesState
 from projections.zones.forwarding import forward
 from schemas.events import MAX_FORWARD_ITEMS, MAX_ITEMS, NodesJoined, NodesSuperseded
 
@@ -39,16 +39,16 @@ def test_no_record_takes_more_from_a_zone_than_one_forward_can_say() -> None:
             uids,
             at.offset,
         )
-        decision = ZoneFold().decide(zones, said, at)
+        decision = ZonesFold().decide(zones, said, at)
         assert decision.outcome.code == code, decision.outcome.reason
-        ZoneFold().evolve(zones, decision.change, at)
+        ZonesFold().evolve(zones, decision.change, at)
         assert zones.fleet_mark == mark + 1, "what comes after it does not wait for it"
     assert _forward_all(zones, members) == [MAX_FORWARD_ITEMS]
 
 
-def _joined(records: int) -> ZoneState:
+def _joined(records: int) -> ZonesState:
     """A zones partition with so many full records of nodes."""
-    zones = ZoneFold()
+    zones = ZonesFold()
     state, rng = zones.empty(Partition(ZONES, 0)), Random(1)
     for number in range(records):
         at = At(Partition(ZONES, 0), number + 1, NOW_MS, NOW_MS)
@@ -60,7 +60,7 @@ def _joined(records: int) -> ZoneState:
     return state
 
 
-def _forward_all(zones: ZoneState, members: FleetState) -> list[int]:
+def _forward_all(zones: ZonesState, members: FleetState) -> list[int]:
     """Let fleet take all that it lacks; how many nodes each forward had."""
     fleet = FleetFold(1)
     sizes: list[int] = []

@@ -18,9 +18,9 @@ from eventstore.log import FLEET_0
 from projections import name_index
 from projections.fleet.fold import FleetFold
 from projections.zones import node_rows
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
 from tests.support.few import with_few
@@ -148,11 +148,11 @@ class NodesMachine(DeliveredMachine):
             assert event.from_offset == mark < event.to_offset <= self.log.end
             self.sent.append(event)
 
-    def lagging(self, records: int) -> ZoneState:
+    def lagging(self, records: int) -> ZonesState:
         """The state of a replica that has so many records still to fold."""
         if not records:
             return self.log.state
-        fold = ZoneFold()
+        fold = ZonesFold()
         state = fold.empty(PARTITION)
         for event, at in self.log.events[:-records]:
             decision = fold.decide(state, event, at)

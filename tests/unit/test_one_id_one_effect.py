@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from eventstore.log import ZONES, Partition
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 from tests.simulation.api import Aborted
 from tests.support.two_servers import Server, Servers, two_servers
@@ -24,7 +24,7 @@ def joining(name: str, zone: str, command_id: str = "") -> pb.JoinNodesRequest:
 
 
 def zone_with(server: Server, name: str) -> list[str]:
-    states: list[ZoneState] = [server.replica.state(partition) for partition in server.replica.partitions(ZONES)]
+    states: list[ZonesState] = [server.replica.state(partition) for partition in server.replica.partitions(ZONES)]
     return [state.nodes.rows[name].zone for state in states if name in state.nodes.rows]
 
 

@@ -13,10 +13,10 @@ from projections.installs.fold import InstallsFold
 from projections.installs.rows import InstallsState, VersionInstalls, ZoneInstalls, merged, version_key
 from projections.views import zones as zone_views
 from projections.views.progress import EDGES_MS, Latencies, ProgressViews
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.phases import ERROR, PENDING
 from projections.zones.rows import Dpu, Zone
-from projections.zones.state import Change, ZoneState
+from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import Envelope, InstallsReported
 
 APPENDED = 1_700_000_000_000
@@ -27,9 +27,9 @@ def dpu(ordinal: int, phase: str = PENDING, **more: object) -> Dpu:
     return Dpu("z", ordinal, "", "", "", phase, 1, 1, 1, 1, **more)  # type: ignore[arg-type]
 
 
-def zone_of(*dpus: Dpu) -> ZoneState:
-    state = ZoneFold().empty(Partition(ZONES, 0))
-    state.apply(Change(zones={"z": Zone()}, dpus={f"d{each.ordinal}": each for each in dpus}), AT)
+def zone_of(*dpus: Dpu) -> ZonesState:
+    state = ZonesFold().empty(Partition(ZONES, 0))
+    state.apply(ZonesChange(zones={"z": Zone()}, dpus={f"d{each.ordinal}": each for each in dpus}), AT)
     return state
 
 
@@ -77,7 +77,7 @@ def test_what_was_counted_is_counted_again_when_the_row_or_the_dpus_change() -> 
     progress, state, fleet = ProgressViews(), zone_of(dpu(0), dpu(1)), FleetState(1)
     before = told((7, {}, {9: {0, 1}}))
     assert progress.view("z", state, fleet, before, 1).in_hardware == 2
-    state.apply(Change(dpus={"d1": None}), AT)
+    state.apply(ZonesChange(dpus={"d1": None}), AT)
     assert progress.view("z", state, fleet, before, 1).in_hardware == 1
     assert progress.view("z", state, fleet, told((8, {}, {3: set()})), 1).in_hardware == 0
 
@@ -97,13 +97,13 @@ def test_who_gets_an_older_version_while_a_newer_is_under_way_waits_for_the_newe
 
 def test_phases_and_stuck_dpus_follow_every_change_and_a_restart() -> None:
     state = zone_of(dpu(0), dpu(1, ERROR), dpu(2, paused=True))
-    state.apply(Change(dpus={"d2": dpu(2, ERROR, failures=2), "d0": None}), AT)
+    state.apply(ZonesChange(dpus={"d2": dpu(2, ERROR, failures=2), "d0": None}), AT)
     index = state.dpu_index.zone("z")
     assert (index.phases, set(index.stuck)) == ({ERROR: 2}, {"d1", "d2"})
     state.rederive()
     again = state.dpu_index.zone("z")
     assert (again.phases, set(again.stuck)) == ({ERROR: 2}, {"d1", "d2"})
-    state.apply(Change(dpus={"d1": dpu(1), "d2": dpu(2)}), AT)
+    state.apply(ZonesChange(dpus={"d1": dpu(1), "d2": dpu(2)}), AT)
     assert (again.phases, set(again.stuck)) == ({PENDING: 2}, set())
 
 

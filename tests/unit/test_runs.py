@@ -22,11 +22,11 @@ from eventstore.ids import envelope, internal_envelope, uuid7
 from eventstore.log import ZONES, Partition, Record
 from eventstore.saved.saving import save
 from eventstore.saved.snapshots import MemoryStore
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import forward
 from projections.zones.joined import Joined
 from projections.zones.single_joins import SCANNED_MIN, SingleJoins
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import Event, NodesJoined
 from tests.support.toy_log import LOG_ID, POISON, T0, created
 from tests.support.zones import derived_of
@@ -55,13 +55,13 @@ def log_of(events: Sequence[Event | bytes], times_ms: Sequence[int] = (), step: 
 
 
 def one_by_one(records: Sequence[Record]) -> tuple[FoldedPartition, list[Entry]]:
-    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID)
+    folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID)
     return folded, [entry for record in records if (entry := folded.fold(record)) is not None]
 
 
 def together(records: Sequence[Record], splits: Sequence[int]) -> tuple[FoldedPartition, list[Entry], int]:
     """Folded in the batches that end at these splits; and how many steps that took."""
-    folded = FoldedPartition(ZONES_0, {1: ZoneFold()}, LOG_ID)
+    folded = FoldedPartition(ZONES_0, {1: ZonesFold()}, LOG_ID)
     answers: list[Entry] = []
     start = steps = 0
     for end in [*sorted(split for split in splits if split < len(records)), len(records)]:
@@ -172,7 +172,7 @@ def test_the_plain_beginning_of_a_run_is_taken_together() -> None:
 def test_a_log_whose_runs_are_never_plain_is_hardly_ever_tried() -> None:
     tries: list[int] = []
 
-    class CountingFold(ZoneFold):
+    class CountingFold(ZonesFold):
         def read_run(self, values: Sequence[bytes]) -> SingleJoins | None:
             tries.append(len(values))
             return super().read_run(values)
@@ -271,10 +271,10 @@ def test_a_run_ends_where_the_clock_is_put_right(jumps_ms: list[int]) -> None:
     assert_alike(log_of([join(number, now_ms=at_ms) for number, at_ms in enumerate(times)], times))
 
 
-class FailingFold(ZoneFold):
+class FailingFold(ZonesFold):
     """Rules with a bug."""
 
-    def evolve_run(self, state: ZoneState, change: Joined) -> None:
+    def evolve_run(self, state: ZonesState, change: Joined) -> None:
         raise RuntimeError("a bug")
 
 

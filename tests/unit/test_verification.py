@@ -13,7 +13,7 @@ from eventstore.replicas.lineage import Lineage
 from projections.fleet.fold import FleetFold
 from projections.fleet.tables import table
 from projections.rules.rule import Held
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from schemas.events import DpuRegistered, FoldVersionUpgraded, PolicySet
 from tests.support.memory_log import Contents, MemoryLog
 
@@ -59,7 +59,7 @@ async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> Non
         await log.append(partition_for(ZONES, "z1", 3), b"z1", encode(event))
     policy = PolicySet(internal_envelope("p", "test", NOW_MS), "p", 1, "drop", "any", [], {}, {})
     await log.append(FLEET_0, b"", encode(policy))
-    fresh = await fold_afresh(log, [FleetFold(3), ZoneFold()], [])
+    fresh = await fold_afresh(log, [FleetFold(3), ZonesFold()], [])
     now = table(fresh.fleet, "z1")
     assert now.version
     right = Held(1, now.version, now.digest)

@@ -26,11 +26,11 @@ from projections.views import nodes as node_views
 from projections.views import progress as progress_views
 from projections.views import zones as zone_views
 from projections.zones import dpu_views
-from projections.zones.fold import ZoneFold
+from projections.zones.fold import ZonesFold
 from projections.zones.forwarding import is_forwarded
 from projections.zones.phases import DELETING
 from projections.zones.rows import Dpu, Node
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import NodesJoined, WritesFrozen
 from tests.support.fleet import Fleet, Item
@@ -83,18 +83,18 @@ def test_a_policy_keeps_its_ranges() -> None:
     assert fleet_views.policies(FleetState(1))[-1].name == "default"
 
 
-def joined(state: ZoneState, offset: int, name: str, zone: str = "z") -> None:
+def joined(state: ZonesState, offset: int, name: str, zone: str = "z") -> None:
     at = At(Partition(ZONES, 0), offset, NOW_MS + offset, NOW_MS + offset)
     said = envelope(zone, "?test", uuid7(NOW_MS + offset, Random(offset)))
     event = NodesJoined(said, zone, [name], [], [], b"", b"", [], [])
-    ZoneFold().evolve(state, ZoneFold().decide(state, event, at).change, at)
+    ZonesFold().evolve(state, ZonesFold().decide(state, event, at).change, at)
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14), st.integers(0, 14))
 def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, offset: int) -> None:
     """Also of one that a later change of its node overtook: fleet has that one neither. Gaps are records that changed
     no node: nobody forwards those, and if nothing else waits, nobody waits for them."""
-    state = ZoneFold().empty(Partition(ZONES, 0))
+    state = ZonesFold().empty(Partition(ZONES, 0))
     for position, which in enumerate(changes, 1):
         if which:
             joined(state, position, f"n{which}")
@@ -106,7 +106,7 @@ def test_fleet_has_heard_of_every_change_below(changes: list[int], mark: int, of
 
 
 def test_a_node_in_two_zones_is_in_that_of_its_newest_incarnation() -> None:
-    states = [ZoneFold().empty(Partition(ZONES, number)) for number in range(2)]
+    states = [ZonesFold().empty(Partition(ZONES, number)) for number in range(2)]
     joined(states[0], 1, "n", "old")
     joined(states[1], 2, "n", "new")
     assert node_views.zone_of_node("n", states, FleetState(1)) == "new"
@@ -150,7 +150,7 @@ def test_a_frozen_zone_tells_what_waits_there() -> None:
     fleet = Fleet()
     fleet.change(Item("n", "z", "10.0.0.1"))
     before = table(fleet.state, "z").version
-    state = ZoneState()
+    state = ZonesState()
     for ordinal, standing in enumerate(("idle", "open", "running")):
         dpu = Dpu("z", ordinal, "", "", "", "Ready", 1, 1, 1, 1, standing=standing)  # type: ignore[arg-type]
         state.dpus.put(f"d{ordinal}", dpu)

@@ -21,7 +21,7 @@ from eventstore.replicas.beacons import Beacon
 from eventstore.saved.snapshots import Saved
 from projections.fleet import tables
 from projections.fleet.state import FleetState
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 from schemas.events import LogCreated, MembershipChanged, NodesChanged, NodesJoined, NodesLeft
 from tests.simulation import model
 from tests.simulation.fresh import After, Step, event_of, refold
@@ -85,7 +85,7 @@ class Evidence:
         return state
 
     @property
-    def zone_states(self) -> list[ZoneState]:
+    def zone_states(self) -> list[ZonesState]:
         """The zones partitions at the end of the log."""
         return [folded.state for partition, folded in self.folded.items() if partition.topic == ZONES]
 

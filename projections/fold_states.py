@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition
-from projections.cliques.state import CliqueState
+from projections.cliques.state import CliquesState
 from projections.fleet.state import FleetState
 from projections.installs.rows import InstallsState
-from projections.zones.state import ZoneState
+from projections.zones.state import ZonesState
 
 
-class Folded(Protocol):
-    """Whoever keeps the folds' states: a replica."""
+class StateSource(Protocol):
+    """A replica: it has the states of the folds."""
 
     def state(self, partition: Partition) -> Any: ...
 
@@ -25,10 +25,10 @@ class Folded(Protocol):
     def partition_for(self, topic: str, key: str) -> Partition: ...
 
 
-class States:
-    """States by what they are about: a zone, or a partition (`..._at`)."""
+class FoldStates:
+    """States by their subject: a zone, or a partition (`..._at`)."""
 
-    def __init__(self, folded: Folded) -> None:
+    def __init__(self, folded: StateSource) -> None:
         self._folded = folded
 
     @property
@@ -36,20 +36,20 @@ class States:
         state: FleetState = self._folded.state(FLEET_0)
         return state
 
-    def zone(self, zone: str) -> ZoneState:
+    def zone(self, zone: str) -> ZonesState:
         """The state of the partition that a zone is in."""
         return self.zones_at(self._folded.partition_for(ZONES, zone))
 
-    def zones_at(self, partition: Partition) -> ZoneState:
-        state: ZoneState = self._folded.state(partition)
+    def zones_at(self, partition: Partition) -> ZonesState:
+        state: ZonesState = self._folded.state(partition)
         return state
 
-    def all_zones(self) -> Iterator[ZoneState]:
+    def all_zones(self) -> Iterator[ZonesState]:
         """The states of all zones partitions."""
         return map(self.zones_at, self._folded.partitions(ZONES))
 
-    def cliques_at(self, partition: Partition) -> CliqueState:
-        state: CliqueState = self._folded.state(partition)
+    def cliques_at(self, partition: Partition) -> CliquesState:
+        state: CliquesState = self._folded.state(partition)
         return state
 
     def installs(self, zone: str) -> InstallsState:
