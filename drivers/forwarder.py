@@ -1,8 +1,9 @@
 """From zones to fleet and back: what either says to the other is appended here, by whoever is first in rank.
 
 Per zones partition three things go on, each as long as the log shows a need for it: changes of the zone are forwarded
-to fleet, what fleet caused is handed down to the zone, and the zone is told what fleet has folded, so that its outbox
-may forget. All three are functions of the states; two forwarders do no harm, as the folds take what fits their marks.
+to fleet, the records in fleet's outbox are delivered to the zone, and the zone is told what fleet has folded, so that
+its outbox may forget. All three are functions of the states; two forwarders do no harm, as the folds take what fits
+their marks.
 
 Forwards are batched by the pace of fleet, which takes those of all partitions in one order. The first change after a
 quiet time goes at once. The next one gathers for as long as the last took, times the partitions that forward as well,
@@ -26,7 +27,7 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
-from projections.fleet.handed_down import caused
+from projections.fleet.zone_outbox import next_record
 from projections.fold_states import FoldStates
 from projections.zones.forwarding import forward
 from schemas.events import Event, MembershipChanged, OutboxAcknowledged
@@ -56,7 +57,7 @@ class Forwarder:
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
         self.forwards = 0
         self.forwarded_items = 0
-        self.handed_down = 0
+        self.outbox_deliveries = 0
         self._busy = 0
         self._replica = replica
         self._states = FoldStates(replica)
@@ -113,7 +114,7 @@ class Forwarder:
     async def _hand_down(self, partition: Partition) -> None:
         def is_needed() -> bool:
             mark = self._states.zones_at(partition).fleet_mark
-            return caused(self._states.fleet, partition.number, mark) is not None
+            return next_record(self._states.fleet, partition.number, mark) is not None
 
         while True:
             await self._following.when(is_needed, partition, FLEET_0)
@@ -124,9 +125,9 @@ class Forwarder:
             return self._states.zones_at(partition).fleet_mark != mark
 
         def event() -> Event | None:
-            return caused(self._states.fleet, partition.number, mark)
+            return next_record(self._states.fleet, partition.number, mark)
 
-        self.handed_down += await self._say(_Need(partition, partition, moved, event))
+        self.outbox_deliveries += await self._say(_Need(partition, partition, moved, event))
 
     async def _prune(self, partition: Partition) -> None:
         def is_possible() -> bool:

@@ -5,7 +5,7 @@
                   `replanning`; and what follows: `rulesets`, `tables`
     cliques       who has which index: `claims`, `files`
     installs      how far each zone's DPUs are with its rules
-    between       `zones/forwarding` (zone to fleet), `fleet/handed_down` (fleet to zone)
+    between       `zones/forwarding` (zone to fleet), `fleet/zone_outbox` (fleet to zone)
 
 Start with a fold (`zones/fold.py`, `fleet/fold.py`, ...): it names who decides each event. `state` and `rows` hold what
 a fold knows, `views` what is shown of it, `fold_states` finds it in a replica. `rules` is the device's half as well.

@@ -1,15 +1,15 @@
 """Whether zones and fleet agree on every node, at one cut of the log.
 
 Zones decide which nodes they have, fleet decides what the rule tables are made of, and each hears of the other by
-records that are forwarded and handed down. Replicas and devices can all be equal to the log while a node is in a zone
-that it left. So `verify` compares the two folds with each other, node by node:
+records that are forwarded to fleet and delivered from fleet. Replicas and devices can all be equal to the log while a
+node is in a zone that it left. So `verify` compares the two folds with each other, node by node:
 
 - a node is in the zone that fleet says and in no other, with the same incarnation, addresses and labels;
 - fleet has no node that no zone has, unless a hold keeps it;
 - no node is in a zone if a leave that another partition accepted has ended it.
 
 The last point needs more than the final states, which forget who left. The folds here therefore note every leave and
-every forward while they fold. A node of which something is still to be forwarded or handed down at the cut is pending,
+every forward while they fold. A node of which something is still to be forwarded or delivered at the cut is pending,
 which is no difference. Nodes that differ in the same way are one group.
 """
 
@@ -27,7 +27,7 @@ from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from projections.fleet.fold import FleetFold
 from projections.fleet.joins import Joined, Moved
 from projections.fleet.membership import Member
-from projections.fleet.state import FleetState, Handed
+from projections.fleet.state import FleetState, OutboxEntry
 from projections.fleet.tombstones import Tombstone
 from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, rejected_names, standing_of
 from projections.zones.fold import ZonesFold
@@ -225,9 +225,9 @@ def _difference(node: Node, member: Member | None) -> str:
 
 def _owed(zones: Mapping[int, ZonesState], fleet: FleetState) -> set[tuple[int, str]]:
     """The nodes, by partition and name, that fleet has yet to tell their zone to drop."""
-    handed = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
-    return {(record.partition, name) for record in handed for name in record.names}
+    entry = chain.from_iterable(_waiting(fleet, number, state) for number, state in zones.items())
+    return {(record.partition, name) for record in entry for name in record.names}
 
 
-def _waiting(fleet: FleetState, number: int, state: ZonesState) -> Iterator[Handed]:
-    return (handed for handed in fleet.queues.get(number, ()) if handed.offset >= state.fleet_mark)
+def _waiting(fleet: FleetState, number: int, state: ZonesState) -> Iterator[OutboxEntry]:
+    return (entry for entry in fleet.outbox_queues.get(number, ()) if entry.offset >= state.fleet_mark)

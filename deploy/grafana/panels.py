@@ -268,11 +268,11 @@ ROWS = (
             ),
             Panel(
                 "From zones to fleet",
-                "Forwards and the changes in them, and what is handed down.",
+                "Forwards, the changes in them, and records delivered from fleet to zones.",
                 (
                     Query("sum(rate(dpuplane_forwards_total[$__rate_interval]))", "forwards"),
                     Query("sum(rate(dpuplane_forwarded_items_total[$__rate_interval]))", "changes"),
-                    Query("sum(rate(dpuplane_handed_down_total[$__rate_interval]))", "handed down"),
+                    Query("sum(rate(dpuplane_zone_outbox_deliveries_total[$__rate_interval]))", "fleet to zones"),
                 ),
                 "ops",
             ),

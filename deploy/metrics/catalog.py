@@ -163,7 +163,10 @@ SIDE_EFFECTS = Counter(
 APPEND_FAILURES = Counter("dpuplane_append_failures_total", "Internal events that may not have landed.", ("actor",))
 FORWARDS = Counter("dpuplane_forwards_total", "Forwards from zones to fleet.")
 FORWARDED = Counter("dpuplane_forwarded_items_total", "Changes of nodes in those forwards.")
-HANDED_DOWN = Counter("dpuplane_handed_down_total", "Records handed down from fleet to zones.")
+OUTBOX_DELIVERIES = Counter(
+    "dpuplane_zone_outbox_deliveries_total",
+    "Records that the forwarder delivered from the outboxes of fleet to zones partitions.",
+)
 DEADLINES = Counter("dpuplane_deadlines_stated_total", "Deadlines stated to have passed.")
 DECISIONS = Counter("dpuplane_decisions_written_total", "Decisions spelled out in their topic.")
 STEPS = Counter(

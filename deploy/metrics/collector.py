@@ -144,7 +144,7 @@ def _actors(actors: Actors) -> Iterator[Metric]:
     if (forwarder := actors.forwarder) is not None:
         yield catalog.FORWARDS.family(forwarder.forwards)
         yield catalog.FORWARDED.family(forwarder.forwarded_items)
-        yield catalog.HANDED_DOWN.family(forwarder.handed_down)
+        yield catalog.OUTBOX_DELIVERIES.family(forwarder.outbox_deliveries)
     if actors.timers is not None:
         yield catalog.DEADLINES.family(actors.timers.stated)
     if (provisioner := actors.provisioner) is not None:

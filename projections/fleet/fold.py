@@ -17,7 +17,6 @@ from projections import names
 from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import charge, hold_key, make_moves
-from projections.fleet.handed_down import caused, hand_limits, hand_superseded
 from projections.fleet.holds import (
     Budgeted,
     Edited,
@@ -37,6 +36,7 @@ from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import Hold
+from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded, next_record
 from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from projections.tries import fault_of_tries, with_stated
@@ -53,7 +53,7 @@ from schemas.events import (
     ZoneUpdated,
 )
 
-__all__ = ["FleetFold", "FleetState", "caused"]
+__all__ = ["FleetFold", "FleetState", "next_record"]
 
 MAX_LIMIT = 1_000_000
 """Highest limit of a zone: more installs, or nodes out of service, than a zone may have."""
@@ -268,7 +268,7 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     charge(state, charges, at.time_ms)
     make_moves(state, change.weighed, change.held_by, at.offset + 1, change.source.earliest_ms)
     state.tombstones.note(change.tombstones, at.offset)
-    hand_superseded(state, change.superseded, at)
+    enqueue_superseded(state, change.superseded, at)
     faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}
     refused = {command_id: Verdict("refused", "; ".join(of), -1, at.offset) for command_id, of in faults.items() if of}
     state.verdicts.note(refused)
@@ -308,6 +308,6 @@ def _describe(state: FleetState, change: Described, at: At) -> None:
     info = state.zones.rows[change.zone]
     if change.limits != info.limits:
         state.zones.put(change.zone, replace(info, **change.limits._asdict()))
-        hand_limits(state, change.zone, change.limits, at)
+        enqueue_limits(state, change.zone, change.limits, at)
     _edit(state, change.edit, at)
     state.forget_zones((change.zone,))

@@ -1,14 +1,14 @@
 """MembershipChanged, decided and applied: the hot path of the fleet.
 
-A record counts only if it begins at fleet's mark for its zones partition, so whatever a forwarder says twice, or a
-zombie says late, drops out. Nearly all records of a burst hold only new names with new addresses: nothing can be lost
-by those, and they are taken in a few passes over whole columns. Any other record goes node by node (moves).
+A record counts only if it begins at fleet's mark for its zones partition, so a record that a forwarder appends twice,
+or late, changes nothing. Nearly all records of a burst hold only new names with new addresses: these can withdraw
+nothing, and are added in a few passes over whole columns. Any other record goes node by node (moves).
 
-A partition's own word about a node is taken as it comes. A node that shows up in zones of two partitions belongs to the
-newer statement (see tombstones for the order); the other zone is told by what is handed down. A node that left one
-partition in a newer incarnation than another partition has, of which fleet had not heard before, leaves that one too:
-it counts as if fleet had heard of the join and then of the leave. A node that its own agent put into another zone stays
-where it was.
+Fleet accepts what a partition states of its own nodes. A node that is in zones of two partitions belongs to the newer
+statement (see tombstones for the order), and the other zone is told through its outbox. A node may leave one partition
+in a newer incarnation than another partition has, before fleet has folded its join. Then it leaves the other partition
+too, as if fleet had folded the join and then the leave. A node that its own agent put into another zone stays where it
+was.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The state of the fleet fold: rows that are saved, and what follows from them.
 
 Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
-is handed down to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`: the
-plan, label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History starts
-anew after a restart; content, versions and digests do not.
+is in the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
+the plan, label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History
+starts anew after a restart; content, versions and digests do not.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Freeze(msgspec.Struct, frozen=True):
     actor: str
 
 
-class Handed(msgspec.Struct, frozen=True):
-    """What the record at `offset` has to tell one zones partition: superseded nodes, or a zone's limits.
+class OutboxEntry(msgspec.Struct, frozen=True):
+    """What the record of fleet at `offset` tells one zones partition: superseded nodes, or the limits of a zone.
 
-    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `heard` is where fleet stood with
-    that partition: what it says from there on, fleet had not heard yet.
+    Columns as in NodesSuperseded; for limits `names` is empty and `limits` is given. `mark` is fleet's mark for that
+    partition: fleet had not folded what the partition appended from there on.
     """
 
     partition: int
@@ -89,9 +89,9 @@ LAST_HOLD = "last hold"
 SAMPLED = "sampled"
 """The key of the clock that says up to which step levels are sampled."""
 
-MAX_HANDED = 10_000
-MAX_HANDED_NODES = 100_000
-"""What is handed down to a partition and kept at most: records, and nodes in them, which take 15 MB."""
+MAX_OUTBOX_ENTRIES = 10_000
+MAX_OUTBOX_NODES = 100_000
+"""Bounds of the outbox of one partition: entries, and nodes in them, which take 15 MB."""
 
 
 class FleetState:
@@ -113,7 +113,7 @@ class FleetState:
         self.set_rows: Table[SetRow] = Table("sets", SetRow)
         self.freezes: Table[Freeze] = Table("freezes", Freeze)
         self.mark_rows: Table[int] = Table("marks", int)
-        self.handed: Table[Handed] = Table("handed", Handed)
+        self.outbox_entries: Table[OutboxEntry] = Table("outbox", OutboxEntry)
         self.tombstones = Tombstones()
         self.verdicts = Verdicts()
         self.policies.put(BUILT_IN.name, BUILT_IN)
@@ -138,7 +138,7 @@ class FleetState:
             self.set_rows,
             self.freezes,
             self.mark_rows,
-            self.handed,
+            self.outbox_entries,
             self.tombstones,
             self.verdicts,
         )
@@ -156,11 +156,11 @@ class FleetState:
         self.held_names: dict[int, dict[str, bytes]] = {
             hold.id: {} for rows in (self.holds.rows, self.rejected.rows) for hold in rows.values()
         }
-        self.queues: dict[int, list[Handed]] = {}
-        self.handed_nodes: Counter[int] = Counter()
-        for _, handed in sorted(self.handed.rows.items()):
-            self.queues.setdefault(handed.partition, []).append(handed)
-            self.handed_nodes[handed.partition] += len(handed.names)
+        self.outbox_queues: dict[int, list[OutboxEntry]] = {}
+        self.outbox_nodes: Counter[int] = Counter()
+        for _, entry in sorted(self.outbox_entries.rows.items()):
+            self.outbox_queues.setdefault(entry.partition, []).append(entry)
+            self.outbox_nodes[entry.partition] += len(entry.names)
         self.tombstones.rederive()
         self.verdicts.rederive()
         self._seat()

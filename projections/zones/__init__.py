@@ -1,1 +1,1 @@
-"""The zone fold: nodes and DPUs of the zones of a partition, the life of a DPU, and what fleet is told."""
+"""The fold of zones: nodes and DPUs of the zones of a partition, the lifecycle of a DPU, and the outbox to fleet."""

@@ -321,14 +321,14 @@ BUGS = (
         "superseded-not-told",
         "the zone that lost a node to another one is never told",
         "I16",
-        lambda: patched((projections.fleet.fold, "hand_superseded", does())),
+        lambda: patched((projections.fleet.fold, "enqueue_superseded", does())),
         Stepped(1),
     ),
     Bug(
-        "limits-not-handed-down",
+        "limits-not-sent-to-zones",
         "the limits of a zone stay in fleet",
         "I16",
-        lambda: patched((projections.fleet.fold, "hand_limits", does())),
+        lambda: patched((projections.fleet.fold, "enqueue_limits", does())),
         Stepped(1),
     ),
     Bug(

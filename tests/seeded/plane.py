@@ -34,7 +34,7 @@ from eventstore.replicas.replica import Answer, Replica
 from eventstore.saved.saving import restored, save
 from eventstore.saved.snapshots import Head
 from projections.fleet import tables
-from projections.fleet.handed_down import caused
+from projections.fleet.zone_outbox import next_record
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY, FrameRefused, pack
 from projections.rules.rule import Delta
@@ -349,7 +349,7 @@ class Plane(Folds):
     def _hand_down_all(self) -> None:
         for number in range(PARTITIONS):
             partition = Partition(ZONES, number)
-            event = caused(self.state(FLEET_0), number, self.state(partition).fleet_mark)
+            event = next_record(self.state(FLEET_0), number, self.state(partition).fleet_mark)
             if event is not None:
                 self._write(partition, replace(event, envelope=self._stated("zones", "forwarder")))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from eventstore.folding.fold import Outcome
 from eventstore.log import partition_of
-from projections.fleet.handed_down import caused
+from projections.fleet.zone_outbox import next_record
 from projections.zones.forwarding import forward
 from tests.support.fleet import PARTITIONS, Fleet
 from tests.support.zones import ZoneLog
@@ -146,7 +146,7 @@ class Crossing:
 
     def _hand_down(self, zone: str, number: int, created: int) -> bool:
         log = self.logs[number]
-        event = caused(self.fleet.state, number, log.state.fleet_mark)
+        event = next_record(self.fleet.state, number, log.state.fleet_mark)
         return event is not None and log.append(event).code == "done"
 
     def _fast(self, zone: str, number: int, created: int) -> bool:

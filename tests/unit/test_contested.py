@@ -104,7 +104,7 @@ def test_an_agents_join_into_a_zone_of_another_partition_moves_no_node() -> None
     fleet.change(Item("a", "z1", "10.0.0.9", state=4, created_ms=9), partition=2)
     row = fleet.state.members.rows["a"]
     assert (row.zone, row.labels) == ("z0", {"trust": "low"})
-    assert [handed.zones for queue in fleet.state.queues.values() for handed in queue] == [["z1"]]
+    assert [entry.zones for queue in fleet.state.outbox_queues.values() for entry in queue] == [["z1"]]
 
 
 def test_joins_of_many_agents_with_addresses_of_their_own_are_taken_as_columns() -> None:

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address
 import pytest
 
 from eventstore.log import partition_of
-from projections.fleet.fold import caused
+from projections.fleet.fold import next_record
 from projections.fleet.rulesets import FEW
-from projections.fleet.state import MAX_HANDED
+from projections.fleet.state import MAX_OUTBOX_ENTRIES
 from projections.fleet.tables import table
 from projections.fleet.withdrawals import KINDS
 from schemas.events import MembershipChanged, NodesSuperseded, WritesFrozen, WritesThawed, ZoneLimitsSet, ZoneUpdated
@@ -117,12 +117,12 @@ def test_the_newest_incarnation_wins_and_the_other_zone_is_told() -> None:
     fleet.change(Item("n", here, "10.0.0.1", created_ms=5, uid="x"))
     fleet.change(Item("n", there, "10.0.0.2", created_ms=6, uid="w"))
     assert fleet.state.members.rows["n"].zone == there
-    told = caused(fleet.state, 0, 0)
+    told = next_record(fleet.state, 0, 0)
     assert isinstance(told, NodesSuperseded)
     assert (told.from_offset, told.to_offset) == (0, fleet.offset)
     assert (told.zones, told.names, told.created_ms, told.uids) == ([here], ["n"], [5], ["x"])
-    assert caused(fleet.state, 0, told.to_offset) is None
-    assert caused(fleet.state, 1, 0) is None
+    assert next_record(fleet.state, 0, told.to_offset) is None
+    assert next_record(fleet.state, 1, 0) is None
     fleet.change(Item("n", here, "10.0.0.1", state=3, created_ms=5, uid="x"))
     assert fleet.state.members.rows["n"].zone == there
 
@@ -134,7 +134,7 @@ def test_an_older_incarnation_is_sent_back_and_changes_nothing() -> None:
     fleet.change(Item("n", there, "10.0.0.2", created_ms=5), Item("m", there, created_ms=5))
     assert fleet.state.members.rows["n"].zone == here
     assert fleet.state.members.rows["m"].zone == there
-    told = caused(fleet.state, 1, 3)
+    told = next_record(fleet.state, 1, 3)
     assert isinstance(told, NodesSuperseded)
     assert (told.from_offset, told.zones, told.names, told.created_ms) == (3, [there], ["n"], [5])
 
@@ -156,12 +156,12 @@ def test_a_zone_is_told_what_fleet_had_heard_of_it_when_it_found_a_node_elsewher
     heard = fleet.state.marks[0]
     fleet.change(Item("n", there))
     fleet.change(Item("n", here, labels={"a": "1"}))
-    told, then = caused(fleet.state, 0, 0), caused(fleet.state, 1, 0)
+    told, then = next_record(fleet.state, 0, 0), next_record(fleet.state, 1, 0)
     assert isinstance(told, NodesSuperseded) and isinstance(then, NodesSuperseded)
     assert (told.names, told.seen_offset) == (["n"], heard) and heard < fleet.state.marks[0]
     assert (then.names, then.seen_offset) == (["n"], fleet.state.marks[1])
     fleet.change(Item("n", there, created_ms=0))
-    sent_back = caused(fleet.state, 1, then.to_offset)
+    sent_back = next_record(fleet.state, 1, then.to_offset)
     assert isinstance(sent_back, NodesSuperseded) and sent_back.created_ms == [0]
     assert sent_back.seen_offset == fleet.state.marks[1], "it has heard the very record that it sends back"
 
@@ -191,7 +191,7 @@ def test_a_partition_has_the_last_word_on_what_it_put_into_its_zones() -> None:
     )
     assert fleet.state.members.rows.keys() == {"back"}
     assert fleet.state.members.rows["back"].zone == beside
-    assert caused(fleet.state, 0, 0) is None
+    assert next_record(fleet.state, 0, 0) is None
 
 
 def test_tries_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
@@ -201,7 +201,7 @@ def test_tries_go_down_to_the_zone_and_those_that_are_not_stated_stay() -> None:
     fleet.limit(zone, 4, -1)
     fleet.state = fleet.reload()
     mark, found = 0, list[list[int]]()
-    while (event := caused(fleet.state, 2, mark)) is not None:
+    while (event := next_record(fleet.state, 2, mark)) is not None:
         assert isinstance(event, ZoneLimitsSet)
         mark, found = event.to_offset, [*found, event.tries]
     assert found == [[20, 0, 0], [20, 5, 0], [20, 5, 0]]
@@ -225,41 +225,41 @@ def test_limits_go_down_to_the_zone_once_per_change() -> None:
     fleet.limit(zone, 4, -1)
     fleet.limit(zone, 4, -1)
     fleet.limit(zone, -1, 9)
-    first = caused(fleet.state, 2, 0)
+    first = next_record(fleet.state, 2, 0)
     assert isinstance(first, ZoneLimitsSet)
     assert (first.zone, first.parallel_installs, first.unavailable_nodes) == (zone, 4, 0)
-    second = caused(fleet.state, 2, first.to_offset)
+    second = next_record(fleet.state, 2, first.to_offset)
     assert isinstance(second, ZoneLimitsSet)
     assert (second.from_offset, second.parallel_installs, second.unavailable_nodes) == (first.to_offset, 4, 9)
-    assert caused(fleet.state, 2, second.to_offset) is None
+    assert next_record(fleet.state, 2, second.to_offset) is None
     fleet.state = fleet.reload()
-    assert caused(fleet.state, 2, first.to_offset) == second
+    assert next_record(fleet.state, 2, first.to_offset) == second
 
 
 def test_only_the_last_of_what_is_handed_down_is_kept() -> None:
     fleet = Fleet()
     zone = zone_on(2)
-    for i in range(MAX_HANDED + 3):
+    for i in range(MAX_OUTBOX_ENTRIES + 3):
         fleet.limit(zone, i + 1, -1)
-    oldest = caused(fleet.state, 2, 0)
+    oldest = next_record(fleet.state, 2, 0)
     assert isinstance(oldest, ZoneLimitsSet)
     assert oldest.parallel_installs == 4
-    assert len(fleet.state.handed.rows) == MAX_HANDED
+    assert len(fleet.state.outbox_entries.rows) == MAX_OUTBOX_ENTRIES
 
 
 def test_of_nodes_that_are_sent_back_again_and_again_the_last_are_kept_and_no_limit_goes_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An edge states anew what it lists, also where each of its nodes has a newer incarnation elsewhere."""
-    monkeypatch.setattr("projections.fleet.handed_down.MAX_HANDED_NODES", 7)
+    monkeypatch.setattr("projections.fleet.zone_outbox.MAX_OUTBOX_NODES", 7)
     fleet, here, there = Fleet(), zone_on(1), zone_on(2)
     fleet.change(*(Item(f"n{i}", here, created_ms=5) for i in range(3)))
     fleet.limit(there, 4, 9)
     for _ in range(2):
         for _ in range(4):
             fleet.change(*(Item(f"n{i}", there, created_ms=3) for i in range(3)))
-        assert [len(handed.names) for handed in fleet.state.queues[2]] == [0, 3, 3]
-        assert len(fleet.state.handed.rows) == 3
+        assert [len(entry.names) for entry in fleet.state.outbox_queues[2]] == [0, 3, 3]
+        assert len(fleet.state.outbox_entries.rows) == 3
         fleet.state = fleet.reload()
 
 

@@ -217,7 +217,7 @@ def test_fleet_tells_the_other_zone_of_a_node_that_is_in_two() -> None:
             await made.until(lambda: "a" not in made.zone("z1").nodes.rows)
             await made.until(lambda: agree(made, "z1", "z0"))
             assert {n: m.zone for n, m in made.fleet().members.rows.items()} == {"a": "z0", "b": "z1"}
-            assert found.handed_down == 1
+            assert found.outbox_deliveries == 1
 
     run_virtual(scenario())
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventstore.log import partition_of
-from projections.fleet.handed_down import caused
+from projections.fleet.zone_outbox import next_record
 from projections.zones.forwarding import forward
 from tests.support.fleet import PARTITIONS, Fleet
 from tests.support.zones import ZoneLog
@@ -39,7 +39,7 @@ class Plane:
 
     def hand_down(self, number: int) -> bool:
         log = self.logs[number]
-        event = caused(self.fleet.state, number, log.state.fleet_mark)
+        event = next_record(self.fleet.state, number, log.state.fleet_mark)
         return event is not None and log.append(event).code == "done"
 
     def rest(self) -> None:

@@ -168,7 +168,7 @@ def test_statements_are_told_by_who_makes_them() -> None:
         return SimpleNamespace(internal_events=statements, **counts)
 
     actors = Actors(
-        forwarder=stating(1, forwards=0, forwarded_items=0, handed_down=0),
+        forwarder=stating(1, forwards=0, forwarded_items=0, outbox_deliveries=0),
         decisions=cast("Any", SimpleNamespace(failures=4, written=0)),
         timers=stating(2, stated=0),
         provisioner=stating(3, ended=Counter(), under_way=0),

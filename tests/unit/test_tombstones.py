@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from eventstore.log import partition_of
 from projections.fleet import tombstones
-from projections.fleet.handed_down import caused
 from projections.fleet.tombstones import Ended, Tombstone, Tombstones
 from projections.fleet.withdrawals import DENIED_BY_LEAVE
+from projections.fleet.zone_outbox import next_record
 from schemas.events import LEFT, SUPERSEDED, NodesSuperseded
 from tests.support.fleet import PARTITIONS, Fleet, Item
 
@@ -62,7 +62,7 @@ def test_a_node_that_was_created_by_a_fast_clock_moves_once_it_is_put_right() ->
     fleet.now_ms -= hour_ms
     fleet.change(Item("n", B, "10.0.0.1", created_ms=fleet.now_ms - 1))
     assert fleet.state.members.rows["n"].zone == B
-    told = caused(fleet.state, 0, 0)
+    told = next_record(fleet.state, 0, 0)
     assert isinstance(told, NodesSuperseded) and (told.zones, told.names) == ([A], ["n"])
 
 
@@ -123,7 +123,7 @@ def test_a_leave_of_something_newer_elsewhere_is_a_stated_leave_and_the_zone_is_
     moved(fleet)
     assert not fleet.state.members.rows
     assert {key.split("/")[0] for key in fleet.state.windows.rows} == {DENIED_BY_LEAVE}
-    told = caused(fleet.state, 0, 0)
+    told = next_record(fleet.state, 0, 0)
     assert isinstance(told, NodesSuperseded)
     assert (told.zones, told.names, told.created_ms, told.seen_offset) == ([A], ["n"], [5], fleet.state.marks[0])
 
@@ -134,7 +134,7 @@ def test_over_budget_it_is_held_as_any_leave_and_the_zone_is_told_all_the_same()
     moved(fleet)
     assert fleet.state.members.rows["n"].held and len(fleet.state.holds.rows) == 1
     (hold,) = fleet.state.holds.rows.values()
-    assert hold.kind == DENIED_BY_LEAVE and caused(fleet.state, 0, 0) is not None
+    assert hold.kind == DENIED_BY_LEAVE and next_record(fleet.state, 0, 0) is not None
     fleet.change(Item("n", A, state=SUPERSEDED, created_ms=5, changed_ms=40, last_present_ms=10))
     assert fleet.state.members.rows["n"].held, "that the zone dropped it changes nothing of the hold"
 
@@ -159,7 +159,7 @@ def test_a_late_join_of_what_has_ended_is_sent_back_and_after_a_restart_too() ->
     fleet.state = fleet.reload()
     fleet.change(Item("n", A, created_ms=5, changed_ms=10), Item("m", A))
     assert set(fleet.state.members.rows) == {"m"}
-    told = caused(fleet.state, 0, 0)
+    told = next_record(fleet.state, 0, 0)
     assert isinstance(told, NodesSuperseded) and told.names == ["n"]
 
 

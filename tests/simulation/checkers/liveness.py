@@ -26,8 +26,8 @@ def check_forwarded(run: Evidence) -> Found:
             continue
         if found.state.outgoing:
             yield f"{partition} still has changes of {found.state.outgoing[:3]} to forward"
-        queue = run.fleet.queues.get(partition.number, ())
-        if owed := [handed.offset for handed in queue if handed.offset >= found.state.fleet_mark]:
+        queue = run.fleet.outbox_queues.get(partition.number, ())
+        if owed := [entry.offset for entry in queue if entry.offset >= found.state.fleet_mark]:
             yield f"fleet owes {partition} the records caused by {owed[:3]}"
 
 
@@ -51,10 +51,10 @@ def check_union(run: Evidence) -> Found:
 
 def check_limits(run: Evidence) -> Found:
     """I16, at rest: every zone has the limits that were stated of it in fleet."""
-    handed = {name: row for state in run.zone_states for name, row in state.zone_rows.rows.items()}
+    entry = {name: row for state in run.zone_states for name, row in state.zone_rows.rows.items()}
     for name, zone in sorted(run.fleet.zones.rows.items()):
         stated = zone.parallel_installs, zone.unavailable_nodes
-        row = handed.get(name)
+        row = entry.get(name)
         has = (row.parallel_installs, row.unavailable_nodes) if row is not None else (0, 0)
         if has != stated:
             yield f"{name} has limits {has}, and {stated} were stated in fleet"

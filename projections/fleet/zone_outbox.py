@@ -1,0 +1,78 @@
+"""The outbox of fleet for each zones partition: superseded nodes, and limits of zones.
+
+A record of fleet adds at most one entry per partition. The entry carries the offset of that record, and the zones
+partition keeps a mark for fleet, so it takes each entry once and in order, however often a forwarder appends it. Zones
+do not acknowledge entries. Fleet keeps the last entries of each partition, within MAX_OUTBOX_ENTRIES.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+
+from eventstore.folding.fold import At
+from eventstore.log import partition_of
+from projections.fleet.joins import Superseded
+from projections.fleet.state import MAX_OUTBOX_ENTRIES, MAX_OUTBOX_NODES, FleetState, OutboxEntry
+from projections.fleet.zone_rows import ZoneLimits
+from schemas.events import Envelope, NodesSuperseded, ZoneLimitsSet
+
+ACTOR = "fleet"
+
+
+def next_record(state: FleetState, zone_partition: int, mark: int) -> NodesSuperseded | ZoneLimitsSet | None:
+    """The next record for a zones partition whose mark for fleet is `mark`; None if its outbox has none."""
+    queue = state.outbox_queues.get(zone_partition, [])
+    place = bisect_left(queue, mark, key=attrgetter("offset"))
+    if place == len(queue):
+        return None
+    entry = queue[place]
+    envelope = Envelope("", entry.zones[0], ACTOR, entry.time_ms)
+    if entry.limits is not None:
+        installs, nodes, networks, keys, tries = entry.limits
+        end = entry.offset + 1
+        return ZoneLimitsSet(envelope, mark, end, entry.zones[0], installs, nodes, list(networks), list(keys), [*tries])
+    zones, names, created_ms, uids = entry.zones, entry.names, entry.created_ms, entry.uids
+    return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.heard)
+
+
+def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: At) -> None:
+    """Tell each zone which of its nodes have a newer incarnation in another zone."""
+    by_partition: dict[int, list[Superseded]] = {}
+    for node in superseded:
+        by_partition.setdefault(_partition(state, node.zone), []).append(node)
+    for partition, nodes in sorted(by_partition.items()):
+        zones, names, created_ms, uids = (list(column) for column in zip(*nodes, strict=True))
+        heard = state.marks.get(partition, 0)
+        _enqueue(state, OutboxEntry(partition, at.offset, at.time_ms, zones, names, created_ms, uids, heard))
+
+
+def enqueue_limits(state: FleetState, zone: str, limits: ZoneLimits, at: At) -> None:
+    """Tell a zone its limits."""
+    _enqueue(state, OutboxEntry(_partition(state, zone), at.offset, at.time_ms, [zone], [], [], [], limits=limits))
+
+
+def _partition(state: FleetState, zone: str) -> int:
+    return partition_of(zone.encode(), state.partition_count)
+
+
+def _enqueue(state: FleetState, entry: OutboxEntry) -> None:
+    queue = state.outbox_queues.setdefault(entry.partition, [])
+    queue.append(entry)
+    state.outbox_entries.put(_key(entry), entry)
+    state.outbox_nodes[entry.partition] += len(entry.names)
+    while state.outbox_nodes[entry.partition] > MAX_OUTBOX_NODES:
+        _drop(state, entry.partition, next(place for place, found in enumerate(queue) if found.names))
+    while len(queue) > MAX_OUTBOX_ENTRIES:
+        _drop(state, entry.partition, 0)
+
+
+def _drop(state: FleetState, partition: int, place: int) -> None:
+    dropped = state.outbox_queues[partition].pop(place)
+    state.outbox_entries.remove(_key(dropped))
+    state.outbox_nodes[partition] -= len(dropped.names)
+
+
+def _key(entry: OutboxEntry) -> str:
+    return f"{entry.partition:06d}/{entry.offset:020d}"
