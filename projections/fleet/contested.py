@@ -13,7 +13,7 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
-from projections.fleet.holders import Address
+from projections.fleet.address_index import Address
 from projections.fleet.membership import Items, Member
 from projections.fleet.state import FleetState
 from projections.names import shown
@@ -55,7 +55,9 @@ class Newcomers:
         """Whether another node has an address already. If not, this node has it before every later agent."""
         if not address:
             return False
-        holders = {self._state.roster.names[slot] for slot in self._state.roster.holders.of(address)}
+        holders = {
+            self._state.slot_table.names[slot] for slot in self._state.slot_table.address_index.slots_of(address)
+        }
         if name in holders:
             return False
         return bool(holders) or self._taken.setdefault(address, name) != name
@@ -66,22 +68,22 @@ def grant(state: FleetState, addresses: Iterable[Address]) -> Mapping[Address, i
     granted: dict[Address, int] = {}
     for address in addresses:
         waiting = (name for name in state.contested.get(address, ()) if state.members.rows[name].slot >= 0)
-        name = None if state.roster.holders.of(address) else min(waiting, default=None)
+        name = None if state.slot_table.address_index.slots_of(address) else min(waiting, default=None)
         if name is not None:
             _give(state, name, address)
-            granted[address] = state.roster.bits(address)
+            granted[address] = state.slot_table.bits(address)
     return granted
 
 
 def _give(state: FleetState, name: str, address: Address) -> None:
     before = state.members.rows[name]
-    state.roster.drop(before.slot, before.address4, before.address6)
+    state.slot_table.free(before.slot, before.address4, before.address6)
     if isinstance(address, int):
         after = replace(before, address4=address, contested4=0)
     else:
         after = replace(before, address6=address, contested6=b"")
     number = state.labels.intern(after.labels, state.plan)
-    after = replace(after, slot=state.roster.put(name, after.address4, after.address6, number))
+    after = replace(after, slot=state.slot_table.allocate(name, after.address4, after.address6, number))
     state.members.put(name, after)
     state.contest(name, before, after)
 
@@ -102,9 +104,9 @@ def withheld_addresses(state: FleetState, name: str) -> tuple[str, ...]:
     member = state.members.rows.get(name)
     found: list[str] = []
     for address in (member.contested4, member.contested6) if member is not None else ():
-        slots = state.roster.holders.of(address) if address else ()
+        slots = state.slot_table.address_index.slots_of(address) if address else ()
         if slots:
-            holder = min(state.roster.names[slot] for slot in slots)
+            holder = min(state.slot_table.names[slot] for slot in slots)
             found.append(
                 f"address: {str(ip_address(address))!r} of {shown(name)} is withheld, as its agent stated it and node"
                 f" {shown(holder)} holds it; it takes effect when that node is without it, or an operator states it"

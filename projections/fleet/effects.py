@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from eventstore.folding.table import Table
+from projections.fleet.address_index import Address
 from projections.fleet.contested import grant
-from projections.fleet.holders import Address
 from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.moves import Move, Shift, Weighed
 from projections.fleet.state import FleetState, SetRow, window_key
@@ -62,7 +62,7 @@ def _leave(state: FleetState, move: Move, hold: int) -> tuple[Part, ...]:
     if hold >= 0:
         return (*move.stays, *(replace(part, hold=hold) for part in move.outs))
     for part in move.outs:
-        state.roster.drop(part.slot, part.address4, part.address6)
+        state.slot_table.free(part.slot, part.address4, part.address6)
     return move.stays
 
 
@@ -77,7 +77,7 @@ def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: in
     if withheld >= 0:
         return replace(after, slot=-1, withheld=withheld)
     number = state.labels.intern(after.labels, state.plan)
-    slot = state.roster.put(move.name, after.address4, after.address6, number)
+    slot = state.slot_table.allocate(move.name, after.address4, after.address6, number)
     return replace(after, slot=slot, withheld=-1, labels=state.labels.sets[number])
 
 

@@ -22,13 +22,13 @@ import numpy as np
 
 from eventstore.folding.fold import DONE, At, Decision, refusal
 from eventstore.log import partition_of
+from projections.fleet.address_index import Address
 from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import note
-from projections.fleet.holders import Address
 from projections.fleet.holds import member_holds, outcome_of
 from projections.fleet.membership import Items, Member, Part, read_items
 from projections.fleet.moves import Move, Weighed, weigh
-from projections.fleet.roster import Labelled
+from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
@@ -40,8 +40,8 @@ from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, M
 _ARRIVALS = frozenset({PRESENT, *range(SUPERSEDED + 1, MAX_STATE + 1)})
 """States of nodes that are there."""
 
-_FEW = 32
-"""Nodes up to which columns cost more than rows."""
+_COLUMNS_MIN = 32
+"""Up to this many nodes, columns cost more than rows."""
 
 
 class Source(NamedTuple):
@@ -127,7 +127,7 @@ def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bo
     fours, sixes = items.addresses4, items.addresses6.given()
     if fours.repeats or len(set(sixes)) != len(sixes):
         return False
-    return not state.roster.holders.any_of(fours.given, sixes)
+    return not state.slot_table.address_index.has_any(fours.given, sixes)
 
 
 def _moves(
@@ -246,16 +246,16 @@ def join(state: FleetState, change: Joined, at: At) -> None:
     if not names:
         return
     numbers = {i: labels.intern(items.label_sets[i], state.plan) for i in sorted(set(items.label_index))}
-    if len(names) > _FEW and state.roster.is_dense():
-        _seat(state, items, numbers)
+    if len(names) > _COLUMNS_MIN and state.slot_table.is_dense():
+        _add_columns(state, items, numbers)
     else:
-        _fill(state, items, numbers)
+        _add_rows(state, items, numbers)
     state.hear_of(items.zones, at.offset + 1)
     _note_joined(state, change, numbers, at.offset + 1)
 
 
-def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
-    """Take new nodes as columns."""
+def _add_columns(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Add new members as columns."""
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
     addresses = np.bincount(index[np.frombuffer(items.addresses4.values, np.uint32) > 0], minlength=len(members))
@@ -269,17 +269,17 @@ def _seat(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
         number_of[i] = number
         uses[number] += members[i]
         held[number] += int(addresses[i])
-    labels = Labelled(number_of[index], uses, held)
-    slots = state.roster.extend(items.names, items.addresses4, items.addresses6, labels)
+    labels = LabelColumn(number_of[index], uses, held)
+    slots = state.slot_table.allocate_batch(items.names, items.addresses4, items.addresses6, labels)
     about = (items.zones, items.created_ms, items.uids)
-    state.members.seat(items.names, slots, *about, last_present_ms=items.changed_ms)
+    state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms)
 
 
-def _fill(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
-    """Take new nodes one by one: few, or while slots are free, as the lowest goes first."""
+def _add_rows(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+    """Add new members one by one: if they are few, or while slots are free, as the lowest is allocated first."""
     label = [numbers[i] for i in items.label_index]
     fours, sixes = items.addresses4.values, items.addresses6.values
-    slots = map(state.roster.put, items.names, fours, sixes, label)
+    slots = map(state.slot_table.allocate, items.names, fours, sixes, label)
     sets = map(state.labels.sets.__getitem__, label)
     about = (items.zones, items.created_ms, items.uids, fours, sixes, sets, slots)
     rows = map(Member, *about, repeat(False), repeat(-1), items.changed_ms)

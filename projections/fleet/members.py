@@ -1,7 +1,7 @@
-"""The table of members, most of which are only a slot: columns over slots say the rest, and a row is made when read.
+"""The table of members. Most are columns over slots: their rows are made when they are read.
 
-A fleet that joins in batches comes as columns and is kept as columns: a row per member would take four times the memory
-and a tenth of the fold. A member that was decided by itself, or has no slot, stays the row that it was decided as.
+A fleet that joins in batches comes as columns and stays in columns: a row per member would take four times the memory,
+and its fold ten times as long. A member that was decided alone, or has no slot, is kept as a single row.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ import numpy as np
 from eventstore.folding.table import Table
 from projections.fleet.labels import Labels
 from projections.fleet.membership import Member
-from projections.fleet.roster import Roster
+from projections.fleet.slot_table import SlotTable
 from projections.name_index import UNKNOWN, NameIndex, Numbers
 
-_FEW = 16
-"""Members up to which it is quicker to look for each by itself."""
+_BATCH_LOOKUP_MIN = 16
+"""Up to this many members, single lookups are quicker than a lookup in columns."""
 
 
 class MemberRows(MutableMapping[str, Member]):
-    """Members by name, in no order that means anything. `_names` says who is seated in a slot, if anybody."""
+    """Members by name, in no order that means anything. `_names` has the columnar member of each slot, if it has
+    one."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self._whole: dict[str, Member] = {}
+    def __init__(self, slot_table: SlotTable) -> None:
+        self._slot_table = slot_table
+        self._single: dict[str, Member] = {}
         self._index = NameIndex(lambda slot: self._names[slot], self._names_of)
-        self._seated = 0
+        self._columnar = 0
         self._names: list[str | None] = []
         self._zone_numbers: dict[str, int] = {}
         self._zones: list[str] = []
-        self._seated_in: list[int] = []
+        self._columnar_in_zone: list[int] = []
         self._free_zones: list[int] = []
-        self._whole_in: Counter[str] = Counter()
+        self._single_in_zone: Counter[str] = Counter()
         self._zone = array("i")
         self._created_ms = array("q")
         self._last_present_ms = array("q")
@@ -50,100 +51,100 @@ class MemberRows(MutableMapping[str, Member]):
 
     def get(self, name: str, default: Member | None = None) -> Member | None:  # type: ignore[override]
         """The row of a member, if it is one. (What a mapping would inherit raises and catches an exception for it.)"""
-        row = self._whole.get(name)
+        row = self._single.get(name)
         if row is not None:
             return row
         slot = self._slot(name)
         return default if slot == UNKNOWN else self._row(slot)
 
     def __setitem__(self, name: str, row: Member) -> None:
-        if not self._unseat(name):
-            self._pop_whole(name)
-        self._whole[name] = row
-        self._whole_in[row.zone] += 1
+        if not self._remove_columnar(name):
+            self._remove_single(name)
+        self._single[name] = row
+        self._single_in_zone[row.zone] += 1
 
     def __delitem__(self, name: str) -> None:
-        if not self._pop_whole(name) and not self._unseat(name):
+        if not self._remove_single(name) and not self._remove_columnar(name):
             raise KeyError(name)
 
     def population(self, zone: str) -> int:
         """How many members a zone has, those included that left and are kept by a hold."""
         number = self._zone_numbers.get(zone)
-        return self._whole_in[zone] + (self._seated_in[number] if number is not None else 0)
+        return self._single_in_zone[zone] + (self._columnar_in_zone[number] if number is not None else 0)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._whole or self._slot(name) != UNKNOWN)
+        return isinstance(name, str) and (name in self._single or self._slot(name) != UNKNOWN)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._whole
+        yield from self._single
         yield from (name for name in self._names if name is not None)
 
     def __len__(self) -> int:
-        return len(self._whole) + self._seated
+        return len(self._single) + self._columnar
 
     def has_any(self, names: Sequence[str]) -> bool:
         """Whether one of these is a member."""
-        if not self._whole.keys().isdisjoint(names):
+        if not self._single.keys().isdisjoint(names):
             return True
-        if len(names) <= _FEW:
+        if len(names) <= _BATCH_LOOKUP_MIN:
             return any(self._slot(name) != UNKNOWN for name in names)
-        return bool(self._seated) and bool((self._index.find(names) != UNKNOWN).any())
+        return bool(self._columnar) and bool((self._index.find(names) != UNKNOWN).any())
 
     def add(self, rows: Mapping[str, Member]) -> None:
         """Members none of which was one."""
-        self._whole.update(rows)
-        self._whole_in.update(row.zone for row in rows.values())
+        self._single.update(rows)
+        self._single_in_zone.update(row.zone for row in rows.values())
 
     def rows(self) -> dict[str, Member]:
         """All of them, as rows."""
-        seated = [(name, slot) for slot, name in enumerate(self._names) if name is not None]
-        rows = self._some([slot for _, slot in seated])
-        return self._whole | {name: row for (name, _), row in zip(seated, rows, strict=True)}
+        columnar = [(name, slot) for slot, name in enumerate(self._names) if name is not None]
+        rows = self._some([slot for _, slot in columnar])
+        return self._single | {name: row for (name, _), row in zip(columnar, rows, strict=True)}
 
-    def whole(self) -> dict[str, Member]:
-        """The members that are kept as rows, as those without a slot are."""
-        return self._whole
+    def single_rows(self) -> dict[str, Member]:
+        """The members that are kept as single rows. Members without a slot are among them."""
+        return self._single
 
     def some(self, names: Sequence[str]) -> list[Member | None]:
         """The rows of these members, None for those that are none: by columns, as a save takes them by the hundred."""
-        if self._seated and len(names) > _FEW:
+        if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
             if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # seated in this order, as most are
                 return [*self._some(range(slot, slot + len(names)))]
-        found = list(map(self._whole.get, names))
-        if not self._seated or all(found):
+        found = list(map(self._single.get, names))
+        if not self._columnar or all(found):
             return found
         slots = self._index.find(names)
-        seated = np.flatnonzero(slots != UNKNOWN)
-        for place, row in zip(seated.tolist(), self._some(slots[seated].tolist()), strict=True):
+        columnar = np.flatnonzero(slots != UNKNOWN)
+        for place, row in zip(columnar.tolist(), self._some(slots[columnar].tolist()), strict=True):
             found[place] = row
         return found
 
-    def restored(self, rows: Mapping[str, Member]) -> None:
-        """Fill from saved rows, whose slots have been seated in the roster."""
-        self._whole = {name: row for name, row in rows.items() if not _is_plain(row)}
-        self._whole_in = Counter(row.zone for row in self._whole.values())
-        seated = {name: row for name, row in rows.items() if _is_plain(row)}
-        slots = np.array([row.slot for row in seated.values()], np.int64)
+    def restore(self, rows: Mapping[str, Member]) -> None:
+        """Fill from saved rows, whose slots are allocated already."""
+        self._single = {name: row for name, row in rows.items() if not _fits_columns(row)}
+        self._single_in_zone = Counter(row.zone for row in self._single.values())
+        columnar = {name: row for name, row in rows.items() if _fits_columns(row)}
+        slots = np.array([row.slot for row in columnar.values()], np.int64)
         count = int(slots.max(initial=-1)) + 1
         zone, created_ms, last_present_ms = (
             np.zeros(count, np.int32),
             np.zeros(count, np.int64),
             np.zeros(count, np.int64),
         )
-        zone[slots] = [self._number_of(row.zone) for row in seated.values()]
-        self._seated_in = np.bincount(zone[slots], minlength=len(self._zones)).tolist()
-        created_ms[slots] = [row.created_ms for row in seated.values()]
-        last_present_ms[slots] = [row.last_present_ms for row in seated.values()]
+        zone[slots] = [self._number_of(row.zone) for row in columnar.values()]
+        self._columnar_in_zone = np.bincount(zone[slots], minlength=len(self._zones)).tolist()
+        created_ms[slots] = [row.created_ms for row in columnar.values()]
+        last_present_ms[slots] = [row.last_present_ms for row in columnar.values()]
         self._zone, self._created_ms = array("i", zone.tobytes()), array("q", created_ms.tobytes())
         self._last_present_ms = array("q", last_present_ms.tobytes())
         self._names, self._uids = [None] * count, [""] * count
-        for name, row in seated.items():
+        for name, row in columnar.items():
             self._names[row.slot], self._uids[row.slot] = name, row.uid
-        self._index.add([*seated], slots)
-        self._seated = len(seated)
+        self._index.add([*columnar], slots)
+        self._columnar = len(columnar)
 
-    def seat(
+    def add_columns(
         self,
         names: Sequence[str],
         slots: Sequence[int],
@@ -153,12 +154,12 @@ class MemberRows(MutableMapping[str, Member]):
         *,
         last_present_ms: Sequence[int],
     ) -> None:
-        """Effective members, in neighbouring slots behind all that anybody had."""
+        """Add effective members in neighbouring slots, after all slots that were ever allocated."""
         self._grow(slots[0])
         counts = Counter(zones)
         numbers = {zone: self._number_of(zone) for zone in sorted(counts)}
         for zone, count in counts.items():
-            self._seated_in[numbers[zone]] += count
+            self._columnar_in_zone[numbers[zone]] += count
         self._zone.fromlist([*map(numbers.__getitem__, zones)])
         self._created_ms.frombytes(np.array(created_ms, np.int64).tobytes())
         self._last_present_ms.frombytes(np.array(last_present_ms, np.int64).tobytes())
@@ -166,7 +167,7 @@ class MemberRows(MutableMapping[str, Member]):
         self._names += names
         assert len(self._uids) == slots[-1] + 1, "slots are neighbours, one per name"
         self._index.add(names, np.arange(slots[0], slots[-1] + 1))
-        self._seated += len(names)
+        self._columnar += len(names)
 
     def _grow(self, count: int) -> None:
         """Have an entry in each column for all slots below `count`."""
@@ -178,39 +179,39 @@ class MemberRows(MutableMapping[str, Member]):
             self._uids += [""] * missing
             self._names += [None] * missing
 
-    def _unseat(self, name: str) -> bool:
-        """Whether this member was seated, which it no longer is."""
+    def _remove_columnar(self, name: str) -> bool:
+        """Remove a columnar member; False if there is none of this name."""
         slot = self._slot(name)
         if slot == UNKNOWN:
             return False
         self._index.remove((name,), np.array([slot]))
         self._names[slot] = None
-        self._seated -= 1
+        self._columnar -= 1
         number = self._zone[slot]
-        self._seated_in[number] -= 1
-        if not self._seated_in[number]:
+        self._columnar_in_zone[number] -= 1
+        if not self._columnar_in_zone[number]:
             del self._zone_numbers[self._zones[number]]
             self._free_zones.append(number)
         return True
 
-    def _pop_whole(self, name: str) -> bool:
-        """Whether this member was kept as a row, which it no longer is."""
-        row = self._whole.pop(name, None)
+    def _remove_single(self, name: str) -> bool:
+        """Remove a member that is kept as a single row; False if there is none of this name."""
+        row = self._single.pop(name, None)
         if row is None:
             return False
-        self._whole_in[row.zone] -= 1
-        if not self._whole_in[row.zone]:
-            del self._whole_in[row.zone]
+        self._single_in_zone[row.zone] -= 1
+        if not self._single_in_zone[row.zone]:
+            del self._single_in_zone[row.zone]
         return True
 
     def _slot(self, name: str) -> int:
-        return self._index.find_one(name) if self._seated else UNKNOWN
+        return self._index.find_one(name) if self._columnar else UNKNOWN
 
     def _names_of(self, slots: Numbers) -> list[str | None]:
         return list(map(self._names.__getitem__, slots.tolist()))
 
     def _number_of(self, zone: str) -> int:
-        """The number of a zone. It stays while a seated member has it."""
+        """The number of a zone. It stays while a columnar member has it."""
         number = self._zone_numbers.get(zone)
         if number is not None:
             return number
@@ -220,7 +221,7 @@ class MemberRows(MutableMapping[str, Member]):
         else:
             number = len(self._zones)
             self._zones.append(zone)
-            self._seated_in.append(0)
+            self._columnar_in_zone.append(0)
         self._zone_numbers[zone] = number
         return number
 
@@ -231,7 +232,7 @@ class MemberRows(MutableMapping[str, Member]):
             zone,
             created_ms,
             uid,
-            *self._roster.at(slot),
+            *self._slot_table.at(slot),
             slot,
             held=False,
             withheld=-1,
@@ -239,7 +240,7 @@ class MemberRows(MutableMapping[str, Member]):
         )
 
     def _some(self, slots: Sequence[int]) -> Iterator[Member]:
-        """The rows of those who are seated in these slots."""
+        """The rows of the columnar members in these slots."""
         taken = np.array(slots, np.int64)
         zones = [self._zones[number] for number in np.asarray(self._zone, np.int32)[taken].tolist()]
         created_ms = np.asarray(self._created_ms, np.int64)[taken].tolist()
@@ -249,7 +250,7 @@ class MemberRows(MutableMapping[str, Member]):
             zones,
             created_ms,
             uids,
-            *self._roster.some(taken),
+            *self._slot_table.some(taken),
             slots,
             repeat(False),
             repeat(-1),
@@ -258,8 +259,8 @@ class MemberRows(MutableMapping[str, Member]):
         return map(Member, *columns)
 
 
-def _is_plain(row: Member) -> bool:
-    """Whether columns over slots say all of a member."""
+def _fits_columns(row: Member) -> bool:
+    """Whether the columns hold all of a member."""
     return row.slot >= 0 and not row.contested4 and not row.contested6
 
 
@@ -271,7 +272,7 @@ class Members(Table[Member]):
 
     def __init__(self) -> None:
         super().__init__("members", Member)
-        self.rows = MemberRows(Roster(Labels()))
+        self.rows = MemberRows(SlotTable(Labels()))
 
     def some(self, keys: Sequence[str]) -> Sequence[Member | None]:
         return self.rows.some(keys)
@@ -280,12 +281,12 @@ class Members(Table[Member]):
         self.rows.add(rows)
         self.touch_added(rows)
 
-    def reseat(self, rows: Mapping[str, Member], roster: Roster) -> None:
-        """These are the rows, and their slots are in this roster from here on."""
-        self.rows = MemberRows(roster)
-        self.rows.restored(rows)
+    def restore(self, rows: Mapping[str, Member], slot_table: SlotTable) -> None:
+        """Replace all rows, whose slots are allocated in this slot table."""
+        self.rows = MemberRows(slot_table)
+        self.rows.restore(rows)
 
-    def seat(
+    def add_columns(
         self,
         names: list[str],
         slots: Sequence[int],
@@ -295,6 +296,6 @@ class Members(Table[Member]):
         *,
         last_present_ms: Sequence[int],
     ) -> None:
-        """As `MemberRows.seat`; these members changed."""
-        self.rows.seat(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms)
+        """As `MemberRows.add_columns`; these members changed."""
+        self.rows.add_columns(names, slots, zones, created_ms, uids, last_present_ms=last_present_ms)
         self.touch_added(names)

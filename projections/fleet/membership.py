@@ -1,6 +1,6 @@
 """Members of the fleet, as rows, and MembershipChanged read into columns.
 
-A member's row is what its zone last said of it. What it makes reachable is kept apart, by slot (roster):
+A member's row is what its zone last said of it. What it makes reachable is kept apart, by slot (`slot_table`):
 a member has a slot, unless a hold withholds its newest state; and former states that a hold keeps reachable, `Part`s,
 have slots of their own. A node that left but is kept stays a row, marked `held`.
 """
@@ -16,8 +16,8 @@ import numpy as np
 
 from eventstore.ids import BadCommandId, issued_at_ms
 from projections.columns import fault_of_label_numbers, fault_of_widths
-from projections.fleet.holders import Address, Column4, column4
-from projections.fleet.roster import Column6
+from projections.fleet.address_index import Address, Column4, column4
+from projections.fleet.slot_table import Column6
 from projections.fleet.withdrawals import hash_of
 from schemas.events import MAX_FORWARD_ITEMS, MAX_STATE, MembershipChanged
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from projections.fleet.holders import Address
+from projections.fleet.address_index import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Kind
@@ -227,7 +227,7 @@ def _is_same(part: Part, after: Member) -> bool:
 
 
 def _touches(state: FleetState, moves: Sequence[Move]) -> dict[Address, _Touch]:
-    roster, labels = state.roster, state.labels
+    slot_table, labels = state.slot_table, state.labels
     touches: dict[Address, _Touch] = {}
     going = {part.slot for move in moves for part in move.outs}
 
@@ -235,15 +235,15 @@ def _touches(state: FleetState, moves: Sequence[Move]) -> dict[Address, _Touch]:
         found = touches.get(address)
         if found is None:
             rest = 0
-            for slot in roster.holders.of(address):
+            for slot in slot_table.address_index.slots_of(address):
                 if slot not in going:
-                    rest |= labels.bits[roster.label[slot]]
+                    rest |= labels.bits[slot_table.label[slot]]
             found = touches[address] = _Touch(rest)
         return found
 
     for index, move in enumerate(moves):
         for part in move.outs:
-            entry = _Going(index, labels.bits[roster.label[part.slot]], move.kind)
+            entry = _Going(index, labels.bits[slot_table.label[part.slot]], move.kind)
             for address in (part.address4, part.address6):
                 if address:
                     touch(address).outs.append(entry)

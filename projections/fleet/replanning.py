@@ -100,7 +100,7 @@ def turns(state: FleetState, proposal: Proposal) -> Turns:
         return {}
     becoming = {number: new.bits_of(state.labels.sets[number]) for number in state.labels.uses()}
     held: Counter[tuple[int, int]] = Counter()
-    for numbers, count in state.roster.count_by_labels().items():
+    for numbers, count in state.slot_table.count_by_labels().items():
         before = after = 0
         for number in numbers:
             before |= state.labels.bits[number]
@@ -178,7 +178,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
         if key not in plan.keys:
             state.set_rows.remove(found.text)
             if found.is_read():
-                found.bring_up(state.roster, bit)
+                found.bring_up(state.slot_table, bit)
                 state.retired.add(found)
     sets: list[RuleSet] = []
     for key in plan.keys:

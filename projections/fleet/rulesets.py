@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from projections.fleet.holders import Address
-from projections.fleet.roster import Roster, as_int
+from projections.fleet.address_index import Address
+from projections.fleet.slot_table import SlotTable, as_int
 from projections.rules.lists import SetKey
 from projections.rules.prefixes import (
     NO_KEYS4,
@@ -133,14 +133,14 @@ class RuleSet:
         """Whether anybody ever asked for its content."""
         return self._four is not None
 
-    def bring_up(self, roster: Roster, bit: int) -> None:
-        """Take in all that was noted. `bit` is the set's in the plan that the roster's labels were matched with."""
+    def bring_up(self, slot_table: SlotTable, bit: int) -> None:
+        """Take in all that was noted. `bit` is the set's in the plan that the slot table's labels were matched with."""
         if self._four is None or self._six is None:
-            self._four, self._six, self._addresses = _whole(roster, bit)
+            self._four, self._six, self._addresses = _whole(slot_table, bit)
             self._floor = self.version
             self.digest = digest_of(self.key.rule, self._four.packed(), self._six.packed())
         elif self._stale_since:
-            self._recompute(roster, bit)
+            self._recompute(slot_table, bit)
         else:
             for pending in self._pending:
                 self._walk(pending, self._four, self._six)
@@ -221,10 +221,10 @@ class RuleSet:
             family.cover().add(as_int(address), net)
         self._record(pending.version, pending.version, PrefixChange(*_packed(net4, SIZE4, net6, SIZE6)))
 
-    def _recompute(self, roster: Roster, bit: int) -> None:
+    def _recompute(self, slot_table: SlotTable, bit: int) -> None:
         assert self._four is not None
         assert self._six is not None
-        four, six, self._addresses = _whole(roster, bit)
+        four, six, self._addresses = _whole(slot_table, bit)
         added4, removed4 = diff(self._four.keys(), four.keys())
         added6, removed6 = diff(self._six.keys(), six.keys())
         self._four, self._six = four, six
@@ -292,10 +292,10 @@ class _Family:
         return self._packed
 
 
-def _whole(roster: Roster, bit: int) -> tuple[_Family, _Family, int]:
+def _whole(slot_table: SlotTable, bit: int) -> tuple[_Family, _Family, int]:
     """The covers of a set, and how many addresses (with their holders) it has."""
-    picked = roster.in_set(bit)
-    four, six = roster.addresses4(picked), roster.addresses6(picked)
+    picked = slot_table.in_set(bit)
+    four, six = slot_table.addresses4(picked), slot_table.addresses6(picked)
     keys4 = cover4(four) if len(four) else NO_KEYS4
     keys6 = cover6(*six) if len(six[0]) else NO_KEYS6
     return _Family(keys4, WIDTH4, SIZE4), _Family(keys6, WIDTH6, SIZE6), len(four) + len(six[0])

@@ -2,7 +2,7 @@
 
 Saved: members, tombstones and what holds keep, policies, zones, holds, budgets and their windows, freezes, marks, what
 is in the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
-the plan, label sets, the roster, how many addresses are in which sets (`reach`), covers and their history. History
+the plan, label sets, the slot table, how many addresses are in which sets (`reach`), covers and their history. History
 starts anew after a restart; content, versions and digests do not.
 """
 
@@ -17,15 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from eventstore.folding.table import Table
+from projections.fleet.address_index import Address
 from projections.fleet.allowed import Allowed
-from projections.fleet.holders import Address
 from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
 from projections.fleet.membership import Kept, Member, Part, held_items
 from projections.fleet.retired import Retired
-from projections.fleet.roster import Roster
 from projections.fleet.rulesets import RuleSet
+from projections.fleet.slot_table import SlotTable
 from projections.fleet.tombstones import Tombstones
 from projections.fleet.verdicts import Verdicts
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
@@ -152,7 +152,7 @@ class FleetState:
         self.trails = Trails()
         self.retired = Retired()
         self.labels = Labels()
-        self.roster = Roster(self.labels)
+        self.slot_table = SlotTable(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {
             hold.id: {} for rows in (self.holds.rows, self.rejected.rows) for hold in rows.values()
         }
@@ -163,28 +163,28 @@ class FleetState:
             self.outbox_nodes[entry.partition] += len(entry.names)
         self.tombstones.rederive()
         self.verdicts.rederive()
-        self._seat()
+        self._allocate_slots()
         self._allowed = Allowed()
         self.recount()
         self.contested: dict[Address, set[str]] = {}
-        for name, member in self.members.rows.whole().items():
+        for name, member in self.members.rows.single_rows().items():
             self.contest(name, None, member)
-        withheld = (name for name, member in self.members.rows.whole().items() if member.withheld >= 0)
+        withheld = (name for name, member in self.members.rows.single_rows().items() if member.withheld >= 0)
         for name in sorted({*self.kept.rows, *withheld}):
             for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
                 self.held_names[hold][name] = item
 
-    def _seat(self) -> None:
-        """Give every row its slot."""
+    def _allocate_slots(self) -> None:
+        """Allocate the slot of every row."""
         members = self.members.rows.rows()
-        seated = [(name, row) for name, row in members.items() if row.slot >= 0]
-        names, rows = [name for name, _ in seated], [row for _, row in seated]
+        with_slots = [(name, row) for name, row in members.items() if row.slot >= 0]
+        names, rows = [name for name, _ in with_slots], [row for _, row in with_slots]
         labels = [self._number_of(row.labels) for row in rows]
         kept = [(name, part) for name, row in self.kept.rows.items() for part in row.parts]
         names += (name for name, _ in kept)
         labels += (self._number_of(part.labels) for _, part in kept)
-        self.roster.seat(names, [*rows, *(part for _, part in kept)], labels)
-        self.members.reseat(members, self.roster)
+        self.slot_table.restore(names, [*rows, *(part for _, part in kept)], labels)
+        self.members.restore(members, self.slot_table)
 
     def _number_of(self, labels: dict[str, str]) -> int:
         return self.labels.intern(labels, self.plan)
@@ -265,9 +265,9 @@ class FleetState:
     def conflicts(self) -> list[tuple[Address, tuple[str, ...]]]:
         """Addresses that several nodes hold or wait for, with those nodes, in order of the first of them."""
         found = []
-        for address in self.roster.holders.shared.keys() | self.contested.keys():
-            slots = self.roster.holders.of(address)
-            names = sorted({self.roster.names[slot] for slot in slots} | self.contested.get(address, set()))
+        for address in self.slot_table.address_index.shared.keys() | self.contested.keys():
+            slots = self.slot_table.address_index.slots_of(address)
+            names = sorted({self.slot_table.names[slot] for slot in slots} | self.contested.get(address, set()))
             if len(names) > 1:
                 found.append((tuple(names), address))
         return [(address, names) for names, address in sorted(found, key=repr)]
@@ -289,7 +289,7 @@ class FleetState:
 
     def base(self, kind: Kind, number: int, now_ms: int) -> Base:
         """What a budget is a share of: the addresses that a list has allowed for a while, or those of all members."""
-        key, level = ALL_MEMBERS, self.roster.addresses
+        key, level = ALL_MEMBERS, self.slot_table.addresses
         spent: Sequence[tuple[int, int]] = ()
         if kind in DENIALS:
             key, level = self.plan.ids[number], self.allowed_by(number)
@@ -307,7 +307,7 @@ class FleetState:
         if step_ms <= sampled_ms:
             return
         now = {list_id: self.allowed_by(number) for number, list_id in enumerate(self.plan.ids)}
-        self.levels.put_all(changed(self.levels.rows, {**now, ALL_MEMBERS: self.roster.addresses}, sampled_ms))
+        self.levels.put_all(changed(self.levels.rows, {**now, ALL_MEMBERS: self.slot_table.addresses}, sampled_ms))
         self.clocks.put(SAMPLED, step_ms)
 
     def set_levels_back(self, time_ms: int) -> None:
@@ -322,7 +322,7 @@ class FleetState:
 
     def recount(self) -> None:
         """Count anew what is in which sets, after the sets became others."""
-        self.reach = Counter({bits: count for bits, count in self.roster.count_by_bits().items() if bits and count})
+        self.reach = Counter({bits: count for bits, count in self.slot_table.count_by_bits().items() if bits and count})
         self._allowed.forget()
 
     def reach_by(self, bits: int, count: int) -> None:

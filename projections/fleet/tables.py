@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from projections.fleet.holders import Address
+from projections.fleet.address_index import Address
 from projections.fleet.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
 from projections.fleet.state import FleetState
 from projections.rules.digests import to_bytes
@@ -131,7 +131,7 @@ def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
     """The sets of a zone's list, in order of precedence, brought up to now."""
     bits = state.plan.set_bits(state.list_number(zone))
     for bit in bits:
-        state.sets[bit].bring_up(state.roster, bit)
+        state.sets[bit].bring_up(state.slot_table, bit)
     return tuple(state.sets[bit] for bit in bits)
 
 

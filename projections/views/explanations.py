@@ -16,8 +16,8 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from eventstore.as_of import format_time as shown_time
+from projections.fleet.address_index import Address
 from projections.fleet.contested import withheld_addresses
-from projections.fleet.holders import Address
 from projections.fleet.membership import Member, Part
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable, held_since, table
@@ -291,7 +291,9 @@ def _addresses(about: Subject, fleet: FleetState) -> list[Address]:
 def _conflicts(about: Subject, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
     """Other nodes that have an address of this one, and whose rules therefore count for it too."""
     for address in addresses:
-        names = {fleet.roster.names[slot] for slot in fleet.roster.holders.of(address)} - {about.node_name}
+        names = {fleet.slot_table.names[slot] for slot in fleet.slot_table.address_index.slots_of(address)} - {
+            about.node_name
+        }
         if names:
             few = ", ".join(sorted(names)[:_FEW_NAMES])
             more = f" and {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else ""
@@ -300,7 +302,9 @@ def _conflicts(about: Subject, fleet: FleetState, addresses: Iterable[Address]) 
 
 def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> Iterator[tuple[AddressView, int]]:
     """The rules that hold an address, in order, and when each came to do so."""
-    labels = [fleet.labels.sets[fleet.roster.label[slot]] for slot in fleet.roster.holders.of(address)]
+    labels = [
+        fleet.labels.sets[fleet.slot_table.label[slot]] for slot in fleet.slot_table.address_index.slots_of(address)
+    ]
     for found in now.sets:
         key = found.prefixes.prefix_of(address)
         if key is None:

@@ -205,12 +205,12 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
 def of_leaves(state: FleetState, moves: Sequence[Move]) -> Foreseen:
     """What would happen if these nodes left, and nothing of them were held."""
     slots = {part.slot for move in moves for part in move.outs}
-    gone = np.zeros(len(state.roster.label), np.bool_)
+    gone = np.zeros(len(state.slot_table.label), np.bool_)
     gone[list(slots)] = True
-    numbers = {state.roster.label[slot] for slot in slots}
+    numbers = {state.slot_table.label[slot] for slot in slots}
     bits = {bit for bit in range(len(state.sets)) if any(state.labels.bits[number] >> bit & 1 for number in numbers)}
     contents = _contents(state, bits)
-    picked = {bit: _addresses(state, state.roster.in_set(bit) & ~gone) for bit in sorted(bits)}
+    picked = {bit: _addresses(state, state.slot_table.in_set(bit) & ~gone) for bit in sorted(bits)}
     shifts = Counter((before, after) for _, before, after in weigh(state, moves, 0, approved=True).shifts)
     lists: dict[int, list[str]] = {}
     for labels, zones in sorted(state.zones.by_labels.items()):
@@ -245,7 +245,7 @@ def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | Non
     """The present content of these sets, by bit; None for the others. (Reading one brings its cover up to now.)"""
     contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
-        state.sets[bit].bring_up(state.roster, bit)
+        state.sets[bit].bring_up(state.slot_table, bit)
         contents[bit] = state.sets[bit].content()
     return contents
 
@@ -255,7 +255,7 @@ def _picked_under(state: FleetState, plan: Plan, keys: Iterable[SetKey]) -> dict
     wanted = [(key, plan.keys.index(key)) for key in keys]
     if not wanted:
         return {}
-    label = np.asarray(state.roster.label, np.int32)
+    label = np.asarray(state.slot_table.label, np.int32)
     bits = [0] * len(state.labels.bits)
     for number in state.labels.uses():
         bits[number] = plan.bits_of(state.labels.sets[number])
@@ -267,4 +267,4 @@ def _picked_under(state: FleetState, plan: Plan, keys: Iterable[SetKey]) -> dict
 
 
 def _addresses(state: FleetState, picked: npt.NDArray[np.bool_]) -> _Picked:
-    return state.roster.addresses4(picked), state.roster.addresses6(picked)
+    return state.slot_table.addresses4(picked), state.slot_table.addresses6(picked)

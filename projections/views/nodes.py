@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
+from projections.fleet.address_index import Address
 from projections.fleet.contested import withheld_addresses
-from projections.fleet.holders import Address
 from projections.fleet.membership import Member
 from projections.fleet.state import FleetState
 from projections.fleet.views import HELD, standing
@@ -93,13 +93,13 @@ def _conflicts(name: str, node: Node | Member, member: Member | None, fleet: Fle
 
     An address that this node holds too is a shared one, which a list of thousands looks up without a search.
     """
-    holders = fleet.roster.holders
+    holders = fleet.slot_table.address_index
     is_held = member is not None and (member.slot >= 0 or member.held) and _says(member) == _says(node)
     names: set[str] = set()
     addresses: tuple[Address, ...] = _says(node)
     for address in (each for each in addresses if each):
-        slots = holders.shared.get(address, ()) if is_held else holders.of(address)
-        names |= {fleet.roster.names[slot] for slot in slots}
+        slots = holders.shared.get(address, ()) if is_held else holders.slots_of(address)
+        names |= {fleet.slot_table.names[slot] for slot in slots}
         names |= fleet.contested.get(address, set())
     return tuple(sorted(names - {name}))
 

@@ -235,8 +235,8 @@ class FleetMachine(RuleBasedStateMachine):
 
     def _holders(self, address: Address) -> set[str]:
         key = int(address) if address.version == 4 else address.packed
-        roster = self.fleet.state.roster
-        return {roster.names[slot] for slot in roster.holders.of(key)}
+        slot_table = self.fleet.state.slot_table
+        return {slot_table.names[slot] for slot in slot_table.address_index.slots_of(key)}
 
     def _waiting(self) -> set[tuple[str, Address]]:
         """Each node that waits for an address which another node holds."""
@@ -435,7 +435,7 @@ class FleetMachine(RuleBasedStateMachine):
         parts = [(name, part) for name, kept in state.kept.rows.items() for part in kept.parts]
         slots += [part.slot for _, part in parts]
         assert len(set(slots)) == len(slots)
-        assert all(slot < len(state.roster.names) <= 2 * len(NAMES) * 40 for slot in slots)
+        assert all(slot < len(state.slot_table.names) <= 2 * len(NAMES) * 40 for slot in slots)
         keeping: dict[int, set[str]] = {}
         for name, part in parts:
             keeping.setdefault(part.hold, set()).add(name)
@@ -446,7 +446,7 @@ class FleetMachine(RuleBasedStateMachine):
             if row.withheld >= 0:
                 keeping.setdefault(row.withheld, set()).add(name)
             assert row.held == (name not in self.members)
-        recounted = self.fleet.reload().roster.count_by_bits()
+        recounted = self.fleet.reload().slot_table.count_by_bits()
         assert state.reach == {b: n for b, n in recounted.items() if n and b}
         for number in range(len(state.plan.lists)):
             allowed = sum(count for bits, count in recounted.items() if state.plan.allows(number, bits))

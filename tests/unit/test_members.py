@@ -62,15 +62,15 @@ def test_who_joins_at_once_is_who_joins_one_by_one(items: list[Item], first: int
         for fleet in (singly, at_once):
             fleet.policy("p", action="drop", sources={"kind": "a"})
     rows = at_once.state.members.rows
-    assert len(rows.whole()) == (first if len(batch) > 32 else len(items))
+    assert len(rows.single_rows()) == (first if len(batch) > 32 else len(items))
     assert dict(rows) == dict(singly.state.members.rows)
     assert all(rows.get(name) == row for name, row in rows.items())
     check_some(rows, [item.name for item in items])
     assert at_once.state.reach == singly.state.reach
     loaded = at_once.reload()
-    assert at_once.state.reach == at_once.state.roster.count_by_bits() == loaded.roster.count_by_bits()
+    assert at_once.state.reach == at_once.state.slot_table.count_by_bits() == loaded.slot_table.count_by_bits()
     assert saved_bytes(loaded)["members"] == saved_bytes(singly.state)["members"]
-    assert not loaded.members.rows.whole()
+    assert not loaded.members.rows.single_rows()
     for zone in ("z0", "z1", "z2"):
         digests = {table(state, zone).digest for state in (singly.state, at_once.state, loaded)}
         assert len(digests) == 1
@@ -108,8 +108,8 @@ def test_who_joined_at_once_changes_leaves_and_comes_back(restarted: bool) -> No
         last_present_ms = fleet.now_ms if item.name in {items[1].name, *(each.name for each in more)} else 1
         expected = Member(*about, held=False, withheld=-1, last_present_ms=last_present_ms)
         assert found == expected
-    counted = fleet.reload().roster.count_by_bits()
-    assert +Counter(fleet.state.roster.count_by_bits()) == +Counter(counted)
+    counted = fleet.reload().slot_table.count_by_bits()
+    assert +Counter(fleet.state.slot_table.count_by_bits()) == +Counter(counted)
     keys = [key for part in fleet.state.members.drain() for key in part]
     changed = dict(zip(keys, fleet.state.members.some(keys), strict=True))
     assert changed == {name: rows.get(name) for name in changed}

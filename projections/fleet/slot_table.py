@@ -1,11 +1,13 @@
-"""Who holds which address: dense numbers for members, columns over them, and the holders of each address.
+"""Slot table of fleet: a dense number for each reachable state of a node, and columns of addresses and labels over
+them.
 
-Whoever makes an address reachable has a slot: a member, or the former state of one that a hold keeps. Slots are dense,
-the lowest free one goes first, and they never leave the fold. Columns over slots (addresses, label set) are plain
-arrays, which numpy reads in place, so a set's addresses are picked whole in milliseconds.
+A member has a slot, and so has each previous state of a node that a hold keeps reachable. The lowest free slot is
+allocated first, and slot numbers never leave the fold. Columns over slots are plain arrays, which numpy reads in place,
+so the addresses of a rule set are picked in milliseconds.
 
-An address is counted per holder and leaves with its last one (holders). What the members of each label set
-hold is counted along, so that an edit of a policy looks at label sets and not at a million members.
+An address counts once per slot that holds it, and is unreachable when the last of them is freed (`address_index`). The
+addresses of each label set are counted as well, so that an edit of a policy looks at label sets and not at a million
+members.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from projections.fleet.holders import Address, Column4, Holders
+from projections.fleet.address_index import Address, AddressIndex, Column4
 from projections.fleet.labels import Labels
 
-NO_ADDRESS6 = bytes(16)
+_NO_ADDRESS6 = bytes(16)
 
 
 def as_int(address: Address) -> int:
@@ -30,7 +32,7 @@ def as_int(address: Address) -> int:
     return address if isinstance(address, int) else int.from_bytes(address, "big")
 
 
-class Seated(Protocol):
+class SlotRow(Protocol):
     """A row that names a slot."""
 
     @property
@@ -54,7 +56,7 @@ class Column6(NamedTuple):
         return list(filter(None, self.values)) if self.packed else []
 
 
-class Labelled(NamedTuple):
+class LabelColumn(NamedTuple):
     """The label sets of new members: each one's number, and per label set its members and their addresses."""
 
     numbers: npt.NDArray[np.int32]
@@ -62,53 +64,54 @@ class Labelled(NamedTuple):
     held: Mapping[int, int]
 
 
-class Roster:
-    """Slots, columns and holders. `addresses` counts those of all slots, one that several hold once for each."""
+class SlotTable:
+    """Slots, columns and the address index. `addresses` counts the addresses of all slots, a shared one once for each
+    slot."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.names: list[str] = []
-        self.holders = Holders()
+        self.address_index = AddressIndex()
         self.addresses = 0
         self.label = array("i")
         self._four = array("I")
         self._six = array("Q")
-        self._free = BitMap()
-        self._held: Counter[int] = Counter()
+        self._free_slots = BitMap()
+        self._addresses_by_label: Counter[int] = Counter()
 
     def bits(self, address: Address) -> int:
         """The sets that an address is in."""
         bits = 0
-        for slot in self.holders.of(address):
+        for slot in self.address_index.slots_of(address):
             bits |= self.labels.bits[self.label[slot]]
         return bits
 
     def is_dense(self) -> bool:
         """Whether no slot is free between those that are taken."""
-        return not self._free
+        return not self._free_slots
 
-    def extend(
+    def allocate_batch(
         self,
         names: Sequence[str],
         fours: Column4,
         sixes: Column6,
-        labels: Labelled,
+        labels: LabelColumn,
     ) -> Sequence[int]:
-        """Neighbouring slots for new members, none of whose addresses anybody holds."""
+        """Neighbouring slots for new members whose addresses no slot holds."""
         assert self.is_dense(), "the lowest free slot goes first"
         slots = list(range(len(self.names), len(self.names) + len(names)))
         self.names += names
         self.label.frombytes(labels.numbers.tobytes())
         self._four += fours.values
-        self.holders.hold_batch(fours, slots[0])
+        self.address_index.add_batch(fours, slots[0])
         if sixes.packed:
             self._six.frombytes(np.frombuffer(sixes.packed, ">u8").astype(np.uint64).tobytes())
-            self.holders.hold_sixes(sixes.values, slots)
+            self.address_index.add_all6(sixes.values, slots)
         else:
             self._six.frombytes(bytes(16 * len(names)))
         for label, count in labels.uses.items():
             self.labels.use(label, count)
-        self._held.update(labels.held)
+        self._addresses_by_label.update(labels.held)
         self.addresses += sum(labels.held.values())
         return slots
 
@@ -125,17 +128,17 @@ class Roster:
         if sixes.any():
             packed = sixes.astype(">u8").tobytes()
             addresses6 = [packed[i : i + 16] for i in range(0, len(packed), 16)]
-            addresses6 = [b"" if address == NO_ADDRESS6 else address for address in addresses6]
+            addresses6 = [b"" if address == _NO_ADDRESS6 else address for address in addresses6]
         else:
             addresses6 = [b""] * len(slots)
         labels = np.asarray(self.label, np.int32)[slots].tolist()
         return fours, addresses6, [self.labels.sets[number] for number in labels]
 
-    def put(self, name: str, address4: Address, address6: Address, label: int) -> int:
-        """The lowest free slot, taken by somebody with these addresses and labels."""
-        if self._free:
-            slot = self._free.min()
-            self._free.remove(slot)
+    def allocate(self, name: str, address4: Address, address6: Address, label: int) -> int:
+        """The lowest free slot, now with these addresses and labels."""
+        if self._free_slots:
+            slot = self._free_slots.min()
+            self._free_slots.remove(slot)
         else:
             slot = self._grow()
         self.names[slot] = name
@@ -145,35 +148,35 @@ class Roster:
         self.labels.use(label, 1)
         for address in (address4, address6):
             if address:
-                self.holders.hold(address, slot)
-                self._held[label] += 1
+                self.address_index.add(address, slot)
+                self._addresses_by_label[label] += 1
                 self.addresses += 1
         return slot
 
-    def drop(self, slot: int, address4: int, address6: bytes) -> None:
-        """Empty a slot, whose addresses these are."""
+    def free(self, slot: int, address4: int, address6: bytes) -> None:
+        """Free a slot, whose addresses these are."""
         for address in (address4, address6):
             if address:
-                self.holders.release(address, slot)
-                self._held[self.label[slot]] -= 1
+                self.address_index.remove(address, slot)
+                self._addresses_by_label[self.label[slot]] -= 1
                 self.addresses -= 1
         self.labels.use(self.label[slot], -1)
         self.label[slot], self._four[slot] = -1, 0
         self._six[2 * slot] = self._six[2 * slot + 1] = 0
         self.names[slot] = ""
-        self._free.add(slot)
+        self._free_slots.add(slot)
 
-    def seat(self, names: list[str], rows: Sequence[Seated], labels: list[int]) -> None:
-        """Fill an empty roster with rows that were saved; the slots between them are free."""
+    def restore(self, names: list[str], rows: Sequence[SlotRow], labels: list[int]) -> None:
+        """Fill an empty table with saved rows; the slots between them are free."""
         slots = [row.slot for row in rows]
         fours, sixes = [row.address4 for row in rows], [row.address6 for row in rows]
         count = max(slots, default=-1) + 1
         label, four, six = np.full(count, -1, np.int32), np.zeros(count, np.uint32), np.zeros((count, 2), np.uint64)
         label[slots], four[slots] = labels, fours
-        six[slots] = np.frombuffer(b"".join([value or NO_ADDRESS6 for value in sixes]), ">u8").reshape(-1, 2)
+        six[slots] = np.frombuffer(b"".join([value or _NO_ADDRESS6 for value in sixes]), ">u8").reshape(-1, 2)
         self.label, self._four = array("i", label.tobytes()), array("I", four.tobytes())
         self._six = array("Q", six.tobytes())
-        self._free = BitMap(np.flatnonzero(label < 0).astype(np.uint32))
+        self._free_slots = BitMap(np.flatnonzero(label < 0).astype(np.uint32))
         self.names = [""] * count
         for slot, name in zip(slots, names, strict=True):
             self.names[slot] = name
@@ -181,10 +184,12 @@ class Roster:
             self.labels.use(number, uses)
         taken = label >= 0
         each = (four[taken] != 0).astype(np.int64) + six[taken].any(axis=1)
-        self._held = Counter(dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist())))
-        self.addresses = sum(self._held.values())
-        self.holders.seat4(self._four)
-        self.holders.seat6([(address, slot) for address, slot in zip(sixes, slots, strict=True) if address])
+        self._addresses_by_label = Counter(
+            dict(enumerate(np.bincount(label[taken], weights=each).astype(np.int64).tolist()))
+        )
+        self.addresses = sum(self._addresses_by_label.values())
+        self.address_index.restore4(self._four)
+        self.address_index.restore6([(address, slot) for address, slot in zip(sixes, slots, strict=True) if address])
 
     def addresses4(self, picked: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
         """IPv4 addresses of the picked slots; they may repeat."""
@@ -210,9 +215,9 @@ class Roster:
     def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
         """How many addresses the holders of each combination of label sets hold; mostly one set, alone."""
         counts: Counter[tuple[int, ...]] = Counter(
-            {(number,): held for number, held in sorted(self._held.items()) if held}
+            {(number,): held for number, held in sorted(self._addresses_by_label.items()) if held}
         )
-        for slots in self.holders.shared.values():
+        for slots in self.address_index.shared.values():
             numbers = tuple(sorted(self.label[slot] for slot in slots))
             for number in numbers:
                 counts[number,] -= 1

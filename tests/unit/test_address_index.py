@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.fleet.holders import BATCH_ADDRESSES, Address, Holders, column4
+from projections.fleet.address_index import BATCH_ADDRESSES, Address, AddressIndex, column4
 
 BATCH = 300
 FIRST = 10 << 24
@@ -24,8 +24,8 @@ def batch(number: int, order: Sequence[int]) -> array[int]:
     return array("I", [FIRST + number * BATCH + place if place % 7 else 0 for place in order])
 
 
-def check(holders: Holders, held: dict[Address, set[int]]) -> None:
-    assert {address: set(holders.of(address)) for address in held} == held
+def check(holders: AddressIndex, held: dict[Address, set[int]]) -> None:
+    assert {address: set(holders.slots_of(address)) for address in held} == held
     several = {address: slots for address, slots in held.items() if len(slots) > 1}
     assert {address: set(slots) for address, slots in holders.shared.items()} == several
 
@@ -39,24 +39,24 @@ def test_an_address_given_twice_is_a_repeat_but_for_none() -> None:
 
 @given(batches, steps)
 def test_batches_are_held_as_if_one_by_one(orders: list[list[int]], taken: list[tuple[str, int, int]]) -> None:
-    holders, held = Holders(), dict[Address, set[int]]()
+    holders, held = AddressIndex(), dict[Address, set[int]]()
     for number, order in enumerate(orders):
         column = column4(batch(number, order).tobytes())
-        assert not holders.any_of(column.given, ())
-        holders.hold_batch(column, number * BATCH)
-        assert holders.any_of(column.given, ())
+        assert not holders.has_any(column.given, ())
+        holders.add_batch(column, number * BATCH)
+        assert holders.has_any(column.given, ())
         held |= {address: {number * BATCH + i} for i, address in enumerate(column.values) if address}
     for slot, (what, place, number) in enumerate(taken, start=len(orders) * BATCH):
         address = FIRST + number * BATCH + place
         slots = held.setdefault(address, set())
         if what == "hold":
-            holders.hold(address, slot)
+            holders.add(address, slot)
             slots.add(slot)
         elif what == "release" and slots:
-            holders.release(address, slots.pop())
+            holders.remove(address, slots.pop())
         else:
-            assert set(holders.of(address)) == slots
-        assert holders.any_of(column4(array("I", [address]).tobytes()).given, ()) == bool(slots)
+            assert set(holders.slots_of(address)) == slots
+        assert holders.has_any(column4(array("I", [address]).tobytes()).given, ()) == bool(slots)
     check(holders, held)
 
 
@@ -65,8 +65,8 @@ def test_what_was_saved_is_held_by_its_slots(order: list[int], is_shared: bool) 
     values = array("I", [*batch(0, order), *range(FIRST + BATCH, FIRST + BATCH + BATCH_ADDRESSES)])
     if is_shared:
         values += array("I", [FIRST + 1, FIRST + BATCH, FIRST + 1])
-    holders, held = Holders(), dict[Address, set[int]]()
-    holders.seat4(values)
+    holders, held = AddressIndex(), dict[Address, set[int]]()
+    holders.restore4(values)
     for slot, address in enumerate(values):
         if address:
             held.setdefault(address, set()).add(slot)
@@ -74,12 +74,12 @@ def test_what_was_saved_is_held_by_its_slots(order: list[int], is_shared: bool) 
 
 
 def test_ipv6_addresses_are_held_alone_and_together() -> None:
-    holders = Holders()
-    holders.hold_sixes([SIX, b""], [0, 1])
-    assert holders.any_of(column4(b"").given, [SIX])
-    assert not holders.any_of(column4(b"").given, [b""])
-    holders.seat6([(SIX, 2), (SIX, 3)])
-    assert set(holders.of(SIX)) == {0, 2, 3}
+    holders = AddressIndex()
+    holders.add_all6([SIX, b""], [0, 1])
+    assert holders.has_any(column4(b"").given, [SIX])
+    assert not holders.has_any(column4(b"").given, [b""])
+    holders.restore6([(SIX, 2), (SIX, 3)])
+    assert set(holders.slots_of(SIX)) == {0, 2, 3}
     for slot in (0, 2, 3):
-        holders.release(SIX, slot)
-    assert not holders.of(SIX)
+        holders.remove(SIX, slot)
+    assert not holders.slots_of(SIX)
