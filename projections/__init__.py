@@ -1,7 +1,7 @@
 """The folds: pure. They decide, and derive everything that is shown or driven. Four topics, four folds.
 
     zones         nodes and DPUs of a zone: `nodes`; `dpus`, `lifecycle`, `phases`, `rollout`
-    fleet         what all zones agree on: `membership`, `joins`, `moves`, `effects`; `withdrawals`, `holds`,
+    fleet         what all zones agree on: `membership`, `joins`, `impact`, `effects`; `withdrawals`, `holds`,
                   `replanning`; and what follows: `rulesets`, `tables`
     cliques       who has which index: `claims`, `files`
     installs      how far each zone's DPUs are with its rules

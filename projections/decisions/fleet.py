@@ -19,7 +19,7 @@ from projections.fleet.holds import (
     Released,
     addresses_with,
 )
-from projections.fleet.moves import Move
+from projections.fleet.impact import MemberChange
 from projections.fleet.replanning import Edit
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals import APPROVALS, Hold
@@ -31,7 +31,7 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
         case joins.Joined(_, given):
             yield from in_zones("member_joined", given.names, given.zones)
         case joins.Moved():
-            yield from _moved(change, at)
+            yield from _members_changed(change, at)
         case Edited() | EditHeld() | Withdrawn():
             yield from _edit(event, change)
         case HoldChanged(hold):
@@ -43,11 +43,13 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             by = {"by": event.envelope.actor}
             yield one("hold_rejected", str(hold.id), by)
             yield one(f"{hold.subject}_edit_rejected", edited_by(hold), by | {"hold": str(hold.id)})
-        case Released(hold, weighed, _):
+        case Released(hold, impact, _):
             yield one(
                 "hold_approved", str(hold), {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
             )
-            yield from (one("member_released", move.name, {"hold": str(hold)}) for move in weighed.moves)
+            yield from (
+                one("member_released", member_change.name, {"hold": str(hold)}) for member_change in impact.changes
+            )
         case Described(zone, limits, edit):
             yield one("zone_updated", zone, limits_in_words(limits))
             yield from _edit(event, edit)
@@ -62,26 +64,30 @@ def items(event: Event, change: Any, at: At) -> Iterator[Items]:
             )
 
 
-def _moved(change: joins.Moved, at: At) -> Iterator[Items]:
-    weighed = change.weighed
-    for number, move in enumerate(weighed.moves):
-        yield _move(move, change.held_by.get(number))
+def _members_changed(change: joins.Moved, at: At) -> Iterator[Items]:
+    impact = change.impact
+    for number, member_change in enumerate(impact.changes):
+        yield _member_changed(member_change, change.hold_by_change.get(number))
     for lost in change.superseded:
         yield one("member_superseded", lost.name, {"zone": lost.zone, "created_ms": str(lost.created_ms)})
     for hold in change.holds:
         detail = {"hold": str(hold.id), "budget": hold.kind}
-        detail["addresses"] = str(addresses_with(weighed, hold, change.held_by))
+        detail["addresses"] = str(addresses_with(impact, hold, change.hold_by_change))
         yield one("members_held", ",".join(hold.zones) or EVERY_ZONE, detail)
 
 
-def _move(move: Move, hold: int | None) -> Items:
+def _member_changed(member_change: MemberChange, hold: int | None) -> Items:
     """What became of one node: it came, went or changed; or this waits, and it is what it was."""
     held = {"hold": str(hold)} if hold is not None else {}
-    if move.after is None:
-        zone = move.before.zone if move.before is not None else ""
-        return one("member_left_held" if held else "member_left", move.name, {"zone": zone, "budget": move.kind} | held)
-    kind = "member_joined" if move.before is None or move.before.held else "member_changed"
-    return one(f"{kind}_held" if held else kind, move.name, {"zone": move.after.zone} | held)
+    if member_change.after is None:
+        zone = member_change.before.zone if member_change.before is not None else ""
+        return one(
+            "member_left_held" if held else "member_left",
+            member_change.name,
+            {"zone": zone, "budget": member_change.kind} | held,
+        )
+    kind = "member_joined" if member_change.before is None or member_change.before.held else "member_changed"
+    return one(f"{kind}_held" if held else kind, member_change.name, {"zone": member_change.after.zone} | held)
 
 
 def _edit(event: Event, change: Edited | EditHeld | Withdrawn) -> Iterator[Items]:

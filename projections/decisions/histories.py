@@ -56,9 +56,9 @@ def _is_in(subject: str, change: Any) -> bool:
             return False  # its names and zones are in the record
         case joins.Moved():
             lost = ((name, zone) for zone, name, *_ in change.superseded)
-            return any(subject in pair for pair in lost) or any(_moves(subject, change.weighed.moves))
+            return any(subject in pair for pair in lost) or any(_names_subject(subject, change.impact.changes))
         case holds.Released():
-            return any(_moves(subject, change.weighed.moves))
+            return any(_names_subject(subject, change.impact.changes))
         case holds.Rejected():
             return subject in change.names
         case holds.HoldDropped():
@@ -71,10 +71,10 @@ def _is_in(subject: str, change: Any) -> bool:
     return False
 
 
-def _moves(subject: str, moves: Iterable[Any]) -> Iterable[bool]:
-    for move in moves:
-        yield move.name == subject
-        yield any(row is not None and row.zone == subject for row in (move.before, move.after))
+def _names_subject(subject: str, changes: Iterable[Any]) -> Iterable[bool]:
+    for change in changes:
+        yield change.name == subject
+        yield any(row is not None and row.zone == subject for row in (change.before, change.after))
 
 
 def _is_about(subject: str, item: Item) -> bool:

@@ -1,4 +1,4 @@
-"""What moves leave behind: rows, slots, holds, and the sets whose addresses came or went."""
+"""How changes of members are applied: rows, slots, holds, and the rule sets whose addresses changed."""
 
 from __future__ import annotations
 
@@ -10,74 +10,77 @@ from msgspec.structs import replace
 from eventstore.folding.table import Table
 from projections.fleet.address_index import Address
 from projections.fleet.contested import grant
+from projections.fleet.impact import AddressShift, Impact, MemberChange
 from projections.fleet.membership import Kept, Member, Part, held_items
-from projections.fleet.moves import Move, Shift, Weighed
 from projections.fleet.state import FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY, Hold, Kind, add_hashes
 
 
-def make_moves(state: FleetState, weighed: Weighed, held_by: Mapping[int, int], version: int, earliest_ms: int) -> None:
-    """Make moves that were weighed. `held_by` is the hold of each move that waits."""
-    kept = [_leave(state, move, held_by.get(index, -1)) for index, move in enumerate(weighed.moves)]
+def apply_changes(
+    state: FleetState, impact: Impact, hold_by_change: Mapping[int, int], version: int, earliest_ms: int
+) -> None:
+    """Apply changes that were evaluated. `hold_by_change` is the hold of each change that is held."""
+    kept = [_free_slots(state, change, hold_by_change.get(index, -1)) for index, change in enumerate(impact.changes)]
     concerned: set[int] = set()
-    for index, (move, parts) in enumerate(zip(weighed.moves, kept, strict=True)):
-        was_held = _of_holds(move.name, move.before, state.parts(move.name))
-        member = _arrive(state, move, parts, held_by.get(index, -1))
-        state.contest(move.name, move.before, member)
-        _put_rows(state, move.name, member, parts)
-        concerned |= _account(state, move.name, was_held, _of_holds(move.name, member, parts))
+    for index, (change, parts) in enumerate(zip(impact.changes, kept, strict=True)):
+        was_held = _of_holds(change.name, change.before, state.parts(change.name))
+        member = _new_row(state, change, parts, hold_by_change.get(index, -1))
+        state.contest(change.name, change.before, member)
+        _put_rows(state, change.name, member, parts)
+        concerned |= _account(state, change.name, was_held, _of_holds(change.name, member, parts))
     _end_empty(state, concerned)
-    state.hear_of((move.after.zone for move in weighed.moves if move.after is not None), version)
-    state.forget_zones(move.before.zone for move in weighed.moves if move.before is not None)
+    state.hear_of((change.after.zone for change in impact.changes if change.after is not None), version)
+    state.forget_zones(change.before.zone for change in impact.changes if change.before is not None)
     gained: dict[int, list[Address]] = {}
     lost: dict[int, list[Address]] = {}
-    for address, before, after in _with_granted(state, weighed):
+    for address, before, after in _shifts_after_grants(state, impact):
         if after & ~before:
             gained.setdefault(after & ~before, []).append(address)
         if before & ~after:
             lost.setdefault(before & ~after, []).append(address)
         state.reach_by(before, -1)
         state.reach_by(after, 1)
-    note(state, gained, lost, version, earliest_ms)
+    record_set_changes(state, gained, lost, version, earliest_ms)
 
 
-def _with_granted(state: FleetState, weighed: Weighed) -> Iterable[Shift]:
-    """The shifts of addresses, after those that no node holds any more went to the nodes that wait for them."""
+def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressShift]:
+    """The shifts of addresses, after addresses that no node holds any more were granted to nodes that wait for them."""
     if not state.contested:
-        return weighed.shifts
-    shifts = {shift.address: shift for shift in weighed.shifts}
-    stated = [move.after for move in weighed.moves if move.after is not None]
+        return impact.shifts
+    shifts = {shift.address: shift for shift in impact.shifts}
+    stated = [change.after for change in impact.changes if change.after is not None]
     waited = [address for after in stated for address in (after.contested4, after.contested6) if address]
     for address, bits in grant(state, [*shifts, *waited]).items():
         before = shifts[address].before if address in shifts else 0
-        shifts[address] = Shift(address, before, bits)
+        shifts[address] = AddressShift(address, before, bits)
     return shifts.values()
 
 
-def _leave(state: FleetState, move: Move, hold: int) -> tuple[Part, ...]:
-    """The parts of the node that stay: those that are not touched, and all of them if the move waits for a hold.
+def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[Part, ...]:
+    """Free the slots of the states that go, and return the states that stay: all of them if the change is held.
 
-    What an earlier hold kept of the node is then kept by the new one alone: the newest change is the one that waits.
+    What an earlier hold retained of the node is then retained by the new hold alone: the newest change is the one that
+    waits.
     """
     if hold >= 0:
-        return (*move.stays, *(replace(part, hold=hold) for part in move.outs))
-    for part in move.outs:
+        return (*change.untouched, *(replace(part, hold=hold) for part in change.removed))
+    for part in change.removed:
         state.slot_table.free(part.slot, part.address4, part.address6)
-    return move.stays
+    return change.untouched
 
 
-def _arrive(state: FleetState, move: Move, parts: tuple[Part, ...], withheld: int) -> Member | None:
-    """The node's row after the move, with its slot."""
-    after = move.after
+def _new_row(state: FleetState, change: MemberChange, parts: tuple[Part, ...], withheld: int) -> Member | None:
+    """The node's row after the change, with its slot."""
+    after = change.after
     if after is None:
-        assert move.before is not None, "only what was there can leave"
-        return _held(move.before) if parts else None
-    if not move.arrives:
+        assert change.before is not None, "only what was there can leave"
+        return _held(change.before) if parts else None
+    if not change.needs_slot:
         return after
     if withheld >= 0:
         return replace(after, slot=-1, withheld=withheld)
     number = state.labels.intern(after.labels, state.plan)
-    slot = state.slot_table.allocate(move.name, after.address4, after.address6, number)
+    slot = state.slot_table.allocate(change.name, after.address4, after.address6, number)
     return replace(after, slot=slot, withheld=-1, labels=state.labels.sets[number])
 
 
@@ -153,14 +156,14 @@ def hold_key(hold: int) -> str:
     return str(hold)
 
 
-def note(
+def record_set_changes(
     state: FleetState,
     gained: Mapping[int, Sequence[Address]],
     lost: Mapping[int, Sequence[Address]],
     version: int,
     earliest_ms: int,
 ) -> None:
-    """Addresses, by the bits of sets, came into these sets and went from those."""
+    """Record addresses, by the bits of sets, that entered these sets and left those."""
     added, removed = _by_set(gained), _by_set(lost)
     for bit in sorted(added.keys() | removed.keys()):
         found = state.sets[bit]

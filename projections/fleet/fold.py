@@ -16,7 +16,7 @@ from eventstore.log import FLEET, Partition
 from projections import names
 from projections.fleet import verdicts
 from projections.fleet.contested import faults_of_agent
-from projections.fleet.effects import charge, hold_key, make_moves
+from projections.fleet.effects import apply_changes, charge, hold_key
 from projections.fleet.holds import (
     Budgeted,
     Edited,
@@ -159,10 +159,10 @@ class FleetFold:
                 state.verdicts.note({hold.command_id: verdicts.rejected(hold, at)})
             case HoldDropped(hold):
                 _end(state, {hold.id: verdicts.rejected(hold, at)})
-            case Released(number, weighed, approved_by):
+            case Released(number, impact, approved_by):
                 hold = state.holds.rows[hold_key(number)]
                 state.verdicts.note({hold.command_id: verdicts.approved(number, approved_by, at)})
-                make_moves(state, weighed, {}, at.offset + 1, at.append_ms)
+                apply_changes(state, impact, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
             case Froze(zone, freeze) if freeze is not None:
@@ -264,9 +264,9 @@ def _advance(state: FleetState, source: Source) -> None:
 def _move(state: FleetState, change: Moved, at: At) -> None:
     for hold in change.holds:
         _open_hold(state, hold)
-    charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.weighed.charges.items())
+    charges = ((kind, state.plan.ids[number], count) for (kind, number), count in change.impact.charges.items())
     charge(state, charges, at.time_ms)
-    make_moves(state, change.weighed, change.held_by, at.offset + 1, change.source.earliest_ms)
+    apply_changes(state, change.impact, change.hold_by_change, at.offset + 1, change.source.earliest_ms)
     state.tombstones.note(change.tombstones, at.offset)
     enqueue_superseded(state, change.superseded, at)
     faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}

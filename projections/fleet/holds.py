@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
+from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Cause
-from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.principals import person
 from projections.fleet.replanning import Edit, Pair, Proposal, Turns, propose, turns
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
@@ -106,12 +106,12 @@ class Released(NamedTuple):
     """What a hold of members kept may go."""
 
     hold: int
-    weighed: Weighed
+    impact: Impact
     approved_by: tuple[str, ...]
 
 
 def member_holds(
-    state: FleetState, weighed: Weighed, causes: Mapping[str, Cause], actor: str, at: At
+    state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: At
 ) -> tuple[tuple[Hold, ...], dict[int, int]]:
     """The holds of the moves that wait, one per command behind them, and the hold of each of these moves.
 
@@ -120,26 +120,26 @@ def member_holds(
     their own in the name of another. Nodes with no command behind them share the hold of their record, asked for by
     `actor`.
     """
-    if not weighed.waits:
+    if not impact.held:
         return (), {}  # most records; there may be thousands of open holds to look through
     by_cause: dict[Cause, list[int]] = {}
-    for index in sorted(weighed.waits):
-        by_cause.setdefault(causes.get(weighed.moves[index].name, Cause("", actor)), []).append(index)
+    for index in sorted(impact.held):
+        by_cause.setdefault(causes.get(impact.changes[index].name, Cause("", actor)), []).append(index)
     of_members = (hold for hold in state.holds.rows.values() if hold.subject == MEMBERS)
     open_holds = {Cause(hold.command_id, hold.requested_by): hold for hold in of_members}
-    held_by: dict[int, int] = {}
+    hold_by_change: dict[int, int] = {}
     holds, number = list[Hold](), state.clocks.rows.get(LAST_HOLD, 0)
     for cause, indices in by_cause.items():
         earlier = open_holds.get(cause) if cause.command_id else None
-        hold = _of_moves(state, weighed, indices, cause, at)
+        hold = _hold_of(state, impact, indices, cause, at)
         if earlier is None:
             number += 1
             hold = replace(hold, id=number)
         else:
             hold = _grown(earlier, hold)
         holds.append(hold)
-        held_by |= dict.fromkeys(indices, hold.id)
-    return tuple(holds), held_by
+        hold_by_change |= dict.fromkeys(indices, hold.id)
+    return tuple(holds), hold_by_change
 
 
 def _grown(earlier: Hold, later: Hold) -> Hold:
@@ -152,20 +152,22 @@ def _grown(earlier: Hold, later: Hold) -> Hold:
     return replace(earlier, kind=kind, zones=zones, reason=_LATER.join(reasons), approvals=())
 
 
-def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause: Cause, at: At) -> Hold:
-    befores = [weighed.moves[index].before for index in indices]
+def _hold_of(state: FleetState, impact: Impact, indices: Sequence[int], cause: Cause, at: At) -> Hold:
+    befores = [impact.changes[index].before for index in indices]
     earlier = [state.holds.rows.get(hold_key(before.withheld)) for before in befores if before is not None]
-    kind = _named({kind for kind, _ in weighed.over} or {hold.kind for hold in earlier if hold is not None})
-    count, number = max(((count, number) for (of, number), count in weighed.over.items() if of == kind), default=(0, 0))
+    kind = _named({kind for kind, _ in impact.exceeded} or {hold.kind for hold in earlier if hold is not None})
+    count, number = max(
+        ((count, number) for (of, number), count in impact.exceeded.items() if of == kind), default=(0, 0)
+    )
     zones: Iterable[str]
     if count:
-        addresses = sum(_addresses_of(weighed.moves[index]) for index in indices)
+        addresses = sum(_addresses_of(impact.changes[index]) for index in indices)
         together = f", as part of {count} together" if count > addresses else ""
         reason = _over(kind, together + _of_late(state, kind, number, at)) + "; what was stays"
-        zones = state.zones_with({list_number for _, list_number in weighed.over})
+        zones = state.zones_with({list_number for _, list_number in impact.exceeded})
     else:
         reason = "of nodes whose last change waits; what was stays until this one may be made"
-        zones = {row.zone for index in indices for row in weighed.moves[index][2:4] if row is not None}
+        zones = {row.zone for index in indices for row in impact.changes[index][2:4] if row is not None}
     return Hold(
         id=0,
         kind=kind,
@@ -181,21 +183,27 @@ def _of_moves(state: FleetState, weighed: Weighed, indices: Sequence[int], cause
     )
 
 
-def outcome_of(weighed: Weighed, hold: Hold, held_by: Mapping[int, int]) -> Outcome:
+def outcome_of(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> Outcome:
     """The outcome of a record of members that opened this hold, or made it grow."""
-    return Outcome("held", reason_of(replace(hold, addresses=addresses_with(weighed, hold, held_by))), hold=hold.id)
+    return Outcome(
+        "held", reason_of(replace(hold, addresses=addresses_with(impact, hold, hold_by_change))), hold=hold.id
+    )
 
 
-def addresses_with(weighed: Weighed, hold: Hold, held_by: Mapping[int, int]) -> int:
+def addresses_with(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> int:
     """The addresses of a hold as it was decided, with those that its record adds to it."""
-    added = (_addresses_of(weighed.moves[index]) for index, held in held_by.items() if held == hold.id)
+    added = (_addresses_of(impact.changes[index]) for index, held in hold_by_change.items() if held == hold.id)
     return hold.addresses + sum(added)
 
 
-def _addresses_of(move: Move) -> int:
+def _addresses_of(change: MemberChange) -> int:
     """Addresses of a move that a hold of it would count: those that go or those that come, whichever are more."""
-    goes = sum(bool(part.address4) + bool(part.address6) for part in move.outs)
-    comes = bool(move.after.address4) + bool(move.after.address6) if move.after is not None and move.arrives else 0
+    goes = sum(bool(part.address4) + bool(part.address6) for part in change.removed)
+    comes = (
+        bool(change.after.address4) + bool(change.after.address6)
+        if change.after is not None and change.needs_slot
+        else 0
+    )
     return max(goes, comes)
 
 
@@ -396,8 +404,8 @@ def decide_approval(state: FleetState, event: HoldApproved, at: At) -> Decision:
             return Decision(None, Outcome("unchanged", f"{reason}, one of them yours"))
         return Decision(HoldChanged(replace(hold, approvals=approvals)), Outcome("done", reason))
     if hold.subject == MEMBERS:
-        moves = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
-        return Decision(Released(hold.id, weigh(state, moves, at.time_ms, approved=True), approvals), DONE)
+        changes = [_release(state, name, hold.id) for name in sorted(state.held_names[hold.id])]
+        return Decision(Released(hold.id, evaluate(state, changes, at.time_ms, approved=True), approvals), DONE)
     if hold.budget_after is not None:
         return Decision(Budgeted(hold.budget_after, (hold.id,), approvals), DONE)
     return _decide_approved_edit(state, hold, approvals, at)
@@ -446,13 +454,19 @@ def _says_the_same(hold: Hold, edit: Edit) -> bool:
     return waits.says() == asked.says()
 
 
-def _release(state: FleetState, name: str, hold: int) -> Move:
+def _release(state: FleetState, name: str, hold: int) -> MemberChange:
     """Let go of what a hold keeps of a node, and take the state that it withholds."""
     before, parts = state.members.rows[name], state.parts(name)
-    outs = tuple(part for part in parts if part.hold == hold)
-    stays = tuple(part for part in parts if part.hold != hold)
-    return Move(
-        name, DENIED_BY_CHANGE, before, None if before.held else before, outs, stays, arrives=before.withheld == hold
+    removed = tuple(part for part in parts if part.hold == hold)
+    untouched = tuple(part for part in parts if part.hold != hold)
+    return MemberChange(
+        name,
+        DENIED_BY_CHANGE,
+        before,
+        None if before.held else before,
+        removed,
+        untouched,
+        needs_slot=before.withheld == hold,
     )
 
 

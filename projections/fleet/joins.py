@@ -2,7 +2,7 @@
 
 A record counts only if it begins at fleet's mark for its zones partition, so a record that a forwarder appends twice,
 or late, changes nothing. Nearly all records of a burst hold only new names with new addresses: these can withdraw
-nothing, and are added in a few passes over whole columns. Any other record goes node by node (moves).
+nothing, and are added in a few passes over whole columns. Any other record goes node by node (`impact`).
 
 Fleet accepts what a partition states of its own nodes. A node that is in zones of two partitions belongs to the newer
 statement (see tombstones for the order), and the other zone is told through its outbox. A node may leave one partition
@@ -24,10 +24,10 @@ from eventstore.folding.fold import DONE, At, Decision, refusal
 from eventstore.log import partition_of
 from projections.fleet.address_index import Address
 from projections.fleet.contested import Newcomers, agent_bits
-from projections.fleet.effects import note
+from projections.fleet.effects import record_set_changes
 from projections.fleet.holds import member_holds, outcome_of
+from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Items, Member, Part, read_items
-from projections.fleet.moves import Move, Weighed, weigh
 from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
@@ -73,10 +73,10 @@ class Moved(NamedTuple):
     are of the nodes that left. `agents` are the commands of node agents, by node and zone."""
 
     source: Source
-    weighed: Weighed
+    impact: Impact
     superseded: Sequence[Superseded]
     holds: tuple[Hold, ...]
-    held_by: Mapping[int, int]
+    hold_by_change: Mapping[int, int]
     tombstones: Mapping[str, Tombstone]
     agents: Mapping[tuple[str, str], str]
 
@@ -100,12 +100,12 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     source = Source(partition, event.to_offset, event.earliest_ms)
     if state.budgets.rows[ALLOWED_BY_JOIN].is_unlimited and _all_new(state, items, partition, at.append_ms):
         return Decision(Joined(source, items), DONE)
-    moves, superseded, tombstones = _moves(state, items, partition, at.append_ms)
-    weighed = weigh(state, moves, at.time_ms)
-    causes = items.cause_by_name() if weighed.waits else {}
-    holds, held_by = member_holds(state, weighed, causes, event.envelope.actor, at)
-    outcome = outcome_of(weighed, holds[0], held_by) if holds else DONE
-    return Decision(Moved(source, weighed, superseded, holds, held_by, tombstones, _agents(items)), outcome)
+    changes, superseded, tombstones = _member_changes(state, items, partition, at.append_ms)
+    impact = evaluate(state, changes, at.time_ms)
+    causes = items.cause_by_name() if impact.held else {}
+    holds, hold_by_change = member_holds(state, impact, causes, event.envelope.actor, at)
+    outcome = outcome_of(impact, holds[0], hold_by_change) if holds else DONE
+    return Decision(Moved(source, impact, superseded, holds, hold_by_change, tombstones, _agents(items)), outcome)
 
 
 def _agents(items: Items) -> dict[tuple[str, str], str]:
@@ -130,10 +130,10 @@ def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bo
     return not state.slot_table.address_index.has_any(fours.given, sixes)
 
 
-def _moves(
+def _member_changes(
     state: FleetState, items: Items, partition: int, now_ms: int
-) -> tuple[list[Move], list[Superseded], dict[str, Tombstone]]:
-    moves: list[Move] = []
+) -> tuple[list[MemberChange], list[Superseded], dict[str, Tombstone]]:
+    changes: list[MemberChange] = []
     superseded: list[Superseded] = []
     tombstones: dict[str, Tombstone] = {}
     labels = [dict(sorted(found.items())) for found in items.label_sets]
@@ -154,7 +154,9 @@ def _moves(
                     continue
                 superseded.append(Superseded(before.zone, name, before.created_ms, before.uid))
             kind: Kind = DENIED_BY_LEAVE if items.states[i] == LEFT else DENIED_BY_CHANGE
-            moves.append(Move(name, kind, before, None, _effective(state, name, before), (), arrives=False))
+            changes.append(
+                MemberChange(name, kind, before, None, _effective(state, name, before), (), needs_slot=False)
+            )
             continue
         bits = agent_bits(items.states[i])
         after = _member(items, i, labels)
@@ -168,8 +170,8 @@ def _moves(
                 superseded.append(Superseded(loser.zone, name, loser.created_ms, loser.uid))
                 if not newer:
                     continue
-        moves += _arrival(state, name, before, newcomers.admit(name, after, bits))
-    return moves, superseded, tombstones
+        changes += _arrival(state, name, before, newcomers.admit(name, after, bits))
+    return changes, superseded, tombstones
 
 
 def _tombstone(items: Items, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
@@ -214,12 +216,12 @@ def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]
     return (Part(-1, member.slot, member.address4, member.address6, member.labels), *parts)
 
 
-def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[Move]:
+def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[MemberChange]:
     if before is None or before.held:
-        yield Move(name, DENIED_BY_CHANGE, before, after, state.parts(name), (), arrives=True)
+        yield MemberChange(name, DENIED_BY_CHANGE, before, after, state.parts(name), (), needs_slot=True)
         return
     if (before.address4, before.address6, before.labels) != (after.address4, after.address6, after.labels):
-        yield Move(name, DENIED_BY_CHANGE, before, after, _effective(state, name, before), (), arrives=True)
+        yield MemberChange(name, DENIED_BY_CHANGE, before, after, _effective(state, name, before), (), needs_slot=True)
         return
     same = Member(
         after.zone,
@@ -236,7 +238,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         contested6=after.contested6,
     )
     if same != before:
-        yield Move(name, DENIED_BY_CHANGE, before, same, (), state.parts(name), arrives=False)
+        yield MemberChange(name, DENIED_BY_CHANGE, before, same, (), state.parts(name), needs_slot=False)
 
 
 def join(state: FleetState, change: Joined, at: At) -> None:
@@ -299,4 +301,4 @@ def _note_joined(state: FleetState, change: Joined, numbers: Mapping[int, int], 
                 by_bits.setdefault(bits[numbers[i]], []).append(address)
     for found, addresses in by_bits.items():
         state.reach_by(found, len(addresses))
-    note(state, by_bits, {}, version, change.source.earliest_ms)
+    record_set_changes(state, by_bits, {}, version, change.source.earliest_ms)

@@ -278,10 +278,10 @@ class FleetState:
 
     def exceeds(self, kind: Kind, number: int, count: int, now_ms: int) -> bool:
         """Whether turning `count` more addresses of a list would go over a budget."""
-        room = self.room(kind, number, now_ms)
-        return room is not None and count > room
+        budget_remaining = self.budget_remaining(kind, number, now_ms)
+        return budget_remaining is not None and count > budget_remaining
 
-    def room(self, kind: Kind, number: int, now_ms: int) -> int | None:
+    def budget_remaining(self, kind: Kind, number: int, now_ms: int) -> int | None:
         """How many more addresses of a list may turn; below 0 if more did than may by now; None if any number may."""
         budget, spent = self.budgets.rows[kind], self.window(kind, number).spent(now_ms)
         limit = budget.limit(self.base(kind, number, now_ms))

@@ -1,10 +1,11 @@
 """What an edit or a leave would do to the zones' tables, worked out beside the state, which stays as it is.
 
 The same functions that decide say what would change: the plan under an edit (`propose`), the slots that would go
-(`weigh`). Here that becomes prefixes, and the number of addresses whose verdict turns. Prefixes alone mislead: a drop
-adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours, whose verdict stays.
-What has to be of one moment is copied when a `Foreseen` is made: the present covers, and the addresses that would be in
-each set. Covering them takes some milliseconds a set and is left to `effects`, an iterator that its reader can pause.
+(`evaluate`). Here that becomes prefixes, and the number of addresses whose verdict turns. Prefixes alone mislead: a
+drop adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours, whose verdict
+stays. What has to be of one moment is copied when a `Foreseen` is made: the present covers, and the addresses that
+would be in each set. Covering them takes some milliseconds a set and is left to `effects`, an iterator that its reader
+can pause.
 
 Zones whose tables would change alike are told together. What is held is shown as it would be if it were approved.
 """
@@ -19,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from projections.fleet.holds import Edited, EditHeld
+from projections.fleet.impact import MemberChange, evaluate
 from projections.fleet.joins import Moved
-from projections.fleet.moves import Move, weigh
 from projections.fleet.replanning import Edit, Proposal, propose, turns
 from projections.fleet.rulesets import NO_CHANGE, PrefixChange
 from projections.fleet.state import ANY_ZONE, FleetState
@@ -142,10 +143,10 @@ def of_change(state: FleetState, change: Any, version: int) -> Verdict:
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
-        case Moved(_, weighed, _, holds, _, _, _):
-            denied = [count for (kind, _), count in weighed.charges.items() if kind in DENIALS]
-            most = max(weighed.over.values() if holds else denied, default=0)
-            return Verdict(holds[0].kind if holds else "", most, of_leaves(state, weighed.moves))
+        case Moved(_, impact, _, holds, _, _, _):
+            denied = [count for (kind, _), count in impact.charges.items() if kind in DENIALS]
+            most = max(impact.exceeded.values() if holds else denied, default=0)
+            return Verdict(holds[0].kind if holds else "", most, of_leaves(state, impact.changes))
     return Verdict.nothing()
 
 
@@ -202,16 +203,16 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
     return Foreseen([group(zones, *pair) for pair, zones in groups.items()])
 
 
-def of_leaves(state: FleetState, moves: Sequence[Move]) -> Foreseen:
+def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> Foreseen:
     """What would happen if these nodes left, and nothing of them were held."""
-    slots = {part.slot for move in moves for part in move.outs}
+    slots = {part.slot for move in moves for part in move.removed}
     gone = np.zeros(len(state.slot_table.label), np.bool_)
     gone[list(slots)] = True
     numbers = {state.slot_table.label[slot] for slot in slots}
     bits = {bit for bit in range(len(state.sets)) if any(state.labels.bits[number] >> bit & 1 for number in numbers)}
     contents = _contents(state, bits)
     picked = {bit: _addresses(state, state.slot_table.in_set(bit) & ~gone) for bit in sorted(bits)}
-    shifts = Counter((before, after) for _, before, after in weigh(state, moves, 0, approved=True).shifts)
+    shifts = Counter((before, after) for _, before, after in evaluate(state, moves, 0, approved=True).shifts)
     lists: dict[int, list[str]] = {}
     for labels, zones in sorted(state.zones.by_labels.items()):
         lists.setdefault(state.plan.number_for(labels), []).extend(zones)

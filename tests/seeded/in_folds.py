@@ -13,8 +13,8 @@ import projections.fleet.contested
 import projections.fleet.effects
 import projections.fleet.fold
 import projections.fleet.holds
+import projections.fleet.impact
 import projections.fleet.joins
-import projections.fleet.moves
 import projections.fleet.replanning
 import projections.fleet.tables
 import projections.zones.forwarding
@@ -104,9 +104,9 @@ def _one_less(advance: Any) -> Any:
 def _first_holder_takes_it_along(touches: Any) -> Any:
     def touched(state: Any, moves: Any) -> Any:
         found = touches(state, moves)
-        for touch in found.values():
-            if touch.outs and not touch.ins:
-                touch.rest = 0
+        for address_impact in found.values():
+            if address_impact.removed and not address_impact.added:
+                address_impact.rest = 0
         return found
 
     return touched
@@ -342,7 +342,7 @@ BUGS = (
         "address-goes-with-its-first-holder",
         "an address that two nodes have is let go with one of them",
         "I8",
-        lambda: patched((projections.fleet.moves, "_touches", _first_holder_takes_it_along)),
+        lambda: patched((projections.fleet.impact, "_address_impacts", _first_holder_takes_it_along)),
         Stepped(17),
     ),
     Bug(
@@ -359,7 +359,7 @@ BUGS = (
         "budget-one-more",
         "a change that is over its budget by one passes",
         "I13",
-        lambda: patched((FleetState, "room", _one_more)),
+        lambda: patched((FleetState, "budget_remaining", _one_more)),
         Stepped(1),
     ),
     Bug(
@@ -380,7 +380,7 @@ BUGS = (
         "held-by-half",
         "a hold keeps the former address of a node, and the new one counts at once",
         "I13",
-        lambda: patched((projections.fleet.effects, "_arrive", _beside_what_is_kept)),
+        lambda: patched((projections.fleet.effects, "_new_row", _beside_what_is_kept)),
         Stepped(1),
     ),
     Bug(

@@ -187,7 +187,7 @@ class LinkEnd:
             raise LinkClosed(f"the link to {self.peer} is closed")
         other = self.other
         other._on_way_bytes += len(message)
-        self._later(other._arrive, message)
+        self._later(other._new_row, message)
 
     async def receive(self) -> bytes:
         while not self._inbox:
@@ -215,7 +215,7 @@ class LinkEnd:
         self._arrives_at = max(self._arrives_at, loop.time() + self._rng.uniform(0.000_1, 0.004))
         loop.call_at(self._arrives_at, callback, *args)  # type: ignore[arg-type]
 
-    def _arrive(self, message: bytes) -> None:
+    def _new_row(self, message: bytes) -> None:
         if not (self._closed or self.is_dark or self.other.is_dark):
             self._inbox.append(message)
             self._awake()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from eventstore.folding.fold import Outcome
-from projections.fleet import moves
+from projections.fleet import impact
 from projections.fleet.levels import Base
 from projections.fleet.state import FleetState
 from projections.fleet.tables import table
@@ -277,21 +277,21 @@ def test_a_record_that_is_held_node_by_node_costs_as_much_for_each(monkeypatch: 
     ]
     fleet.budget("denied-by-change", 0, 0)
     asked: list[object] = []
-    after = moves._Touch.after
+    after = impact._AddressImpact.after
 
-    def counted(touch: moves._Touch, waits: Collection[int]) -> int:
+    def counted(touch: impact._AddressImpact, waits: Collection[int]) -> int:
         asked.append(touch)
         return after(touch, waits)
 
     added_up: list[int] = []
-    room = FleetState.room
+    budget_remaining = FleetState.budget_remaining
 
     def counted_room(state: FleetState, kind: Kind, number: int, now_ms: int) -> int | None:
         added_up.append(number)
-        return room(state, kind, number, now_ms)
+        return budget_remaining(state, kind, number, now_ms)
 
-    monkeypatch.setattr(moves._Touch, "after", counted)
-    monkeypatch.setattr(FleetState, "room", counted_room)
+    monkeypatch.setattr(impact._AddressImpact, "after", counted)
+    monkeypatch.setattr(FleetState, "budget_remaining", counted_room)
     assert fleet.change(*newcomers).code == "held"
     assert sum(row.withheld >= 0 for row in fleet.state.members.rows.values()) == count
     assert len(asked) < 8 * count
