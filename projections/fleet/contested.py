@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from projections.fleet.address_index import Address
-from projections.fleet.membership import Items, Member
+from projections.fleet.membership import Member, MembershipColumns
 from projections.fleet.state import FleetState
 from projections.names import shown
 from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, PRESENT, SUPERSEDED
@@ -28,7 +28,7 @@ def agent_bits(state: int) -> int:
 class Newcomers:
     """The addresses that one record states. In it, what an operator states comes before what any agent states."""
 
-    def __init__(self, state: FleetState, items: Items) -> None:
+    def __init__(self, state: FleetState, items: MembershipColumns) -> None:
         self._state = state
         self._taken: dict[Address, str] = {}
         if max(items.states, default=0) <= SUPERSEDED:

@@ -11,7 +11,7 @@ from eventstore.folding.table import Table
 from projections.fleet.address_index import Address
 from projections.fleet.contested import grant
 from projections.fleet.impact import AddressShift, Impact, MemberChange
-from projections.fleet.membership import Kept, Member, Part, held_items
+from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
 from projections.fleet.state import FleetState, SetRow, window_key
 from projections.fleet.withdrawals import EMPTY, Hold, Kind, add_hashes
 
@@ -23,7 +23,7 @@ def apply_changes(
     kept = [_free_slots(state, change, hold_by_change.get(index, -1)) for index, change in enumerate(impact.changes)]
     concerned: set[int] = set()
     for index, (change, parts) in enumerate(zip(impact.changes, kept, strict=True)):
-        was_held = _of_holds(change.name, change.before, state.parts(change.name))
+        was_held = _of_holds(change.name, change.before, state.retained_states(change.name))
         member = _new_row(state, change, parts, hold_by_change.get(index, -1))
         state.contest(change.name, change.before, member)
         _put_rows(state, change.name, member, parts)
@@ -56,7 +56,7 @@ def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressS
     return shifts.values()
 
 
-def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[Part, ...]:
+def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[ReachableState, ...]:
     """Free the slots of the states that go, and return the states that stay: all of them if the change is held.
 
     What an earlier hold retained of the node is then retained by the new hold alone: the newest change is the one that
@@ -69,7 +69,9 @@ def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[Par
     return change.untouched
 
 
-def _new_row(state: FleetState, change: MemberChange, parts: tuple[Part, ...], withheld: int) -> Member | None:
+def _new_row(
+    state: FleetState, change: MemberChange, parts: tuple[ReachableState, ...], withheld: int
+) -> Member | None:
     """The node's row after the change, with its slot."""
     after = change.after
     if after is None:
@@ -89,15 +91,15 @@ def _held(before: Member) -> Member:
     return replace(before, slot=-1, held=True, withheld=-1, contested4=0, contested6=b"")
 
 
-def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[Part, ...]) -> None:
+def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[ReachableState, ...]) -> None:
     if member is None:
         state.members.remove(name)
     else:
         state.members.put(name, member)
     if parts:
-        state.kept.put(name, Kept(parts))
+        state.retained.put(name, RetainedStates(parts))
     else:
-        state.kept.remove(name)
+        state.retained.remove(name)
 
 
 class _Held(NamedTuple):
@@ -107,7 +109,7 @@ class _Held(NamedTuple):
     addresses: Mapping[int, int]
 
 
-def _of_holds(name: str, member: Member | None, parts: Sequence[Part]) -> _Held:
+def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState]) -> _Held:
     """Addresses are those that go or those that come, whichever are more."""
     counts: dict[int, int] = {}
     for part in parts:

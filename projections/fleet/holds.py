@@ -456,7 +456,7 @@ def _says_the_same(hold: Hold, edit: Edit) -> bool:
 
 def _release(state: FleetState, name: str, hold: int) -> MemberChange:
     """Let go of what a hold keeps of a node, and take the state that it withholds."""
-    before, parts = state.members.rows[name], state.parts(name)
+    before, parts = state.members.rows[name], state.retained_states(name)
     removed = tuple(part for part in parts if part.hold == hold)
     untouched = tuple(part for part in parts if part.hold != hold)
     return MemberChange(

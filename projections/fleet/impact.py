@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.fleet.address_index import Address
-from projections.fleet.membership import Member, Part
+from projections.fleet.membership import Member, ReachableState
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Kind
 
@@ -33,8 +33,8 @@ class MemberChange(NamedTuple):
     kind: Kind
     before: Member | None
     after: Member | None
-    removed: tuple[Part, ...]
-    untouched: tuple[Part, ...]
+    removed: tuple[ReachableState, ...]
+    untouched: tuple[ReachableState, ...]
     needs_slot: bool
 
 
@@ -225,7 +225,7 @@ def _joining_held_changes(state: FleetState, changes: Sequence[MemberChange]) ->
     ]
 
 
-def _is_same(part: Part, after: Member) -> bool:
+def _is_same(part: ReachableState, after: Member) -> bool:
     return (part.address4, part.address6, part.labels) == (after.address4, after.address6, after.labels)
 
 

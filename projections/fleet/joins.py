@@ -27,7 +27,7 @@ from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import record_set_changes
 from projections.fleet.holds import member_holds, outcome_of
 from projections.fleet.impact import Impact, MemberChange, evaluate
-from projections.fleet.membership import Items, Member, Part, read_items
+from projections.fleet.membership import Member, MembershipColumns, ReachableState, read_columns
 from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
@@ -65,7 +65,7 @@ class Joined(NamedTuple):
     """Only new nodes, with addresses that nobody holds."""
 
     source: Source
-    items: Items
+    items: MembershipColumns
 
 
 class Moved(NamedTuple):
@@ -90,7 +90,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
         return refusal(f"from_offset: {event.from_offset} must be the mark of partition {partition}, which is {mark}")
     if event.to_offset <= event.from_offset:
         return refusal(f"to_offset: {event.to_offset} must be after from_offset, which is {event.from_offset}")
-    items = read_items(event)
+    items = read_columns(event)
     if isinstance(items, str):
         return refusal(items)
     for zone in unknown(items.zones, state.zones.rows):
@@ -108,7 +108,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     return Decision(Moved(source, impact, superseded, holds, hold_by_change, tombstones, _agents(items)), outcome)
 
 
-def _agents(items: Items) -> dict[tuple[str, str], str]:
+def _agents(items: MembershipColumns) -> dict[tuple[str, str], str]:
     """The command behind each node that its own agent stated, by node and zone."""
     if max(items.states, default=0) <= SUPERSEDED:
         return {}
@@ -118,7 +118,7 @@ def _agents(items: Items) -> dict[tuple[str, str], str]:
     return {(name, zone): causes[name].command_id for name, zone in own}
 
 
-def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bool:
+def _all_new(state: FleetState, items: MembershipColumns, partition: int, now_ms: int) -> bool:
     """Whether every item is a node that is nowhere yet, with addresses that nobody else has."""
     if not _ARRIVALS.issuperset(items.states) or state.members.rows.has_any(items.names):
         return False
@@ -131,7 +131,7 @@ def _all_new(state: FleetState, items: Items, partition: int, now_ms: int) -> bo
 
 
 def _member_changes(
-    state: FleetState, items: Items, partition: int, now_ms: int
+    state: FleetState, items: MembershipColumns, partition: int, now_ms: int
 ) -> tuple[list[MemberChange], list[Superseded], dict[str, Tombstone]]:
     changes: list[MemberChange] = []
     superseded: list[Superseded] = []
@@ -174,7 +174,7 @@ def _member_changes(
     return changes, superseded, tombstones
 
 
-def _tombstone(items: Items, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
+def _tombstone(items: MembershipColumns, i: int, partition: int, own: Member | None, now_ms: int) -> Tombstone:
     """What is remembered of a leave: the newer incarnation of what fleet knew here and what left. If they are the same,
     what left was stated later: append times do not say so if a clock was put right in between.
     """
@@ -184,7 +184,7 @@ def _tombstone(items: Items, i: int, partition: int, own: Member | None, now_ms:
     return Tombstone(partition, created_ms, last_present_ms, items.changed_ms[i])
 
 
-def _member(items: Items, i: int, labels: Sequence[dict[str, str]]) -> Member:
+def _member(items: MembershipColumns, i: int, labels: Sequence[dict[str, str]]) -> Member:
     return Member(
         items.zones[i],
         items.created_ms[i],
@@ -208,17 +208,17 @@ def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> boo
     return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
 
 
-def _effective(state: FleetState, name: str, member: Member) -> tuple[Part, ...]:
+def _effective(state: FleetState, name: str, member: Member) -> tuple[ReachableState, ...]:
     """All that makes a node reachable now."""
-    parts = state.parts(name)
+    parts = state.retained_states(name)
     if member.slot < 0:
         return parts
-    return (Part(-1, member.slot, member.address4, member.address6, member.labels), *parts)
+    return (ReachableState(-1, member.slot, member.address4, member.address6, member.labels), *parts)
 
 
 def _arrival(state: FleetState, name: str, before: Member | None, after: Member) -> Iterable[MemberChange]:
     if before is None or before.held:
-        yield MemberChange(name, DENIED_BY_CHANGE, before, after, state.parts(name), (), needs_slot=True)
+        yield MemberChange(name, DENIED_BY_CHANGE, before, after, state.retained_states(name), (), needs_slot=True)
         return
     if (before.address4, before.address6, before.labels) != (after.address4, after.address6, after.labels):
         yield MemberChange(name, DENIED_BY_CHANGE, before, after, _effective(state, name, before), (), needs_slot=True)
@@ -238,7 +238,7 @@ def _arrival(state: FleetState, name: str, before: Member | None, after: Member)
         contested6=after.contested6,
     )
     if same != before:
-        yield MemberChange(name, DENIED_BY_CHANGE, before, same, (), state.parts(name), needs_slot=False)
+        yield MemberChange(name, DENIED_BY_CHANGE, before, same, (), state.retained_states(name), needs_slot=False)
 
 
 def join(state: FleetState, change: Joined, at: At) -> None:
@@ -256,7 +256,7 @@ def join(state: FleetState, change: Joined, at: At) -> None:
     _note_joined(state, change, numbers, at.offset + 1)
 
 
-def _add_columns(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+def _add_columns(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:
     """Add new members as columns."""
     index = np.array(items.label_index, np.int32)
     members = np.bincount(index).tolist()
@@ -277,7 +277,7 @@ def _add_columns(state: FleetState, items: Items, numbers: Mapping[int, int]) ->
     state.members.add_columns(items.names, slots, *about, last_present_ms=items.changed_ms)
 
 
-def _add_rows(state: FleetState, items: Items, numbers: Mapping[int, int]) -> None:
+def _add_rows(state: FleetState, items: MembershipColumns, numbers: Mapping[int, int]) -> None:
     """Add new members one by one: if they are few, or while slots are free, as the lowest is allocated first."""
     label = [numbers[i] for i in items.label_index]
     fours, sixes = items.addresses4.values, items.addresses6.values

@@ -1,8 +1,8 @@
-"""Members of the fleet, as rows, and MembershipChanged read into columns.
+"""Members of the fleet, as rows, and the columns of a MembershipChanged.
 
-A member's row is what its zone last said of it. What it makes reachable is kept apart, by slot (`slot_table`):
-a member has a slot, unless a hold withholds its newest state; and former states that a hold keeps reachable, `Part`s,
-have slots of their own. A node that left but is kept stays a row, marked `held`.
+A member's row is what its zone last stated of it. What is reachable of it is kept apart, by slot (`slot_table`): a
+member has a slot, unless a hold withholds its newest state. Previous states that a hold retains have slots of their
+own. A node that left while a hold retains one of its states keeps its row, marked `held`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.address6 or self.contested6
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A former state of a node that stays reachable because of a hold (-1: the node's own present state)."""
+class ReachableState(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A state of a node that is reachable, by slot: a previous one that a hold retains, or the present one (`hold` is
+    -1)."""
 
     hold: int
     slot: int
@@ -67,13 +68,13 @@ class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
     labels: dict[str, str]
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """All former states of one node that are kept."""
+class RetainedStates(msgspec.Struct, frozen=True, array_like=True):
+    """The previous states of one node that holds retain."""
 
-    parts: tuple[Part, ...]
+    states: tuple[ReachableState, ...]
 
 
-def held_items(name: str, member: Member | None, parts: Iterable[Part]) -> dict[int, bytes]:
+def held_items(name: str, member: Member | None, parts: Iterable[ReachableState]) -> dict[int, bytes]:
     """The holds that a node is in, each with a hash of what approving it would do to the node."""
     items: dict[int, list[object]] = {}
     for part in parts:
@@ -85,14 +86,14 @@ def held_items(name: str, member: Member | None, parts: Iterable[Part]) -> dict[
 
 
 class Cause(NamedTuple):
-    """A command that changed nodes, and who gave it."""
+    """A command that changed nodes, and its actor."""
 
     command_id: str
     actor: str
 
 
-class Items(NamedTuple):
-    """A MembershipChanged, every column at full length."""
+class MembershipColumns(NamedTuple):
+    """The items of a MembershipChanged, every column at full length."""
 
     zones: Sequence[str]
     names: list[str]
@@ -108,7 +109,7 @@ class Items(NamedTuple):
     causes: Sequence[tuple[Cause, int]]
 
     def cause_by_name(self) -> dict[str, Cause]:
-        """The command behind each item, as far as one is said. Its id is empty if only who gave it is known."""
+        """The command behind each item, if the record names one. Its id is empty if the record names its actor only."""
         spread = chain.from_iterable(repeat(cause, count) for cause, count in self.causes)
         columns = zip(self.names, spread, self.uids, self.created_ms, strict=False)
         return {
@@ -129,13 +130,13 @@ def _command_of(uid: str, created_ms: int) -> str:
         return ""
 
 
-def read_items(event: MembershipChanged) -> Items | str:
-    """The items of a record, or what is wrong with it, in one sentence."""
+def read_columns(event: MembershipChanged) -> MembershipColumns | str:
+    """The columns of a record, or what is wrong with it, in one sentence."""
     count = len(event.names)
     fault = _fault(event, count)
     if fault is not None:
         return fault
-    return Items(
+    return MembershipColumns(
         _full(event.zones, count),
         event.names,
         _full(event.states, count),

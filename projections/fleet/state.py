@@ -22,7 +22,7 @@ from projections.fleet.allowed import Allowed
 from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
-from projections.fleet.membership import Kept, Member, Part, held_items
+from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
 from projections.fleet.retired import Retired
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.slot_table import SlotTable
@@ -100,7 +100,7 @@ class FleetState:
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
         self.members = Members()
-        self.kept: Table[Kept] = Table("kept", Kept)
+        self.retained: Table[RetainedStates] = Table("retained", RetainedStates)
         self.policies: Table[Policy] = Table("policies", Policy)
         self.zones = ZoneRows()
         self.list_moves: Table[ListMove] = Table("moves", ListMove)
@@ -125,7 +125,7 @@ class FleetState:
     def tables(self) -> Sequence[Table[Any]]:
         return (
             self.members,
-            self.kept,
+            self.retained,
             self.policies,
             self.zones,
             self.list_moves,
@@ -170,8 +170,8 @@ class FleetState:
         for name, member in self.members.rows.single_rows().items():
             self.contest(name, None, member)
         withheld = (name for name, member in self.members.rows.single_rows().items() if member.withheld >= 0)
-        for name in sorted({*self.kept.rows, *withheld}):
-            for hold, item in held_items(name, self.members.rows.get(name), self.parts(name)).items():
+        for name in sorted({*self.retained.rows, *withheld}):
+            for hold, item in held_items(name, self.members.rows.get(name), self.retained_states(name)).items():
                 self.held_names[hold][name] = item
 
     def _allocate_slots(self) -> None:
@@ -180,7 +180,7 @@ class FleetState:
         with_slots = [(name, row) for name, row in members.items() if row.slot >= 0]
         names, rows = [name for name, _ in with_slots], [row for _, row in with_slots]
         labels = [self._number_of(row.labels) for row in rows]
-        kept = [(name, part) for name, row in self.kept.rows.items() for part in row.parts]
+        kept = [(name, part) for name, row in self.retained.rows.items() for part in row.states]
         names += (name for name, _ in kept)
         labels += (self._number_of(part.labels) for _, part in kept)
         self.slot_table.restore(names, [*rows, *(part for _, part in kept)], labels)
@@ -242,10 +242,10 @@ class FleetState:
         """The number in the plan of a zone's list."""
         return self.plan.number_of(self.zone(zone).labels)
 
-    def parts(self, name: str) -> tuple[Part, ...]:
-        """Former states of a node that are kept."""
-        kept = self.kept.rows.get(name)
-        return kept.parts if kept is not None else ()
+    def retained_states(self, name: str) -> tuple[ReachableState, ...]:
+        """The previous states of a node that holds retain."""
+        kept = self.retained.rows.get(name)
+        return kept.states if kept is not None else ()
 
     def contest(self, name: str, before: Member | None, after: Member | None) -> None:
         """Keep the index of contested addresses up to a node's row."""

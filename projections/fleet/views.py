@@ -113,7 +113,9 @@ def rejected_names(state: FleetState) -> set[str]:
 def hold_of(state: FleetState, name: str) -> int:
     """The hold that keeps a node, or its newest state from counting; -1 if none does."""
     member = state.members.rows.get(name)
-    return max((part.hold for part in state.parts(name)), default=member.withheld if member is not None else -1)
+    return max(
+        (part.hold for part in state.retained_states(name)), default=member.withheld if member is not None else -1
+    )
 
 
 def is_rejected(state: FleetState, number: int) -> bool:

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from eventstore.as_of import format_time as shown_time
 from projections.fleet.address_index import Address
 from projections.fleet.contested import withheld_addresses
-from projections.fleet.membership import Member, Part
+from projections.fleet.membership import Member, ReachableState
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables import RuleTable, held_since, table
 from projections.fleet.views import hold_of
@@ -140,10 +140,10 @@ def _sentence(about: Subject, fleet: FleetState, said: Mapping[str, Sequence[Ver
     return f"{sentence(said)}; {theirs}"
 
 
-def _effective(about: Subject, fleet: FleetState) -> list[Member | Part]:
+def _effective(about: Subject, fleet: FleetState) -> list[Member | ReachableState]:
     """What the node makes reachable now."""
     member = fleet.members.rows.get(about.node_name)
-    return [*([member] if member is not None and member.slot >= 0 else []), *fleet.parts(about.node_name)]
+    return [*([member] if member is not None and member.slot >= 0 else []), *fleet.retained_states(about.node_name)]
 
 
 def _steps(
@@ -284,7 +284,7 @@ def _unreported(version: int) -> str:
 def _addresses(about: Subject, fleet: FleetState) -> list[Address]:
     """What the node makes reachable, and what its zone has of it."""
     stated = [about.node] if about.node is not None else []
-    rows: list[Member | Part | Node] = [*_effective(about, fleet), *stated]
+    rows: list[Member | ReachableState | Node] = [*_effective(about, fleet), *stated]
     return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventstore.log import FLEET_0
-from projections.fleet.membership import Kept, Member, Part
+from projections.fleet.membership import Member, ReachableState, RetainedStates
 from projections.fleet.withdrawals import Budget
 from projections.fleet.zone_rows import ZoneInfo
 from projections.rules.policies import Policy
@@ -37,8 +37,8 @@ def node(four: str = "", six: str = "", *, slot: int = 0, **labels: str) -> Memb
     return Member("z", 1, "u", address4, IPv6Address(six).packed if six else b"", labels, slot, False, -1, 1)
 
 
-def kept(*parts: Member) -> Kept:
-    return Kept(tuple(Part(3, 0, part.address4, part.address6, part.labels) for part in parts))
+def kept(*parts: Member) -> RetainedStates:
+    return RetainedStates(tuple(ReachableState(3, 0, part.address4, part.address6, part.labels) for part in parts))
 
 
 def zone(**labels: str) -> ZoneInfo:
@@ -78,7 +78,7 @@ FLEET: Rows = {
         "none": node(),
         "out": node("10.0.0.9", slot=-1),
     },
-    "kept": {"k": kept(node("10.0.0.3", role="web"), node("10.0.0.4"))},
+    "retained": {"k": kept(node("10.0.0.3", role="web"), node("10.0.0.4"))},
 }
 """Five addresses that are let through, one of them of two nodes; the built-in policy lets everything through."""
 
@@ -94,9 +94,9 @@ FLEET: Rows = {
         pytest.param({"members": {"b": None}}, 0, id="another has its address"),
         pytest.param({"members": {"b": None, "twin": None}}, 1, id="both who had an address vanish"),
         pytest.param({"members": {"none": None, "out": None}}, 0, id="who reached nothing vanishes"),
-        pytest.param({"members": {"a": None}, "kept": {"a": kept(FLEET["members"]["a"])}}, 0, id="it is kept"),
-        pytest.param({"kept": {"k": kept(node("10.0.0.3"))}}, 1, id="less is kept"),
-        pytest.param({"kept": {"k": None}}, 2, id="nothing is kept"),
+        pytest.param({"members": {"a": None}, "retained": {"a": kept(FLEET["members"]["a"])}}, 0, id="it is kept"),
+        pytest.param({"retained": {"k": kept(node("10.0.0.3"))}}, 1, id="less is kept"),
+        pytest.param({"retained": {"k": None}}, 2, id="nothing is kept"),
         pytest.param({"members": {"new": node("10.0.0.8")}}, 0, id="a node joins"),
         pytest.param({"policies": {"p": policy("drop")}}, 5, id="everything is dropped"),
         pytest.param({"policies": {"p": policy("drop", of=WEB)}}, 3, id="some are dropped"),
@@ -246,9 +246,9 @@ def test_who_is_stated_anew_as_it_was_takes_nothing() -> None:
 
 def test_what_is_kept_of_a_node_is_its_own_too() -> None:
     """Of two former states with one address, as well."""
-    had = {"kept": {"a": kept(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
-    assert losses((SAID, had), (membership(a=e.LEFT), {"kept": {"a": None}})) == ["any zone 1 denied-by-leave"]
-    assert losses((SAID, had), (membership(a=e.INFERRED), {"kept": {"a": None}})) == ["any zone 1 denied-by-change"]
+    had = {"retained": {"a": kept(node("10.0.0.1"), node("10.0.0.1", tier="old"))}}
+    assert losses((SAID, had), (membership(a=e.LEFT), {"retained": {"a": None}})) == ["any zone 1 denied-by-leave"]
+    assert losses((SAID, had), (membership(a=e.INFERRED), {"retained": {"a": None}})) == ["any zone 1 denied-by-change"]
 
 
 def test_what_a_policy_takes_is_nobodys_leave() -> None:
@@ -412,7 +412,7 @@ def test_who_says_that_nodes_are_silent_is_nobody_and_so_two_others_are_found() 
 
 def test_what_follows_an_approval_is_counted_again() -> None:
     let_go = e.HoldApproved(LOG.said(), 1, b""), {"members": {"a": None}}
-    assert losses((SAID, FLEET), let_go, (SAID, {"kept": {"k": None}})) == ["any zone 2 denied-by-change"]
+    assert losses((SAID, FLEET), let_go, (SAID, {"retained": {"k": None}})) == ["any zone 2 denied-by-change"]
 
 
 def test_an_approval_that_takes_nothing_away_needs_nobody() -> None:

@@ -9,7 +9,7 @@ import projections.fleet.contested
 import projections.fleet.effects
 import projections.zones.nodes
 from eventstore.log import FLEET_0
-from projections.fleet.membership import Kept, Member, Part
+from projections.fleet.membership import Member, ReachableState, RetainedStates
 from schemas import events as e
 from tests.seeded.bugs import does, patched
 from tests.simulation.checkers import owners
@@ -97,12 +97,16 @@ def test_an_agent_may_state_the_address_that_its_node_has_by_what_a_hold_keeps()
     def member(slot: int, four: int, withheld: int = -1) -> Member:
         return Member("z", 1, "u", four, b"", {}, slot, False, withheld, 1)
 
-    def told(**kept: Kept) -> list[str]:
+    def told(**kept: RetainedStates) -> list[str]:
         stated = log.forward(by_agent(log), 1, 2, states=[e.SUPERSEDED + e.AGENT_ADDRESS4])
         steps = WrittenSteps().add(None, FLEET_0, members={"other": member(0, 7), "n": member(-1, 8, 1)}, kept=kept)
         steps.add(stated, FLEET_0, members={"n": member(1, 7)}, kept={"n": None})
         return list(owners.check_addresses(steps.evidence()))
 
     log = limited("z")
-    assert told(n=Kept((Part(1, 1, 7, b"", {}),))) == []
-    assert told() == told(other=Kept((Part(1, 1, 7, b"", {}),))) == ["n got 0.0.0.7 by its agent, and other has it"]
+    assert told(n=RetainedStates((ReachableState(1, 1, 7, b"", {}),))) == []
+    assert (
+        told()
+        == told(other=RetainedStates((ReachableState(1, 1, 7, b"", {}),)))
+        == ["n got 0.0.0.7 by its agent, and other has it"]
+    )

@@ -220,7 +220,7 @@ Device = dict[Rule, set[Net]]
 def holders(state: FleetState) -> list[tuple[set[Address], Mapping[str, str]]]:
     """Everything that makes an address reachable: its addresses and labels."""
     members = [(m.address4, m.address6, m.labels) for m in state.members.rows.values() if m.slot >= 0]
-    parts = [(p.address4, p.address6, p.labels) for kept in state.kept.rows.values() for p in kept.parts]
+    parts = [(p.address4, p.address6, p.labels) for kept in state.retained.rows.values() for p in kept.states]
     return [(addresses_of(four, six), labels) for four, six, labels in members + parts]
 
 

@@ -426,13 +426,13 @@ class FleetMachine(RuleBasedStateMachine):
             assert row.slot >= 0 or str(row.withheld) in {**state.holds.rows, **state.rejected.rows}
         if not self.small:
             assert not state.holds.rows
-            assert not state.kept.rows
+            assert not state.retained.rows
             assert present.keys() == state.members.rows.keys()
 
     def slots_are_dense_and_holds_account_for_all_that_is_kept(self) -> None:
         state = self.fleet.state
         slots = [row.slot for row in state.members.rows.values() if row.slot >= 0]
-        parts = [(name, part) for name, kept in state.kept.rows.items() for part in kept.parts]
+        parts = [(name, part) for name, kept in state.retained.rows.items() for part in kept.states]
         slots += [part.slot for _, part in parts]
         assert len(set(slots)) == len(slots)
         assert all(slot < len(state.slot_table.names) <= 2 * len(NAMES) * 40 for slot in slots)

@@ -374,10 +374,10 @@ def test_of_a_node_that_changes_over_and_over_the_newest_state_waits_and_one_for
         last = f"10.1.0.{change + 1}"
         assert fleet.change(Item("n", "z0", last)).code == "held"
         assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")
-        assert [str(IPv4Address(part.address4)) for part in fleet.state.parts("n")] == ["10.0.0.1"]
+        assert [str(IPv4Address(part.address4)) for part in fleet.state.retained_states("n")] == ["10.0.0.1"]
     [hold] = fleet.state.holds.rows.values()
     assert hold.nodes == 1
     assert [fleet.approve(hold.id, actor).code for actor in ("bob", "cid")] == ["done", "done"]
     row = fleet.state.members.rows["n"]
-    assert (str(IPv4Address(row.address4)), row.withheld, fleet.state.parts("n")) == (last, -1, ())
+    assert (str(IPv4Address(row.address4)), row.withheld, fleet.state.retained_states("n")) == (last, -1, ())
     assert fleet.state.holds.rows == {}

@@ -56,7 +56,7 @@ def test_new_addresses_wait_with_the_old_ones_and_take_their_place_at_once(fleet
     assert outcome.code == "held"
     assert addresses(fleet) == before
     assert fleet.state.members.rows["n0"].withheld == outcome.hold
-    assert [part.hold for part in fleet.state.parts("n0")] == [outcome.hold]
+    assert [part.hold for part in fleet.state.retained_states("n0")] == [outcome.hold]
     assert approve(fleet, outcome.hold) == ["done", "done"]
     assert addresses(fleet) == {item.address for item in [*(node(i, 1) for i in range(MANY)), *rest()]}
     assert fleet.state.holds.rows == {}
@@ -101,7 +101,7 @@ def test_the_newest_of_several_changes_is_the_one_that_waits(fleet: Fleet) -> No
     assert fleet.state.holds.rows[str(first.hold)].nodes == MANY - 1
     assert fleet.state.holds.rows[str(newer.hold)].approvals == ()
     assert fleet.approve(first.hold, "cid").code == "done"
-    assert str(IPv4Address(fleet.state.parts("n0")[0].address4)) == "10.0.0.1"
+    assert str(IPv4Address(fleet.state.retained_states("n0")[0].address4)) == "10.0.0.1"
     assert approve(fleet, newer.hold) == ["done", "done"]
     assert "10.2.0.1" in addresses(fleet) and "10.1.0.1" not in addresses(fleet)
 
@@ -112,7 +112,7 @@ def test_a_node_that_goes_back_to_what_it_was_no_longer_waits(fleet: Fleet) -> N
     assert fleet.change(*(node(i) for i in range(MANY - 1))).code == "done"
     assert fleet.state.holds.rows[str(held.hold)].nodes == 1
     assert fleet.change(node(MANY - 1)).code == "done"
-    assert (fleet.state.holds.rows, fleet.state.kept.rows) == ({}, {})
+    assert (fleet.state.holds.rows, fleet.state.retained.rows) == ({}, {})
     assert addresses(fleet) == before
 
 
@@ -231,7 +231,7 @@ def test_a_rejected_leave_keeps_the_nodes_until_they_join_again(fleet: Fleet) ->
     assert standings(fleet, "n0", "n1") == ["", "leave rejected"]
     assert fleet.leave("n0").code == "done"
     assert fleet.change(*(node(i, created_ms=2) for i in range(1, MANY))).code == "done"
-    assert (fleet.state.rejected.rows, fleet.state.kept.rows) == ({}, {})
+    assert (fleet.state.rejected.rows, fleet.state.retained.rows) == ({}, {})
 
 
 def test_a_rejected_change_is_dropped_whole_and_ends_with_the_next_one(fleet: Fleet) -> None:

@@ -126,7 +126,7 @@ def test_a_withdrawal_over_budget_changes_no_verdict_until_two_principals_approv
     assert actual_table(fleet.state, "z0") == before
     assert fleet.approve(hold.id, "cid").code == "done"
     assert fleet.state.holds.rows == {}
-    assert fleet.state.kept.rows == {}
+    assert fleet.state.retained.rows == {}
     assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0") != before
 
 

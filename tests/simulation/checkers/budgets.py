@@ -41,7 +41,7 @@ Halves = dict[str, tuple[bool, bool]]
 _ASKED_BY_ONE = (e.PolicySet, e.PolicyDeleted, e.ZoneUpdated, e.BudgetSet)
 """Events whose actor is who asked for what is held."""
 
-_MADE_OF = frozenset({"members", "kept", "policies", "zones"})
+_MADE_OF = frozenset({"members", "retained", "policies", "zones"})
 
 
 class Reachable:
@@ -56,7 +56,7 @@ class Reachable:
     def concerned(self, step: Step) -> set[Address]:
         """The addresses whose verdicts a record may change."""
         found = self.addresses if {"policies", "zones"} & step.rows.keys() else set()
-        for table in ("members", "kept"):
+        for table in ("members", "retained"):
             for name, row in step.rows.get(table, ()):
                 for addresses, _ in (*self._parts.get((table, name), ()), *_parts(table, row)):
                     found |= addresses
@@ -65,8 +65,8 @@ class Reachable:
     def holders(self, step: Step) -> Holders:
         """The parts of the nodes that a record is about, by address and node."""
         found: Holders = {}
-        for name in sorted({name for table in ("members", "kept") for name, _ in step.rows.get(table, ())}):
-            for table in ("members", "kept"):
+        for name in sorted({name for table in ("members", "retained") for name, _ in step.rows.get(table, ())}):
+            for table in ("members", "retained"):
                 for addresses, labels in self._parts.get((table, name), ()):
                     for address in addresses:
                         found.setdefault((address, name), []).append(labels)
@@ -74,7 +74,7 @@ class Reachable:
 
     def take(self, step: Step) -> None:
         """The rows that a record changed."""
-        for table in ("members", "kept"):
+        for table in ("members", "retained"):
             for name, row in step.rows.get(table, ()):
                 self._put((table, name), _parts(table, row))
         for name, policy in step.rows.get("policies", ()):
@@ -130,7 +130,7 @@ def _parts(table: str, row: Any) -> list[tuple[frozenset[Address], Labels]]:
     if row is None or (table == "members" and row.slot < 0):
         return []
     found = []
-    for part in [row] if table == "members" else row.parts:
+    for part in [row] if table == "members" else row.states:
         four = part.address4.to_bytes(4, "big") if part.address4 else b""
         found.append((frozenset(filter(None, (four, part.address6))), part.labels))
     return found
@@ -252,7 +252,7 @@ def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found
 
 def _half_made(halves: Halves, step: Step) -> Found:
     """Takes a record. A change that waits is held whole: beside a former state that is kept, no newer one counts."""
-    named = [(name, table, row) for table in ("members", "kept") for name, row in step.rows.get(table, ())]
+    named = [(name, table, row) for table in ("members", "retained") for name, row in step.rows.get(table, ())]
     for name, table, row in named:
         effective, kept = halves.get(name, (False, False))
         if table == "members":

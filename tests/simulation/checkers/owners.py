@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from eventstore.log import FLEET_0, ZONES
-from projections.fleet.membership import Kept, Member, Part
+from projections.fleet.membership import Member, ReachableState, RetainedStates
 from projections.zones.rows import Node, Zone
 from schemas import events as e
 from tests.simulation.checkers.evidence import Evidence
@@ -65,11 +65,11 @@ def check_addresses(run: Evidence) -> Found:
     A node that has an address by what a hold keeps of it does not get it anew.
     """
     members: dict[str, Member] = {}
-    kept: dict[str, Kept] = {}
+    kept: dict[str, RetainedStates] = {}
     for step in run.steps[FLEET_0]:
         before = {name: _states_of(name, members, kept) for name, _ in step.rows.get("members", ())}
         _take(members, step.rows.get("members", ()))
-        _take(kept, step.rows.get("kept", ()))
+        _take(kept, step.rows.get("retained", ()))
         if not isinstance(step.event, e.MembershipChanged):
             continue
         bits = {name: max(0, state - e.SUPERSEDED) for name, state in _states(step.event)}
@@ -84,29 +84,31 @@ def check_addresses(run: Evidence) -> Found:
                     yield f"{name} got {ip_address(address)} by its agent, and {others[0]} has it"
 
 
-def _states_of(name: str, members: Mapping[str, Member], kept: Mapping[str, Kept]) -> list[Member | Part]:
+def _states_of(
+    name: str, members: Mapping[str, Member], kept: Mapping[str, RetainedStates]
+) -> list[Member | ReachableState]:
     """The newest state of a node, and what holds keep of former ones."""
     newest = [members[name]] if name in members else []
-    return [*newest, *(kept[name].parts if name in kept else ())]
+    return [*newest, *(kept[name].states if name in kept else ())]
 
 
 def check_contested(run: Evidence) -> Found:
     """I24: a node waits for an address only as long as another node, or what a hold keeps of one, has it."""
     members: dict[str, Member] = {}
-    kept: dict[str, Kept] = {}
+    kept: dict[str, RetainedStates] = {}
     waiting: set[str] = set()
     for step in run.steps[FLEET_0]:
         changed = step.rows.get("members", ())
         _take(members, changed)
-        _take(kept, step.rows.get("kept", ()))
+        _take(kept, step.rows.get("retained", ()))
         for name, row in changed:
             if row is not None and row.slot >= 0 and (row.contested4 or row.contested6):
                 waiting.add(name)
             else:
                 waiting.discard(name)
-        parts = [part for row in kept.values() for part in row.parts] if waiting else []
+        parts = [part for row in kept.values() for part in row.states] if waiting else []
         seated = [row for row in members.values() if row.slot >= 0] if waiting else []
-        having: list[Member | Part] = [*seated, *parts]
+        having: list[Member | ReachableState] = [*seated, *parts]
         held = {address for row in having for address in (row.address4, row.address6)}
         for name in sorted(waiting):
             for address in (members[name].contested4, members[name].contested6):
