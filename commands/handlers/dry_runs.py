@@ -23,7 +23,7 @@ from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Answer, Replica
 from projections.fold_states import FoldStates
 from projections.rules.prefixes import SIZE4, SIZE6, networks
-from projections.views.foresight import Effect, RuleChange, Verdict, leave_of, of_change
+from projections.views.dry_runs import DryRun, RuleChange, ZoneEffect, leave_of, of_change
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
 
@@ -52,36 +52,36 @@ class DryRunHandler:
         change, outcome = self._replica.dry_run(partition, statement.event)
         gone = change.gone if change is not None else {}
         if not gone:
-            return await self._answer(outcome, Verdict.nothing(), partition)
+            return await self._answer(outcome, DryRun.nothing(), partition)
         mark = self._states.fleet.marks.get(partition.number, 0)
         told = leave_of(gone, partition.number, mark, statement.event.envelope)
         change, of_fleet = self._replica.dry_run(FLEET_0, told)
-        verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
-        said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if verdict.budget else outcome
-        return await self._answer(said, verdict, partition)
+        dry_run = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
+        said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if dry_run.budget else outcome
+        return await self._answer(said, dry_run, partition)
 
     async def _in_fleet(self, statement: NewEvent) -> pb.Answer:
         change, outcome = self._replica.dry_run(FLEET_0, statement.event)
-        verdict = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
-        return await self._answer(outcome, verdict, FLEET_0)
+        dry_run = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
+        return await self._answer(outcome, dry_run, FLEET_0)
 
     def _envelope_factory(self, call: Call) -> EnvelopeFactory:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
-    async def _answer(self, outcome: Outcome, verdict: Verdict, partition: Partition) -> pb.Answer:
+    async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.Answer:
         """No hold is named, for there is none; the position is that of what was looked at."""
         last = Answer(structs.replace(outcome, hold=-1), partition, self._replica.position(partition) - 1)
         answer = answers.told("", last, self._replica.log_id)
         effects = []
-        for effect in verdict.foreseen.effects():
+        for effect in dry_run.table_effects.effects():
             if effect is not None:
                 effects.append(_effect(effect))
             await asyncio.sleep(0)
-        answer.dry_run.CopyFrom(pb.DryRun(budget=verdict.budget, addresses=verdict.addresses, effects=effects))
+        answer.dry_run.CopyFrom(pb.DryRun(budget=dry_run.budget, addresses=dry_run.addresses, effects=effects))
         return answer
 
 
-def _effect(effect: Effect) -> pb.TableEffect:
+def _effect(effect: ZoneEffect) -> pb.TableEffect:
     return pb.TableEffect(
         zones=effect.zones[:ZONES_SHOWN],
         zone_count=len(effect.zones),

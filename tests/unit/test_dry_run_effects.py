@@ -12,7 +12,7 @@ from eventstore.folding.fold import At, Outcome
 from eventstore.log import partition_of
 from projections.rules.lists import Turned
 from projections.rules.prefixes import networks
-from projections.views.foresight import Effect, of_change
+from projections.views.dry_runs import ZoneEffect, of_change
 from schemas.events import Event, PolicyDeleted, PolicySet
 from tests.support.fleet import (
     HERE,
@@ -91,17 +91,17 @@ def tables(fleet: Fleet) -> dict[str, Device]:
     return {zone: expected_table(fleet.state, zone) for zone in fleet.state.zones.rows}
 
 
-def foreseen(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[Effect]]:
+def table_effects(fleet: Fleet, event: Event) -> tuple[Outcome, str, list[ZoneEffect]]:
     """What a dry run says; asserts that it leaves every row as it is."""
     before = saved_bytes(fleet.state)
     change, outcome = fleet.fold.decide(fleet.state, event, At(HERE, fleet.offset, fleet.now_ms, fleet.now_ms))
     verdict = of_change(fleet.state, change, fleet.offset + 1)
-    effects = [effect for effect in verdict.foreseen.effects() if effect is not None]
+    effects = [effect for effect in verdict.table_effects.effects() if effect is not None]
     assert saved_bytes(fleet.state) == before
     return outcome, verdict.budget, effects
 
 
-def after(had: dict[str, Device], effects: Sequence[Effect]) -> dict[str, Device]:
+def after(had: dict[str, Device], effects: Sequence[ZoneEffect]) -> dict[str, Device]:
     """These tables, with what was foreseen done to them."""
     becomes = {zone: copy(device) for zone, device in had.items()}
     for effect in effects:
@@ -119,7 +119,7 @@ def after(had: dict[str, Device], effects: Sequence[Effect]) -> dict[str, Device
 
 def check(fleet: Fleet, event: Event) -> None:
     had = tables(fleet)
-    outcome, budget, effects = foreseen(fleet, event)
+    outcome, budget, effects = table_effects(fleet, event)
     expected = after(had, effects)
     assert fleet.apply(event) == outcome
     assert (outcome.code == "held") == bool(budget)
@@ -189,13 +189,13 @@ def test_a_drop_of_six_denies_six_though_its_prefixes_appear() -> None:
     fleet.budget("denied-by-change", 1_000, 0)
     fleet.change(*(Item(f"n{i}", "z0", f"10.0.0.{i}", labels={"a": "1"} if i < 6 else {}) for i in range(8)))
     drop = PolicySet(envelope("ann"), "deny", 1, "drop", "any", [], {"a": "1"}, {})
-    _, _, (effect,) = foreseen(fleet, drop)
+    _, _, (effect,) = table_effects(fleet, drop)
     assert effect.turned == Turned(allowed=0, denied=6)
     assert fleet.apply(drop).code == "done"
-    _, _, (back,) = foreseen(fleet, PolicyDeleted(envelope("ann"), "deny"))
+    _, _, (back,) = table_effects(fleet, PolicyDeleted(envelope("ann"), "deny"))
     assert back.turned == Turned(allowed=6, denied=0)
     cause = partition_of(b"z0", PARTITIONS)
     leave = membership(cause, fleet.state.marks[cause], fleet.state.marks[cause] + 1, [Item("n7", "z0", state=1)])
-    _, _, (left,) = foreseen(fleet, leave)
+    _, _, (left,) = table_effects(fleet, leave)
     assert left.turned == Turned(allowed=0, denied=1), "its neighbour's prefix moves, and the verdict stays"
     assert [*networks(left.rules[0].change.add4, b"")] == [IPv4Network(f"10.0.0.{n}") for n in ("0/30", "4/31", "6/32")]

@@ -1,13 +1,13 @@
-"""What an edit or a leave would do to the zones' tables, worked out beside the state, which stays as it is.
+"""Dry runs: what an edit or a leave would do to the tables of zones. The state stays as it is.
 
-The same functions that decide say what would change: the plan under an edit (`propose`), the slots that would go
-(`evaluate`). Here that becomes prefixes, and the number of addresses whose verdict turns. Prefixes alone mislead: a
-drop adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours, whose verdict
-stays. What has to be of one moment is copied when a `Foreseen` is made: the present covers, and the addresses that
-would be in each set. Covering them takes some milliseconds a set and is left to `effects`, an iterator that its reader
-can pause.
+The functions that decide also say what would change: the plan under an edit (`propose`), the slots that would be freed
+(`evaluate`). A dry run turns that into prefixes, and counts the addresses whose verdict changes. Prefixes alone
+mislead: a drop policy adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours,
+whose verdict stays. What must be consistent is copied when `TableEffects` is made: the present covers, and the
+addresses that would be in each set. Covers take some milliseconds a set and are left to `effects`, an iterator that its
+reader can pause.
 
-Zones whose tables would change alike are told together. What is held is shown as it would be if it were approved.
+Zones whose tables would change in the same way are one effect. A held change is shown as if it were approved.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RuleChange(NamedTuple):
     change: PrefixChange
 
 
-class Effect(NamedTuple):
+class ZoneEffect(NamedTuple):
     """What would happen in these zones: to verdicts, and to the tables rule by rule.
 
     An address that would gain one kind of traffic and lose another counts as allowed and as denied.
@@ -73,19 +73,19 @@ class _Side(NamedTuple):
     picked: _Picked | None
 
 
-_Group: TypeAlias = tuple[tuple[str, ...], Turned, Mapping[Rule, tuple[_Side | None, _Side | None]]]
+_ZoneGroup: TypeAlias = tuple[tuple[str, ...], Turned, Mapping[Rule, tuple[_Side | None, _Side | None]]]
 """Zones, what turns there, and each rule's set before and after."""
 
 
-class Foreseen:
-    """An effect that was copied from the state, per group of zones."""
+class TableEffects:
+    """The effects on tables, copied from the state, per group of zones."""
 
-    def __init__(self, groups: Iterable[_Group]) -> None:
+    def __init__(self, groups: Iterable[_ZoneGroup]) -> None:
         self._groups = list(groups)
         self._covered: dict[int, tuple[Keys, Keys]] = {}
 
-    def effects(self) -> Iterator[Effect | None]:
-        """Each group's effect, and None now and then for whoever must not be away for long."""
+    def effects(self) -> Iterator[ZoneEffect | None]:
+        """The effect on each group, with None in between where the reader can pause."""
         for zones, turned, rules in self._groups:
             changes = []
             for rule, (before, after) in rules.items():
@@ -96,7 +96,7 @@ class Foreseen:
                     changes.append(RuleChange(rule, side.policy, change))
                 yield None
             if changes:
-                yield Effect(zones, turned, tuple(changes))
+                yield ZoneEffect(zones, turned, tuple(changes))
 
     def _change(self, before: _Side | None, after: _Side | None) -> PrefixChange:
         if before is not None and after is not None and before.now is after.now and after.picked is None:
@@ -120,38 +120,39 @@ class Foreseen:
         return known
 
 
-class Verdict(NamedTuple):
+class DryRun(NamedTuple):
     """What a change of fleet would do: the budget that would hold it ("" for none), how many addresses would have lost
-    something in one list, and what the tables would become."""
+    traffic in one list, and the effects on tables.
+    """
 
     budget: str
     addresses: int
-    foreseen: Foreseen
+    table_effects: TableEffects
 
     @classmethod
-    def nothing(cls) -> Verdict:
-        """Of what leaves every table as it is."""
-        return cls("", 0, Foreseen([]))
+    def nothing(cls) -> DryRun:
+        """The dry run of a change that leaves every table as it is."""
+        return cls("", 0, TableEffects([]))
 
 
-def of_change(state: FleetState, change: Any, version: int) -> Verdict:
+def of_change(state: FleetState, change: Any, version: int) -> DryRun:
     """What a change that fleet has decided on would do to tables, if it is approved where it is held."""
     match change:
         case Edited(proposal, charged, _):
             denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
-            return Verdict("", max(denied, default=0), of_edit(state, proposal))
+            return DryRun("", max(denied, default=0), of_edit(state, proposal))
         case EditHeld(hold, _):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
-            return Verdict(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
+            return DryRun(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
         case Moved(_, impact, _, holds, _, _, _):
             denied = [count for (kind, _), count in impact.charges.items() if kind in DENIALS]
             most = max(impact.exceeded.values() if holds else denied, default=0)
-            return Verdict(holds[0].kind if holds else "", most, of_leaves(state, impact.changes))
-    return Verdict.nothing()
+            return DryRun(holds[0].kind if holds else "", most, of_leaves(state, impact.changes))
+    return DryRun.nothing()
 
 
 def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Envelope) -> MembershipChanged:
-    """What fleet would be told of these leaves, if they were all that it has not heard of."""
+    """The forward of these leaves alone."""
     return MembershipChanged(
         envelope=envelope,
         cause_partition=partition,
@@ -172,7 +173,7 @@ def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Enve
     )
 
 
-def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
+def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
     """What an edit would do."""
     old, new = state.plan, proposal.plan
     read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
@@ -184,7 +185,7 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
         if name != ANY_ZONE and old.lists[pair[0]] != new.lists[pair[1]]:
             groups.setdefault(pair, []).append(name)
 
-    def group(zones: list[str], was: int, becomes: int) -> _Group:
+    def group(zones: list[str], was: int, becomes: int) -> _ZoneGroup:
         labels = state.zone(zones[0]).labels
         edit = proposal.edit
         labels_after = edit.labels_after if edit.labels_after is not None and zones[0] == edit.zone else labels
@@ -200,10 +201,10 @@ def of_edit(state: FleetState, proposal: Proposal) -> Foreseen:
         counted = Turned(denied=turned[DENIED_BY_CHANGE, pair], allowed=turned[ALLOWED_BY_CHANGE, pair])
         return tuple(zones), counted, {rule: (before.get(rule), after.get(rule)) for rule in {**before, **after}}
 
-    return Foreseen([group(zones, *pair) for pair, zones in groups.items()])
+    return TableEffects([group(zones, *pair) for pair, zones in groups.items()])
 
 
-def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> Foreseen:
+def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
     """What would happen if these nodes left, and nothing of them were held."""
     slots = {part.slot for move in moves for part in move.removed}
     gone = np.zeros(len(state.slot_table.label), np.bool_)
@@ -217,7 +218,7 @@ def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> Foreseen:
     for labels, zones in sorted(state.zones.by_labels.items()):
         lists.setdefault(state.plan.number_for(labels), []).extend(zones)
 
-    def group(number: int, zones: list[str]) -> _Group:
+    def group(number: int, zones: list[str]) -> _ZoneGroup:
         named = zip(state.plan.set_bits(number), state.plan.names_of(state.zone(zones[0]).labels), strict=True)
         return (
             tuple(zones),
@@ -229,7 +230,7 @@ def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> Foreseen:
             },
         )
 
-    return Foreseen([group(number, sorted(zones)) for number, zones in lists.items() if zones])
+    return TableEffects([group(number, sorted(zones)) for number, zones in lists.items() if zones])
 
 
 def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> Turned:
