@@ -8,7 +8,7 @@ from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
 from eventstore.position import Position, one_token, to_token
 from eventstore.replicas.replica import Answer
-from projections.fleet.verdicts import Verdict
+from projections.fleet.command_outcomes import CommandOutcome
 from schemas.api import dpuplane_pb2 as pb
 
 _CODES = {
@@ -54,13 +54,13 @@ def told_by_all(command_id: str, given: Sequence[Answer], log_id: str) -> pb.Ans
     return message
 
 
-def found(answer: pb.Answer, verdict: Verdict | None) -> pb.Answer:
+def found(answer: pb.Answer, outcome: CommandOutcome | None) -> pb.Answer:
     """The answer to a command that its zone took, with what became of it in fleet."""
-    if verdict is not None and answer.outcome in (pb.Answer.done, pb.Answer.held):
-        answer.outcome = _CODES[verdict.code]
-        answer.reason = verdict.reason
-        if verdict.hold >= 0:
-            answer.hold = verdict.hold
+    if outcome is not None and answer.outcome in (pb.Answer.done, pb.Answer.held):
+        answer.outcome = _CODES[outcome.code]
+        answer.reason = outcome.reason
+        if outcome.hold >= 0:
+            answer.hold = outcome.hold
     return answer
 
 

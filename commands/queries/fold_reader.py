@@ -61,11 +61,11 @@ class FoldReader:
         A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name the holds that keep it.
         """
         note_holds(answer, self.fleet)
-        return answers.found(answer, fleet_views.verdict(self.fleet, answer.command_id, _hold(answer)))
+        return answers.found(answer, fleet_views.command_outcome(self.fleet, answer.command_id, _hold(answer)))
 
     def with_hold(self, answer: pb.Answer) -> pb.Answer:
         """An answer from the ledger of fleet, with what became of the hold that it names."""
-        return answers.found(answer, fleet_views.verdict(self.fleet, "", _hold(answer)))
+        return answers.found(answer, fleet_views.command_outcome(self.fleet, "", _hold(answer)))
 
     def zones(self, number: int) -> ZonesState:
         return self._states.zones_at(Partition(ZONES, number))

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, refusal
 from eventstore.log import FLEET, Partition
 from projections import names
-from projections.fleet import verdicts
+from projections.fleet import command_outcomes
+from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import apply_changes, charge, hold_key
 from projections.fleet.holds import (
@@ -34,7 +35,6 @@ from projections.fleet.holds import (
 from projections.fleet.joins import Joined, Moved, Source, decide_membership, join
 from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
-from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded, next_record
 from projections.fleet.zone_rows import ZoneLimits
@@ -156,12 +156,12 @@ class FleetFold:
             case Rejected(hold):
                 state.holds.remove(hold_key(hold.id))
                 state.rejected.put(hold_key(hold.id), hold)
-                state.verdicts.note({hold.command_id: verdicts.rejected(hold, at)})
+                state.command_outcomes.note({hold.command_id: command_outcomes.rejected(hold, at)})
             case HoldDropped(hold):
-                _end(state, {hold.id: verdicts.rejected(hold, at)})
+                _end(state, {hold.id: command_outcomes.rejected(hold, at)})
             case Released(number, impact, approved_by):
                 hold = state.holds.rows[hold_key(number)]
-                state.verdicts.note({hold.command_id: verdicts.approved(number, approved_by, at)})
+                state.command_outcomes.note({hold.command_id: command_outcomes.approved(number, approved_by, at)})
                 apply_changes(state, impact, {}, at.offset + 1, at.append_ms)
             case Described():
                 _describe(state, change, at)
@@ -270,8 +270,10 @@ def _move(state: FleetState, change: Moved, at: At) -> None:
     state.tombstones.note(change.tombstones, at.offset)
     enqueue_superseded(state, change.superseded, at)
     faults = {command_id: faults_of_agent(state, name, zone) for (name, zone), command_id in change.agents.items()}
-    refused = {command_id: Verdict("refused", "; ".join(of), -1, at.offset) for command_id, of in faults.items() if of}
-    state.verdicts.note(refused)
+    refused = {
+        command_id: CommandOutcome("refused", "; ".join(of), -1, at.offset) for command_id, of in faults.items() if of
+    }
+    state.command_outcomes.note(refused)
 
 
 def _edit(state: FleetState, change: Edited | EditHeld | Withdrawn, at: At) -> None:
@@ -291,16 +293,16 @@ def _open_hold(state: FleetState, hold: Hold) -> None:
 def _end_holds(state: FleetState, holds: tuple[int, ...], at: At, approved_by: tuple[str, ...]) -> None:
     """Holds of edits end: approved, or overtaken by a later command if nobody is named."""
     if approved_by:
-        _end(state, {hold: verdicts.approved(hold, approved_by, at) for hold in holds})
+        _end(state, {hold: command_outcomes.approved(hold, approved_by, at) for hold in holds})
     else:
-        _end(state, {hold: verdicts.overtaken(hold, at) for hold in holds})
+        _end(state, {hold: command_outcomes.overtaken(hold, at) for hold in holds})
 
 
-def _end(state: FleetState, holds: Mapping[int, Verdict]) -> None:
+def _end(state: FleetState, holds: Mapping[int, CommandOutcome]) -> None:
     for hold in holds:
         state.holds.remove(hold_key(hold))
         state.held_names.pop(hold, None)
-    state.verdicts.note({hold_key(hold): verdict for hold, verdict in holds.items()})
+    state.command_outcomes.note({hold_key(hold): verdict for hold, verdict in holds.items()})
 
 
 def _describe(state: FleetState, change: Described, at: At) -> None:

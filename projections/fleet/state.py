@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from eventstore.folding.table import Table
 from projections.fleet.address_index import Address
 from projections.fleet.allowed import Allowed
+from projections.fleet.command_outcomes import CommandOutcomes
 from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
@@ -27,7 +28,6 @@ from projections.fleet.retired import Retired
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.slot_table import SlotTable
 from projections.fleet.tombstones import Tombstones
-from projections.fleet.verdicts import Verdicts
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
 from projections.fleet.zone_rows import (
     NEVER,
@@ -115,7 +115,7 @@ class FleetState:
         self.mark_rows: Table[int] = Table("marks", int)
         self.outbox_entries: Table[OutboxEntry] = Table("outbox", OutboxEntry)
         self.tombstones = Tombstones()
-        self.verdicts = Verdicts()
+        self.command_outcomes = CommandOutcomes()
         self.policies.put(BUILT_IN.name, BUILT_IN)
         for kind, budget in DEFAULTS.items():
             self.budgets.put(kind, budget)
@@ -140,7 +140,7 @@ class FleetState:
             self.mark_rows,
             self.outbox_entries,
             self.tombstones,
-            self.verdicts,
+            self.command_outcomes,
         )
 
     def rederive(self) -> None:
@@ -162,7 +162,7 @@ class FleetState:
             self.outbox_queues.setdefault(entry.partition, []).append(entry)
             self.outbox_nodes[entry.partition] += len(entry.names)
         self.tombstones.rederive()
-        self.verdicts.rederive()
+        self.command_outcomes.rederive()
         self._allocate_slots()
         self._allowed = Allowed()
         self.recount()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import NamedTuple
 
+from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.effects import hold_key
 from projections.fleet.membership import Member
 from projections.fleet.state import ANY_ZONE, FleetState
-from projections.fleet.verdicts import Verdict
 from projections.fleet.withdrawals import KINDS, MEMBERS, Hold, reason_of
 from projections.rules.policies import Policy
 from projections.rules.rule import precedence
@@ -123,19 +123,15 @@ def is_rejected(state: FleetState, number: int) -> bool:
     return hold_key(number) in state.rejected.rows
 
 
-def verdict(state: FleetState, command_id: str, hold: int = -1) -> Verdict | None:
-    """What became of a command in fleet, where that differs from the outcome in its ledger.
-
-    `hold` is the hold of an edit that the outcome names. Of several holds of one command, the newest open one counts,
-    or else the one that was closed last.
-    """
+def command_outcome(state: FleetState, command_id: str, hold: int = -1) -> CommandOutcome | None:
+    """The outcome of a command in fleet, if it differs from the outcome in its zone."""
     asked_for = (row for row in state.holds.rows.values() if command_id and row.command_id == command_id)
     waiting = [row for row in asked_for if row.subject == MEMBERS]
     if waiting:
         newest = max(waiting, key=lambda row: row.id)
         reason = f"hold {newest.id} keeps what was in the rule tables: the change is over the budget"
-        return Verdict("held", reason, newest.id, -1)
-    return state.verdicts.rows.get(command_id) or state.verdicts.rows.get(hold_key(hold))
+        return CommandOutcome("held", reason, newest.id, -1)
+    return state.command_outcomes.rows.get(command_id) or state.command_outcomes.rows.get(hold_key(hold))
 
 
 def budgets(state: FleetState) -> list[BudgetView]:

@@ -95,7 +95,7 @@ class Api:
         if not answer.position:
             return Answer(outcome_of(answer), FLEET_0, -1)
         hold = answer.hold if answer.HasField("hold") else -1
-        verdict = fleet_views.verdict(self._replica.state(FLEET_0), answer.command_id, hold)
+        verdict = fleet_views.command_outcome(self._replica.state(FLEET_0), answer.command_id, hold)
         if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.Answer.held):
             return self._replica.outcomes(answer.command_id)[0]  # fleet has the last word, and the zone decided it
         told = answer_of(answer)

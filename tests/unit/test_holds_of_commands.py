@@ -13,7 +13,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import partition_of
 from projections.decisions.decided import spell
 from projections.fleet.holds import MAX_SHOWN_REASONS
-from projections.fleet.views import holds, verdict
+from projections.fleet.views import command_outcome, holds
 from projections.zones.forwarding import forward
 from schemas.events import (
     BudgetSet,
@@ -312,7 +312,7 @@ def test_a_person_who_moves_a_node_alone_does_not_approve_it(fleet: Fleet, uid: 
     held = fleet.apply(replace(said, cause_partition=cause, from_offset=mark, to_offset=mark + 1))
     assert held.code == "held"
     [hold] = holds(fleet.state)
-    told = verdict(fleet.state, event.envelope.command_id)
+    told = command_outcome(fleet.state, event.envelope.command_id)
     assert told is not None and (told.code, told.hold) == ("held", hold.hold)
     assert (hold.requested_by, hold.command_id) == ("operator/joe", event.envelope.command_id)
     assert fleet.approve(held.hold, "approver/joe").code == "refused"

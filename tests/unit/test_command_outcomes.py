@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from eventstore.log import partition_of
-from projections.fleet import verdicts
+from projections.fleet import command_outcomes
+from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.contested import faults_of_agent
-from projections.fleet.verdicts import Verdict
-from projections.fleet.views import verdict
+from projections.fleet.views import command_outcome
 from schemas.events import BudgetSet, Envelope, PolicySet, ZoneUpdated
 from tests.support.fleet import PARTITIONS, Fleet, Item, membership, saved_bytes
 
@@ -32,14 +32,14 @@ def with_a_leave_held(command_id: str) -> tuple[Fleet, int]:
 
 def test_a_command_is_held_while_its_hold_is_open_and_done_once_that_is_approved() -> None:
     fleet, hold = with_a_leave_held("a")
-    assert verdict(fleet.state, "b") is None
-    assert verdict(fleet.state, "") is None
+    assert command_outcome(fleet.state, "b") is None
+    assert command_outcome(fleet.state, "") is None
     reason = f"hold {hold} keeps what was in the rule tables: the change is over the budget"
-    assert verdict(fleet.state, "a") == Verdict("held", reason, hold, -1)
+    assert command_outcome(fleet.state, "a") == CommandOutcome("held", reason, hold, -1)
     fleet.approve(hold, "bob")
-    assert verdict(fleet.state, "a") == Verdict("held", reason, hold, -1)
+    assert command_outcome(fleet.state, "a") == CommandOutcome("held", reason, hold, -1)
     fleet.approve(hold, "cid")
-    assert verdict(fleet.state, "a") == Verdict(
+    assert command_outcome(fleet.state, "a") == CommandOutcome(
         "done", f"hold {hold} was approved by 'bob' and 'cid'", hold, fleet.offset - 1
     )
 
@@ -64,16 +64,16 @@ def edits_held(command_id: str) -> tuple[Fleet, list[int]]:
 def test_a_held_edit_is_done_or_refused_as_its_hold_was_closed(closed: str) -> None:
     fleet, found = edits_held("a")
     for hold in found:
-        assert verdict(fleet.state, "a", hold) is None
+        assert command_outcome(fleet.state, "a", hold) is None
         if closed.startswith("rejected"):
             fleet.reject(hold)
         else:
             assert [fleet.approve(hold, by).code for by in ("bob", "cid")] == ["done", "done"]
-        said = verdict(fleet.state, "a", hold)
-        assert said is not None and (said.hold, said.heard) == (hold, fleet.offset - 1)
+        said = command_outcome(fleet.state, "a", hold)
+        assert said is not None and (said.hold, said.offset) == (hold, fleet.offset - 1)
         assert said.code == ("refused" if closed.startswith("rejected") else "done")
         assert said.reason == f"hold {hold} was {closed}"
-        assert verdict(fleet.reload(), "b", hold) == said
+        assert command_outcome(fleet.reload(), "b", hold) == said
 
 
 def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_held_edit_that_a_later_one_overtook_is_refused() -> None:
     fleet.describe("z0", {})
     fleet.budget("denied-by-leave", 1, 1)
     for hold in (policy, zone, budget):
-        said = verdict(fleet.state, "a", hold)
+        said = command_outcome(fleet.state, "a", hold)
         assert said is not None and (said.code, said.hold) == ("refused", hold)
         assert said.reason.startswith(f"hold {hold} ended without approval: ")
 
@@ -91,12 +91,12 @@ def test_a_command_whose_hold_was_rejected_is_refused_for_good() -> None:
     fleet, hold = with_a_leave_held("a")
     fleet.reject(hold)
     reason = f"hold {hold} was rejected by 'eve': what it kept stays as it was"
-    assert verdict(fleet.state, "a") == Verdict("refused", reason, hold, fleet.offset - 1)
+    assert command_outcome(fleet.state, "a") == CommandOutcome("refused", reason, hold, fleet.offset - 1)
     fleet.change(*(node(i)._replace(created_ms=2) for i in range(10)))
     assert not fleet.state.rejected.rows
-    said = verdict(fleet.state, "a")
+    said = command_outcome(fleet.state, "a")
     assert said is not None and said.reason == reason
-    assert verdict(fleet.reload(), "a") == said
+    assert command_outcome(fleet.reload(), "a") == said
 
 
 def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> None:
@@ -108,24 +108,24 @@ def test_a_statement_of_an_agent_that_is_not_effective_is_refused_for_good() -> 
     (withheld,) = faults_of_agent(fleet.state, "b", "z0")
     fleet.leave("a")
     assert faults_of_agent(fleet.state, "b", "z0") == ()
-    assert verdict(fleet.state, "free") is None
-    taken, moved = verdict(fleet.state, "taken"), verdict(fleet.state, "moved")
+    assert command_outcome(fleet.state, "free") is None
+    taken, moved = command_outcome(fleet.state, "taken"), command_outcome(fleet.state, "moved")
     assert taken is not None and (taken.code, taken.reason, taken.hold) == ("refused", withheld, -1)
     assert moved is not None and "a node agent moves no node" in moved.reason
 
 
 def test_the_oldest_verdicts_are_forgotten_first() -> None:
-    table = verdicts.Verdicts()
-    for offset in range(verdicts.MAX_VERDICTS + 2):
-        table.note({f"c{max(offset, 1)}": Verdict("refused", "no", -1, offset)})
-    assert len(table.rows) == verdicts.MAX_VERDICTS
+    table = command_outcomes.CommandOutcomes()
+    for offset in range(command_outcomes.MAX_OUTCOMES + 2):
+        table.note({f"c{max(offset, 1)}": CommandOutcome("refused", "no", -1, offset)})
+    assert len(table.rows) == command_outcomes.MAX_OUTCOMES
     assert "c1" not in table.rows and "c2" in table.rows
-    again = verdicts.Verdicts()
+    again = command_outcomes.CommandOutcomes()
     again.load([*table.rows.items()][::-1])
     again.rederive()
-    again.note({"new": Verdict("refused", "no", -1, verdicts.MAX_VERDICTS + 2)})
+    again.note({"new": CommandOutcome("refused", "no", -1, command_outcomes.MAX_OUTCOMES + 2)})
     assert "c2" not in again.rows and "c3" in again.rows
-    assert len(again.rows) == verdicts.MAX_VERDICTS
+    assert len(again.rows) == command_outcomes.MAX_OUTCOMES
 
 
 def test_a_replica_that_was_restarted_forgets_the_same_verdicts_of_a_record_as_the_rest() -> None:
@@ -134,11 +134,13 @@ def test_a_replica_that_was_restarted_forgets_the_same_verdicts_of_a_record_as_t
     cause, agents = partition_of(b"z0", PARTITIONS), [Item(n, "z0", "10.0.0.1", state=BY_AGENT) for n in ("b", "c")]
     event = membership(cause, 1, 2, agents)
     fleet.apply(replace(event, command_ids=["2", "1"], actors=["agent/b", "agent/c"], cause_items=[1, 1]))
-    assert {*fleet.state.verdicts.rows} == {"1", "2"}
-    others = {f"c{n}": Verdict("refused", "no", -1, fleet.offset) for n in range(verdicts.MAX_VERDICTS - 1)}
+    assert {*fleet.state.command_outcomes.rows} == {"1", "2"}
+    others = {
+        f"c{n}": CommandOutcome("refused", "no", -1, fleet.offset) for n in range(command_outcomes.MAX_OUTCOMES - 1)
+    }
     restarted = fleet.reload()
     for state in (fleet.state, restarted):
-        state.verdicts.note(others)
+        state.command_outcomes.note(others)
     assert saved_bytes(fleet.state) == saved_bytes(restarted)
 
 

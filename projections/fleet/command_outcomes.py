@@ -1,0 +1,71 @@
+"""Outcomes of commands in fleet that differ from the outcome in their zone.
+
+A zone accepts a leave, or a statement of a node agent. Only fleet knows whether a budget holds the leave, or whether
+another node has the address. An open hold knows its command. This table remembers how the hold of a command was closed,
+and what a node agent stated without effect. The ledger of the zone forgets commands too, so the table is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from eventstore.folding.fold import At, Code
+from eventstore.folding.table import Table
+from projections.fleet.withdrawals import Hold
+from projections.names import shown
+
+MAX_OUTCOMES = 10_000
+"""Commands and holds that are remembered; they take 5 MB."""
+
+
+class CommandOutcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The outcome of a command in fleet, decided at `offset`. `hold` is -1 if there was none."""
+
+    code: Code
+    reason: str
+    hold: int
+    offset: int
+
+
+def approved(hold: int, approvers: tuple[str, ...], at: At) -> CommandOutcome:
+    by = " and ".join(map(shown, approvers))
+    return CommandOutcome("done", f"hold {hold} was approved by {by}", hold, at.offset)
+
+
+def rejected(hold: Hold, at: At) -> CommandOutcome:
+    reason = f"hold {hold.id} was rejected by {shown(hold.rejected_by)}: what it kept stays as it was"
+    return CommandOutcome("refused", reason, hold.id, at.offset)
+
+
+def overtaken(hold: int, at: At) -> CommandOutcome:
+    reason = f"hold {hold} ended without approval: a later command stated the same policy, labels or budget"
+    return CommandOutcome("refused", reason, hold, at.offset)
+
+
+class CommandOutcomes(Table[CommandOutcome]):
+    """Outcomes by command. The one that was decided first is forgotten first."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self) -> None:
+        super().__init__("command_outcomes", CommandOutcome)
+        self._order: OrderedDict[str, None] = OrderedDict()
+
+    def rederive(self) -> None:
+        """Put the verdicts in the order in which they are forgotten."""
+        order = sorted((row.offset, key) for key, row in self.rows.items())
+        self._order = OrderedDict.fromkeys(key for _, key in order)
+
+    def note(self, verdicts: Mapping[str, CommandOutcome]) -> None:
+        """Remember what one record of fleet decided, in the order in which `rederive` has it, or a replica that was
+        restarted would forget others than the rest."""
+        for key, verdict in sorted(verdicts.items()):
+            if key:
+                self.put(key, verdict)
+                self._order[key] = None
+                self._order.move_to_end(key)
+        while len(self._order) > MAX_OUTCOMES:
+            self.remove(self._order.popitem(last=False)[0])
