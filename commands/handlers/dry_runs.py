@@ -50,7 +50,7 @@ class DryRunHandler:
         statement = nodes.leave(request, self._envelope_factory(call))
         partition = self._replica.partition_for(statement.topic, statement.key)
         change, outcome = self._replica.dry_run(partition, statement.event)
-        gone = change.gone if change is not None else {}
+        gone = change.tombstones if change is not None else {}
         if not gone:
             return await self._answer(outcome, DryRun.nothing(), partition)
         mark = self._states.fleet.marks.get(partition.number, 0)

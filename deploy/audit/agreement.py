@@ -31,7 +31,7 @@ from projections.fleet.state import FleetState, OutboxEntry
 from projections.fleet.tombstones import Tombstone
 from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, rejected_names, standing_of
 from projections.zones.fold import ZonesFold
-from projections.zones.rows import Gone, Node
+from projections.zones.rows import Node, NodeTombstone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import SUPERSEDED
 
@@ -79,7 +79,7 @@ class Witness:
     """What final states forget: the last leave of each node by partition, and every forward that fleet took."""
 
     def __init__(self) -> None:
-        self.leaves: dict[int, dict[str, Gone]] = {}
+        self.leaves: dict[int, dict[str, NodeTombstone]] = {}
         self.forwards: dict[int, list[_Forward]] = {}
 
     def folds(self, folds: Sequence[Fold[Any]]) -> list[Fold[Any]]:
@@ -101,13 +101,13 @@ class Witness:
 
 
 class _NotingZoneFold(ZonesFold):
-    def __init__(self, leaves: dict[int, dict[str, Gone]]) -> None:
+    def __init__(self, leaves: dict[int, dict[str, NodeTombstone]]) -> None:
         self._leaves = leaves
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: At) -> None:
         super().evolve(state, change, at)
         left = self._leaves.setdefault(at.partition.number, {})
-        for name, gone in change.gone.items():
+        for name, gone in change.tombstones.items():
             left.pop(name, None)
             if gone.state != SUPERSEDED and gone.last_present_ms:
                 left[name] = gone
@@ -190,7 +190,7 @@ class _Comparison:
 
     def _is_pending(self, name: str) -> bool:
         """Whether a zone has yet to tell fleet that the node left."""
-        tombstones = ((number, state.gone.rows.get(name)) for number, state in self._zones.items())
+        tombstones = ((number, state.tombstones.rows.get(name)) for number, state in self._zones.items())
         marks = self._fleet.marks
         return any(gone is not None and gone.changed >= marks.get(number, 0) for number, gone in tombstones)
 

@@ -49,7 +49,9 @@ def _is_in(subject: str, change: Any) -> bool:
     match change:
         case zone_state.ZonesChange():
             in_line = any(dpu is not None and dpu.zone == subject for dpu in change.dpus.values())
-            return in_line or any(subject in rows for rows in (change.nodes, change.gone, change.dpus, change.zones))
+            return in_line or any(
+                subject in rows for rows in (change.nodes, change.tombstones, change.dpus, change.zones)
+            )
         case clique_state.CliquesChange():
             return any(subject in clique_state.split_key(key) for key, _ in change.rows)
         case joins.Joined():

@@ -38,8 +38,8 @@ def items(event: Event, change: ZonesChange, outcome: Outcome, at: At) -> Iterat
     if change.joined is not None:
         yield from _joined(change.joined)
     yield from in_zones(kind, change.nodes, map(_ZONE, change.nodes.values()))
-    for name, gone in change.gone.items():
-        yield one("node_left", name, {"zone": gone.zone, "how": _WAYS.get(gone.state, str(gone.state))})
+    for name, tombstone in change.tombstones.items():
+        yield one("node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))})
     for key, row in change.lists.items() if isinstance(event, SnapshotCompleted) else ():
         assert row is not None, "a list that was completed is there"
         yield one("snapshot_completed", key, {"count": str(row.count)})

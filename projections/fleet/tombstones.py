@@ -73,13 +73,13 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return created_ms == self.created_ms and last_present_ms < self.last_present_ms <= self.left_ms
 
     def ends_known(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
-        """Whether a statement that fleet knows ended with this leave, of which it hears now."""
+        """Whether a statement that fleet knows ended with this leave, which fleet receives now."""
         if max(last_present_ms, self.left_ms) <= now_ms:
             return self.ends(created_ms, last_present_ms)
         return created_ms < self.created_ms
 
     def ends_late(self, created_ms: int, last_present_ms: int, now_ms: int) -> bool:
-        """Whether a statement of which fleet hears now ended with this leave, which it knows."""
+        """Whether a statement that fleet receives now ended with this leave, which fleet knows."""
         return max(last_present_ms, self.left_ms) <= now_ms and self.ends(created_ms, last_present_ms)
 
     def replaces(self, other: Tombstone) -> bool:
@@ -91,7 +91,7 @@ class Tombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return other.last_present_ms > other.left_ms or other.last_present_ms <= self.last_present_ms <= self.left_ms
 
 
-class Statement(Protocol):
+class StatedNode(Protocol):
     """When a node was created, and when its zone stated it last."""
 
     @property
@@ -100,32 +100,32 @@ class Statement(Protocol):
     def last_present_ms(self) -> int: ...
 
 
-def is_newer(heard: Statement, known: Statement, now_ms: int) -> bool:
-    """Whether what fleet hears now of a node is newer than what it knows of another partition."""
-    if heard.created_ms != known.created_ms or max(heard.last_present_ms, known.last_present_ms) > now_ms:
-        return not is_older(heard.created_ms, known.created_ms, now_ms)
-    return heard.last_present_ms >= known.last_present_ms
+def is_newer(received: StatedNode, known: StatedNode, now_ms: int) -> bool:
+    """Whether what fleet receives now of a node is newer than what it knows of another partition."""
+    if received.created_ms != known.created_ms or max(received.last_present_ms, known.last_present_ms) > now_ms:
+        return not is_older(received.created_ms, known.created_ms, now_ms)
+    return received.last_present_ms >= known.last_present_ms
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The tombstones of one node, in the order in which fleet heard of them, the last one at this offset."""
+class TombstoneRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The tombstones of one node, in the order in which fleet folded them, the last one at this offset."""
 
-    heard: int
+    offset: int
     tombstones: tuple[Tombstone, ...]
 
 
-class Tombstones(Table[Ended]):
+class Tombstones(Table[TombstoneRow]):
     """The tombstones that fleet remembers, by node."""
 
     __slots__ = ("_order",)
 
     def __init__(self) -> None:
-        super().__init__("tombstones", Ended)
+        super().__init__("tombstones", TombstoneRow)
         self._order: OrderedDict[str, None] = OrderedDict()
 
     def rederive(self) -> None:
         """Put the nodes in the order in which they are forgotten."""
-        order = sorted((row.heard, name) for name, row in self.rows.items())
+        order = sorted((row.offset, name) for name, row in self.rows.items())
         self._order = OrderedDict.fromkeys(name for _, name in order)
 
     def note(self, tombstones: Mapping[str, Tombstone], offset: int) -> None:
@@ -133,14 +133,14 @@ class Tombstones(Table[Ended]):
         for name, tombstone in sorted(tombstones.items()):
             known = self.rows.get(name)
             others = [other for other in known.tombstones if not tombstone.replaces(other)] if known else []
-            self.put(name, Ended(offset, (*others, tombstone)[-_MAX_PER_NODE:]))
+            self.put(name, TombstoneRow(offset, (*others, tombstone)[-_MAX_PER_NODE:]))
             self._order[name] = None
             self._order.move_to_end(name)
         while len(self._order) > MAX_TOMBSTONES:
             self.remove(self._order.popitem(last=False)[0])
 
     def end(self, name: str, partition: int, created_ms: int, last_present_ms: int, *, now_ms: int) -> bool:
-        """Whether this statement of a partition ended with a leave that fleet heard of from another one."""
+        """Whether this statement of a partition ended with a leave of another partition."""
         ended = self.rows.get(name)
         return ended is not None and any(
             found.partition != partition and found.ends_late(created_ms, last_present_ms, now_ms)

@@ -40,7 +40,7 @@ from projections.rules.prefixes import (
     pack,
 )
 from projections.rules.rule import Rule
-from projections.zones.rows import Gone
+from projections.zones.rows import NodeTombstone
 from schemas.events import Envelope, MembershipChanged
 
 _Picked: TypeAlias = tuple[npt.NDArray[np.uint32], tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]
@@ -151,7 +151,9 @@ def of_change(state: FleetState, change: Any, version: int) -> DryRun:
     return DryRun.nothing()
 
 
-def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Envelope) -> MembershipChanged:
+def leave_of(
+    tombstones: Mapping[str, NodeTombstone], partition: int, mark: int, envelope: Envelope
+) -> MembershipChanged:
     """The forward of these leaves alone."""
     return MembershipChanged(
         envelope=envelope,
@@ -159,17 +161,17 @@ def leave_of(gone: Mapping[str, Gone], partition: int, mark: int, envelope: Enve
         from_offset=mark,
         to_offset=mark + 1,
         earliest_ms=envelope.issued_at_ms,
-        zones=[row.zone for row in gone.values()],
-        names=[*gone],
-        states=[row.state for row in gone.values()],
-        created_ms=[row.created_ms for row in gone.values()],
-        uids=[row.uid for row in gone.values()],
+        zones=[row.zone for row in tombstones.values()],
+        names=[*tombstones],
+        states=[row.state for row in tombstones.values()],
+        created_ms=[row.created_ms for row in tombstones.values()],
+        uids=[row.uid for row in tombstones.values()],
         addresses4=b"",
         addresses6=b"",
         label_sets=[],
         label_index=[],
-        changed_ms=[row.changed_ms for row in gone.values()],
-        last_present_ms=[row.last_present_ms for row in gone.values()],
+        changed_ms=[row.changed_ms for row in tombstones.values()],
+        last_present_ms=[row.last_present_ms for row in tombstones.values()],
     )
 
 
@@ -207,12 +209,12 @@ def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
 def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
     """What would happen if these nodes left, and nothing of them were held."""
     slots = {part.slot for move in moves for part in move.removed}
-    gone = np.zeros(len(state.slot_table.label), np.bool_)
-    gone[list(slots)] = True
+    tombstones = np.zeros(len(state.slot_table.label), np.bool_)
+    tombstones[list(slots)] = True
     numbers = {state.slot_table.label[slot] for slot in slots}
     bits = {bit for bit in range(len(state.sets)) if any(state.labels.bits[number] >> bit & 1 for number in numbers)}
     contents = _contents(state, bits)
-    picked = {bit: _addresses(state, state.slot_table.in_set(bit) & ~gone) for bit in sorted(bits)}
+    picked = {bit: _addresses(state, state.slot_table.in_set(bit) & ~tombstones) for bit in sorted(bits)}
     shifts = Counter((before, after) for _, before, after in evaluate(state, moves, 0, approved=True).shifts)
     lists: dict[int, list[str]] = {}
     for labels, zones in sorted(state.zones.by_labels.items()):

@@ -121,7 +121,9 @@ def explain(about: Subject, fleet: FleetState, installs: InstallsState) -> Expla
 def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> bool:
     """Whether a node that is in no zone was in one: fleet has it, or its leave is not forgotten."""
     return (
-        name in fleet.members.rows or name in fleet.tombstones.rows or any(name in state.gone.rows for state in zones)
+        name in fleet.members.rows
+        or name in fleet.tombstones.rows
+        or any(name in state.tombstones.rows for state in zones)
     )
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from projections.columns import each, size_of_labels, spread
 from projections.rules.policies import Selector, selector
 from projections.zones.joined import Joined
-from projections.zones.rows import Cause, Gone, Node
+from projections.zones.rows import Cause, Node, NodeTombstone
 from projections.zones.state import NO_CAUSE, ZonesState
 from schemas.events import MAX_FORWARD_BYTES, MAX_FORWARD_ITEMS, PRESENT, SUPERSEDED, Envelope, MembershipChanged
 
@@ -189,7 +189,7 @@ def _of_joined(joined: Joined) -> _Items:
 def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) -> _Items:
     """Of these nodes, those whose last change is in the record at the offset that goes with it."""
     found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
-    rows = [row if isinstance(row, Node) else _bare(row) for _, row in found]
+    rows = [row if isinstance(row, Node) else _node_of(row) for _, row in found]
     sets = {id(row.labels): row.labels for row in rows}  # nodes that joined together share theirs
     number_of = {each_id: number for number, each_id in enumerate(sets)}
     return _Items(
@@ -201,22 +201,24 @@ def _of_rows(state: ZonesState, names: Sequence[str], changed: Sequence[int]) ->
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
         list(map(_CHANGED_MS, rows)),
-        [row.last_present_ms if type(row) is Gone else 0 for _, row in found],
+        [row.last_present_ms if type(row) is NodeTombstone else 0 for _, row in found],
         list(map(_CHANGED, rows)),
         list(sets.values()),
         [number_of[id(row.labels)] for row in rows],
     )
 
 
-def _state(row: Node | Gone) -> int:
-    if type(row) is Gone:
+def _state(row: Node | NodeTombstone) -> int:
+    if type(row) is NodeTombstone:
         return row.state
     assert isinstance(row, Node), "what is forwarded is a node or a tombstone"
     return SUPERSEDED + row.agent if row.agent else PRESENT
 
 
-def _bare(gone: Gone) -> Node:
-    return Node(gone.zone, gone.created_ms, gone.uid, 0, b"", {}, gone.changed, gone.changed_ms)
+def _node_of(tombstone: NodeTombstone) -> Node:
+    return Node(
+        tombstone.zone, tombstone.created_ms, tombstone.uid, 0, b"", {}, tombstone.changed, tombstone.changed_ms
+    )
 
 
 def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:

@@ -26,7 +26,7 @@ from projections.incarnations import is_older
 from projections.names import check_zone, shown
 from projections.zones import agents
 from projections.zones.joined import Joined
-from projections.zones.rows import MAX_ACTOR, Cause, CompleteList, Gone, Node, Zone
+from projections.zones.rows import MAX_ACTOR, Cause, CompleteList, Node, NodeTombstone, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     AGENT_JOINED,
@@ -108,7 +108,7 @@ def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
     fault = fault_of_nodes(event, at.time_ms) or _fault_of_hash(event) or _fault_of_zone(state, event.zone)
     if fault is not None:
         return refusal(fault)
-    gone: dict[str, Gone] = {}
+    tombstones: dict[str, NodeTombstone] = {}
     items: list[ItemOutcome] = []
     before = state.nodes.some(event.names)
     by_agent, zone = is_node_agent(event.envelope.actor), _zone(state, event.zone)
@@ -123,8 +123,8 @@ def leave(state: ZonesState, event: NodesLeft, at: At) -> Decision:
         elif by_agent and (kept := agents.fault_of_leave(name, old, zone)):
             items.append(_refused(name, kept))
         else:
-            gone[name] = _gone(old, INFERRED if event.inferred else LEFT, at)
-    return _decision(event.names, items, ZonesChange(gone=gone, cause=_cause(event)))
+            tombstones[name] = _tombstone(old, INFERRED if event.inferred else LEFT, at)
+    return _decision(event.names, items, ZonesChange(tombstones=tombstones, cause=_cause(event)))
 
 
 def complete_list(state: ZonesState, event: SnapshotCompleted, at: At) -> Decision:
@@ -154,15 +154,15 @@ def supersede(state: ZonesState, event: NodesSuperseded, at: At) -> Decision:
         return refusal("names: zones, names, created_ms and uids must have an entry per node")
     if len(event.names) > MAX_FORWARD_ITEMS:
         return refusal(f"names: {len(event.names)} items must be at most {MAX_FORWARD_ITEMS}, as fit one forward")
-    gone: dict[str, Gone] = {}
+    tombstones: dict[str, NodeTombstone] = {}
     before = state.nodes.some(event.names)
     columns = zip(event.zones, event.names, event.created_ms, event.uids, before, strict=True)
     for zone, name, created_ms, uid, old in columns:
         if old is None or old.zone != zone or old.changed >= event.seen_offset:
             continue
         if _is_about(old, (created_ms, uid)):
-            gone[name] = _gone(old, SUPERSEDED, at)
-    return Decision(ZonesChange(gone=gone), DONE)
+            tombstones[name] = _tombstone(old, SUPERSEDED, at)
+    return Decision(ZonesChange(tombstones=tombstones), DONE)
 
 
 def _rows(event: NodesJoined | NodesChanged, at: At) -> dict[str, Node]:
@@ -177,9 +177,9 @@ def _zone(state: ZonesState, name: str) -> Zone:
     return state.zone_rows.rows.get(name) or Zone()
 
 
-def _gone(old: Node, state: int, at: At) -> Gone:
+def _tombstone(old: Node, state: int, at: At) -> NodeTombstone:
     last_present_ms = 0 if old.agent & AGENT_JOINED else old.changed_ms
-    return Gone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, last_present_ms)
+    return NodeTombstone(old.zone, old.created_ms, old.uid, state, at.offset, at.append_ms, last_present_ms)
 
 
 def _same(old: Node, row: Node) -> bool:
@@ -229,7 +229,7 @@ def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> Cause:
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:
     """The whole is done if a node changed, refused if every item is, and else unchanged; items say what differs."""
-    if change.nodes or change.gone:
+    if change.nodes or change.tombstones:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):
         return Decision(None, Outcome("refused", items[0].reason, items=tuple(items)))

@@ -37,11 +37,11 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     agent: int = 0
 
 
-class Gone(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node that left, kept until fleet has heard of it: `changed` and `changed_ms` are as those of a node.
+class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The tombstone of a node that left, kept until fleet has it. `changed` and `changed_ms` are as those of a node.
 
-    `state` is one of MembershipChanged. `last_present_ms` is the append time of the last record that stated the node to
-    be there; 0 if the node's own agent had put it there, which moves no node and so ends none elsewhere.
+    `state` is one of MembershipChanged. `stated_ms` is the append time of the last record that stated the node to be
+    present; 0 if the node's own agent had added it, as an agent moves no node and so ends none elsewhere.
     """
 
     zone: str

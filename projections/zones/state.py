@@ -31,7 +31,7 @@ from projections.zones.dpu_index import DpuIndex
 from projections.zones.joined import Joined
 from projections.zones.node_rows import Nodes
 from projections.zones.phases import STEPS
-from projections.zones.rows import Asker, Cause, CompleteList, Dpu, Gone, Marks, Node, Zone
+from projections.zones.rows import Asker, Cause, CompleteList, Dpu, Marks, Node, NodeTombstone, Zone
 
 _CHANGED = attrgetter("changed")
 _MARKS = "marks"
@@ -40,14 +40,15 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class ZonesChange(NamedTuple):
-    """What a decision changes. Nobody in `joined`, and if `fresh` in `nodes`, is known here, be it as gone.
+    """What a decision changes. Every node in `joined` is new to this partition: neither present nor a tombstone. With
+    `fresh`, the same holds for `nodes`.
 
     `asker` stated the one node that is `fresh`, if its uid says the command; else there is a `cause`.
     """
 
     joined: Joined | None = None
     nodes: Mapping[str, Node] = _NOTHING
-    gone: Mapping[str, Gone] = _NOTHING
+    tombstones: Mapping[str, NodeTombstone] = _NOTHING
     zones: Mapping[str, Zone | None] = _NOTHING
     lists: Mapping[str, CompleteList | None] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
@@ -62,7 +63,7 @@ class ZonesState:
 
     def __init__(self) -> None:
         self.nodes = Nodes()
-        self.gone: Table[Gone] = Table("gone", Gone)
+        self.tombstones: Table[NodeTombstone] = Table("tombstones", NodeTombstone)
         self.zone_rows: Table[Zone] = Table("zones", Zone)
         self.lists: Table[CompleteList] = Table("lists", CompleteList)
         self.dpus: Table[Dpu] = Table("dpus", Dpu)
@@ -82,7 +83,16 @@ class ZonesState:
 
     @property
     def tables(self) -> Sequence[Table[Any]]:
-        return (self.nodes, self.gone, self.zone_rows, self.lists, self.dpus, self.marks, self.causes, self.askers)
+        return (
+            self.nodes,
+            self.tombstones,
+            self.zone_rows,
+            self.lists,
+            self.dpus,
+            self.marks,
+            self.causes,
+            self.askers,
+        )
 
     @property
     def fleet_mark(self) -> int:
@@ -117,7 +127,7 @@ class ZonesState:
 
     def knows_none(self, names: Sequence[str]) -> bool:
         """Whether no node of these names is here, or left without fleet having heard of it."""
-        return self.gone.rows.keys().isdisjoint(names) and not self.nodes.rows.has_any(names)
+        return self.tombstones.rows.keys().isdisjoint(names) and not self.nodes.rows.has_any(names)
 
     def rederive(self) -> None:
         self._clear()
@@ -125,7 +135,7 @@ class ZonesState:
             self._count(node.zone, 1)
         forwarded = self.forwarded
         waiting: dict[int, list[str]] = {}
-        rows: Iterable[tuple[str, Node | Gone]] = chain(self.nodes.rows.items(), self.gone.rows.items())
+        rows: Iterable[tuple[str, Node | NodeTombstone]] = chain(self.nodes.rows.items(), self.tombstones.rows.items())
         for name, row in rows:
             if row.changed >= forwarded:
                 waiting.setdefault(row.changed, []).append(name)
@@ -135,12 +145,12 @@ class ZonesState:
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
 
-    def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | Gone | None]:
+    def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | NodeTombstone | None]:
         """Each node, or its tombstone, if its last change was at the offset that goes with it."""
-        rows: list[Node | Gone | None] = [*self.nodes.some(names)]
+        rows: list[Node | NodeTombstone | None] = [*self.nodes.some(names)]
         if all(rows) and list(map(_CHANGED, rows)) == offsets:
             return rows
-        rows = [row or self.gone.rows.get(name) for name, row in zip(names, rows, strict=True)]
+        rows = [row or self.tombstones.rows.get(name) for name, row in zip(names, rows, strict=True)]
         return [row if row and row.changed == offset else None for row, offset in zip(rows, offsets, strict=True)]
 
     def cause_of(self, offset: int) -> Cause:
@@ -172,7 +182,7 @@ class ZonesState:
                 self.zone_rows.put(zone, row)
         if change.joined is not None:
             self.join_all(change.joined)
-        if change.nodes or change.gone:
+        if change.nodes or change.tombstones:
             self._change_nodes(change, at)
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
@@ -249,9 +259,9 @@ class ZonesState:
         else:
             self._overtake(change)
             self.nodes.put_all(change.nodes)
-        if change.gone:
-            self.gone.put_all(change.gone)
-        self._send(at.offset, [*change.nodes, *change.gone])
+        if change.tombstones:
+            self.tombstones.put_all(change.tombstones)
+        self._send(at.offset, [*change.nodes, *change.tombstones])
 
     def _send(self, offset: int, names: Sequence[str]) -> None:
         self.outbox[offset] = names
@@ -260,17 +270,17 @@ class ZonesState:
 
     def _overtake(self, change: ZonesChange) -> None:
         """Take leave of what these nodes were before."""
-        for old in self.nodes.some([*change.nodes, *change.gone]):
+        for old in self.nodes.some([*change.nodes, *change.tombstones]):
             if old is not None:
                 self._count(old.zone, -1)
                 self._stale(old.changed)
         for name, node in change.nodes.items():
-            gone = self.gone.rows.get(name)
-            if gone is not None:
-                self.gone.remove(name)
-                self._stale(gone.changed)
+            tombstone = self.tombstones.rows.get(name)
+            if tombstone is not None:
+                self.tombstones.remove(name)
+                self._stale(tombstone.changed)
             self._count(node.zone, 1)
-        self.nodes.remove_all([*change.gone])
+        self.nodes.remove_all([*change.tombstones])
 
     def _stale(self, offset: int) -> None:
         left = self._fresh_in.get(offset)
@@ -285,10 +295,10 @@ class ZonesState:
     def _prune(self, forwarded: int) -> None:
         count = bisect_left(self.outgoing, forwarded)
         for offset in self.outgoing[:count]:
-            for name in self.outbox[offset] if self.gone.rows else ():
-                gone = self.gone.rows.get(name)
-                if gone is not None and gone.changed == offset:
-                    self.gone.remove(name)
+            for name in self.outbox[offset] if self.tombstones.rows else ():
+                tombstone = self.tombstones.rows.get(name)
+                if tombstone is not None and tombstone.changed == offset:
+                    self.tombstones.remove(name)
             self._drop(offset)
         del self.outgoing[:count]
         over = max(bisect_right(self._asked_from, forwarded) - 1, 0)

@@ -44,7 +44,7 @@ class LaterZoneFold:
 
     def adopt(self, state: ZonesState, at: At) -> LaterZoneState:
         later = LaterZoneState()
-        for name in ("nodes", "gone", "lists", "dpus", "marks", "causes", "askers"):
+        for name in ("nodes", "tombstones", "lists", "dpus", "marks", "causes", "askers"):
             setattr(later, name, getattr(state, name))
         for zone, row in state.zone_rows.rows.items():
             later.zone_rows.put(zone, Zone(ordinals=row.ordinals))

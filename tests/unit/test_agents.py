@@ -201,9 +201,9 @@ def test_a_node_that_its_agent_put_into_a_zone_and_that_left_it_ends_none_elsewh
     log = limited()
     assert as_agent(log).code == "done"
     assert log.leave("a").code == "done"
-    assert log.state.gone.rows["a"].last_present_ms == 0
+    assert log.state.tombstones.rows["a"].last_present_ms == 0
     event = forward(log.state, 0, 0)
     assert event is not None and (event.names, event.last_present_ms) == (["a"], [])
     log.join("a")
     log.leave("a")
-    assert log.state.gone.rows["a"].last_present_ms > 0
+    assert log.state.tombstones.rows["a"].last_present_ms > 0

@@ -96,7 +96,7 @@ def test_the_outbox_forgets_what_fleet_has() -> None:
             await made.until(lambda: agree(made, "z1"))
             await asyncio.sleep(30)
             state = made.zone("z1")
-            assert not state.outgoing and not state.gone.rows
+            assert not state.outgoing and not state.tombstones.rows
             assert made.count(made.partition("z1"), OutboxAcknowledged) == 1
             await asyncio.sleep(600)
             assert made.count(made.partition("z1"), OutboxAcknowledged) == 1

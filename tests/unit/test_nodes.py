@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from eventstore.folding.fold import Outcome
-from projections.zones.rows import Gone
+from projections.zones.rows import NodeTombstone
 from schemas.events import INFERRED, LEFT, SUPERSEDED, NodesSuperseded
 from tests.support.zones import ZoneLog, derived_of, internal_envelope, nodes_joined, rows_of
 
@@ -91,7 +91,7 @@ def test_a_leave_is_about_this_incarnation_or_a_later_one() -> None:
     log.leave("b", created_ms=5, uid="u")
     log.leave("c", created_ms=6, uid="v")
     assert list(log.state.nodes.rows) == ["d"]
-    assert {name: gone.state for name, gone in log.state.gone.rows.items()} == {"a": LEFT, "b": LEFT, "c": LEFT}
+    assert {name: gone.state for name, gone in log.state.tombstones.rows.items()} == {"a": LEFT, "b": LEFT, "c": LEFT}
     assert codes(log.leave("a", "nobody")) == ("unchanged", {"a": "unchanged", "nobody": "unchanged"})
     assert codes(log.leave("a", "d")) == ("done", {"a": "unchanged"})
 
@@ -117,7 +117,7 @@ def test_an_inferred_leave_needs_the_last_complete_list_of_its_source() -> None:
         {"k/a": "refused", "other/c": "refused", "d": "refused"},
     )
     assert codes(log.leave("k/a", "other/c", list_hash=b"two")) == ("done", {"other/c": "refused"})
-    assert log.state.gone.rows["k/a"].state == INFERRED
+    assert log.state.tombstones.rows["k/a"].state == INFERRED
     log.complete(b"three")
     assert log.leave("d", list_hash=b"three").code == "done"
 
@@ -187,7 +187,7 @@ def test_what_fleet_caused_is_taken_once_and_in_order() -> None:
     assert superseded(log, 0, "a", 5, "u").code == "done"
     assert log.state.fleet_mark == 3
     assert superseded(log, 0, "b", 5, "u").code == "refused"
-    assert (list(log.state.nodes.rows), log.state.gone.rows["a"].state) == (["b"], SUPERSEDED)
+    assert (list(log.state.nodes.rows), log.state.tombstones.rows["a"].state) == (["b"], SUPERSEDED)
     log.join("a", created_ms=9, uid="w")
     superseded(log, 3, "a", 5, "u")
     superseded(log, 6, "b", 5, "u", zone="z2")
@@ -234,10 +234,10 @@ def test_a_node_that_comes_back_takes_the_place_of_its_tombstone() -> None:
     log.join("a", "b", created_ms=5, uid="u")
     joined_ms = log.state.nodes.rows["b"].changed_ms
     log.leave("a", "b")
-    assert set(log.state.gone.rows) == {"a", "b"}
-    left_ms = log.state.gone.rows["b"].changed_ms
+    assert set(log.state.tombstones.rows) == {"a", "b"}
+    left_ms = log.state.tombstones.rows["b"].changed_ms
     log.join("a", created_ms=6, uid="v")
-    assert log.state.gone.rows == {"b": Gone("z1", 5, "u", LEFT, 1, left_ms, joined_ms)}
+    assert log.state.tombstones.rows == {"b": NodeTombstone("z1", 5, "u", LEFT, 1, left_ms, joined_ms)}
     assert log.state.outgoing == [1, 2]
     log.join("b", created_ms=6, uid="v")
     assert log.state.outgoing == [2, 3]

@@ -216,7 +216,7 @@ class NodesMachine(DeliveredMachine):
     def the_outbox_has_no_more_rows_than_nodes(self) -> None:
         state = self.log.state
         assert state.outgoing == sorted(state.outgoing) == list(state.outbox)
-        assert len(state.outgoing) <= len(state.nodes.rows) + len(state.gone.rows) <= 8
+        assert len(state.outgoing) <= len(state.nodes.rows) + len(state.tombstones.rows) <= 8
 
     @invariant()
     def a_restart_changes_nothing(self) -> None:
@@ -234,7 +234,7 @@ class NodesMachine(DeliveredMachine):
         there = {n: Known(m.zone, m.created_ms, m.uid, m.address4) for n, m in members if not m.held}
         assert there == self.model
         self.log.forwarded(self.mark)
-        assert not self.log.state.outbox and not self.log.state.gone.rows
+        assert not self.log.state.outbox and not self.log.state.tombstones.rows
 
 
 TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)

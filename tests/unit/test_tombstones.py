@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eventstore.log import partition_of
 from projections.fleet import tombstones
-from projections.fleet.tombstones import Ended, Tombstone, Tombstones
+from projections.fleet.tombstones import Tombstone, TombstoneRow, Tombstones
 from projections.fleet.withdrawals import DENIED_BY_LEAVE
 from projections.fleet.zone_outbox import next_record
 from schemas.events import LEFT, SUPERSEDED, NodesSuperseded
@@ -105,7 +105,7 @@ def test_a_node_keeps_those_that_no_later_one_replaces_and_only_a_few() -> None:
     table = Tombstones()
     table.note({"n": GONE}, 1)
     table.note({"n": Tombstone(1, 6, 40, 50)}, 2)
-    assert table.rows["n"] == Ended(2, (Tombstone(1, 6, 40, 50),))
+    assert table.rows["n"] == TombstoneRow(2, (Tombstone(1, 6, 40, 50),))
     for number in range(2, 9):
         table.note({"n": Tombstone(number, 3, 60, 70)}, number)
     assert len(table.rows["n"].tombstones) == 4

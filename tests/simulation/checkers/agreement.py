@@ -9,7 +9,7 @@ from deploy.audit.agreement import Witness, compare
 from deploy.roles import folds_of
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
-from projections.zones.rows import Gone, Node
+from projections.zones.rows import Node, NodeTombstone
 from schemas.events import SUPERSEDED
 from tests.simulation.checkers.evidence import Evidence
 from tests.simulation.fresh import Step
@@ -21,7 +21,7 @@ class Left(NamedTuple):
     """The last leave that a partition accepted of a node that is not there any more."""
 
     partition: Partition
-    gone: Gone
+    gone: NodeTombstone
 
 
 def check_ended(run: Evidence) -> Found:
@@ -60,14 +60,14 @@ def check_verified(run: Evidence) -> Found:
         yield f"under way between zones and fleet: {found.pending} nodes"
 
 
-def _leaves(steps: list[Step]) -> dict[str, Gone]:
+def _leaves(steps: list[Step]) -> dict[str, NodeTombstone]:
     """The leaves that nothing followed in their partition."""
-    left: dict[str, Gone] = {}
+    left: dict[str, NodeTombstone] = {}
     for step in steps:
         for name, node in step.rows.get("nodes", ()):
             if node is not None:
                 left.pop(name, None)
-        for name, gone in step.rows.get("gone", ()):
+        for name, gone in step.rows.get("tombstones", ()):
             if gone is not None and (gone.state == SUPERSEDED or not gone.last_present_ms):
                 left.pop(name, None)
             elif gone is not None:
