@@ -169,7 +169,7 @@ def record_set_changes(
     added, removed = _by_set(gained), _by_set(lost)
     for bit in sorted(added.keys() | removed.keys()):
         found = state.sets[bit]
-        found.note(version, earliest_ms, added.get(bit, ()), removed.get(bit, ()))
+        found.record_change(version, earliest_ms, added.get(bit, ()), removed.get(bit, ()))
         state.set_rows.put(found.text, SetRow(version, earliest_ms))
 
 

@@ -3,7 +3,7 @@
 An edit is first proposed: the plan under it, and for each label set of zones the list they have and the list they would
 have. What turns from allow to deny is counted over label sets of nodes. An edit therefore costs the same for a thousand
 nodes and zones as for a million. Switching to the new plan keeps every set that stays in some list, with its cover and
-history; zones whose list became another get a new version, and their former list is kept so that a delta can still
+history; zones whose list became another get a new version, and their previous list is kept so that a delta can still
 start from it.
 """
 
@@ -22,7 +22,7 @@ from projections.fleet.levels import merged as merged_levels
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.state import ALL_MEMBERS, ANY_ZONE, FleetState, SetRow, window_key
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, EMPTY, KINDS, Kind, Window, merged
-from projections.fleet.zone_rows import NEVER, Former, ListMove, ZoneRows, key_of_labels, labels_of_key
+from projections.fleet.zone_rows import NO_LIST_CHANGE, ListChange, PreviousList, ZoneRows, key_of_labels, labels_of_key
 from projections.rules.lists import Plan, turned
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
@@ -129,9 +129,9 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> Non
         state.hear_of((edit.zone,), at.offset + 1)
         _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own[0])), at)
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))
-    for key in [key for key in state.list_moves.rows if labels_of_key(key) not in state.zones.by_labels]:
-        state.list_moves.remove(key)
-    state.trails.keep(state.zones.by_labels)
+    for key in [key for key in state.list_changes.rows if labels_of_key(key) not in state.zones.by_labels]:
+        state.list_changes.remove(key)
+    state.previous.keep(state.zones.by_labels)
     state.retired.bound(state.sets)
 
 
@@ -178,7 +178,7 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
         if key not in plan.keys:
             state.set_rows.remove(found.text)
             if found.is_read():
-                found.bring_up(state.slot_table, bit)
+                found.catch_up(state.slot_table, bit)
                 state.retired.add(found)
     sets: list[RuleSet] = []
     for key in plan.keys:
@@ -198,8 +198,10 @@ def _switch_sets(state: FleetState, plan: Plan, fresh: SetRow) -> None:
 def _move_label_set(state: FleetState, labels: Selector, list_id: str, sets: tuple[RuleSet, ...], at: At) -> None:
     """Zones with these labels get another list; this is the one that they had."""
     key, version = key_of_labels(labels), at.offset + 1
-    state.trails.add(labels, Former(state.list_moves.rows.get(key, NEVER).version, version, list_id, sets))
-    state.list_moves.put(key, ListMove(version, at.append_ms))
+    state.previous.add(
+        labels, PreviousList(state.list_changes.rows.get(key, NO_LIST_CHANGE).version, version, list_id, sets)
+    )
+    state.list_changes.put(key, ListChange(version, at.append_ms))
 
 
 def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...], at: At) -> None:
@@ -207,11 +209,13 @@ def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...]
     edit, pair, version = proposal.edit, proposal.own, at.offset + 1
     assert edit.labels_after is not None
     assert pair is not None
-    zone, moved, formers = edit.zone, state.moved(edit.zone), state.trail(edit.zone)
+    zone, change, previous = edit.zone, state.list_change(edit.zone), state.previous_lists(edit.zone)
     if state.plan.lists[pair[0]] != proposal.plan.lists[pair[1]]:
-        formers = (*formers, Former(moved.version, version, state.plan.ids[pair[0]], sets))
-        moved = ListMove(version, at.append_ms)
-    state.trails.label(zone, formers)
+        previous = (*previous, PreviousList(change.version, version, state.plan.ids[pair[0]], sets))
+        change = ListChange(version, at.append_ms)
+    state.previous.label(zone, previous)
     info = state.zones.rows[zone]
-    labelled = replace(info, labels=edit.labels_after, labelled=version, moved=moved.version, moved_ms=moved.time_ms)
+    labelled = replace(
+        info, labels=edit.labels_after, labelled=version, list_version=change.version, list_since_ms=change.time_ms
+    )
     state.zones.put(zone, labelled)

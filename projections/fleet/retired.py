@@ -1,17 +1,17 @@
-"""Sets that no list has any more: deltas from former lists start from their content while it is kept."""
+"""Sets that no list has any more: deltas from previous lists start from their content while it is kept."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 
-from projections.fleet.rulesets import LEAST_HISTORY_BYTES, RuleSet
+from projections.fleet.rulesets import MIN_HISTORY_BYTES, RuleSet
 
 MAX_RETIRED = 1_000
 """Retired sets that are kept. Sets without a member take no bytes, so a bound on bytes alone would keep all of them."""
 
 
-class Retired:
+class RetiredSets:
     """Retired sets, oldest first. They never take more bytes than the sets of present lists do."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Retired:
 
     def bound(self, present: Iterable[RuleSet]) -> None:
         """Drop the oldest sets beyond the bounds; `present` are the sets of present lists."""
-        most = LEAST_HISTORY_BYTES
+        most = MIN_HISTORY_BYTES
         if self._bytes > most:
             most = max(most, sum(found.bytes() for found in present))
         while self._bytes > most or len(self._sets) > MAX_RETIRED:

@@ -41,13 +41,13 @@ from projections.rules.prefixes import (
     unpack,
 )
 
-FEW = 256
-"""Changes that are always walked in singly; more are too if the set has 128 times as many addresses.
+INCREMENTAL_MAX = 256
+"""Changes that are always applied one by one; more are too if the set has 128 times as many addresses.
 
-A walk costs about 3 us an address, the whole cover 0.04 us for each address of the set.
+One change costs about 3 us, the whole cover 0.04 us for each address of the set.
 """
 
-LEAST_HISTORY_BYTES = 4096
+MIN_HISTORY_BYTES = 4096
 
 MAX_STEPS = 16_384
 """Steps of history that are kept of a set: some 10 minutes of 24 versions a second. A step takes about 400 bytes of
@@ -79,7 +79,7 @@ class _Pending(NamedTuple):
     removed: Sequence[Address]
 
 
-class _Step(NamedTuple):
+class _HistoryStep(NamedTuple):
     """What changed from before `first` up to `version`."""
 
     first: int
@@ -97,19 +97,21 @@ class RuleSet:
         self.earliest_ms = earliest_ms
         self._changed: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         self.digest = 0
-        self._four: _Family | None = None
-        self._six: _Family | None = None
+        self._four: _AddressFamily | None = None
+        self._six: _AddressFamily | None = None
         self._pending: list[_Pending] = []
         self._pending_count = 0
         self._stale_since = 0
         self._addresses = 0
-        self._history: deque[_Step] = deque()
+        self._history: deque[_HistoryStep] = deque()
         self._history_bytes = 0
         self._floor = 0
         self._filled_at = -1 if version else 0
         """The version of the only change until the first read: the whole set came then. 0 before it, -1 after more."""
 
-    def note(self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]) -> None:
+    def record_change(
+        self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address]
+    ) -> None:
         """These addresses came into and went from the set at `version`."""
         self.version, self.earliest_ms = version, earliest_ms
         self._changed.append((version, earliest_ms))
@@ -120,7 +122,7 @@ class RuleSet:
         self._pending.append(_Pending(version, added, removed))
         self._pending_count += len(added) + len(removed)
         self._addresses += len(added) - len(removed)
-        if self._pending_count > max(FEW, self._addresses // 128):
+        if self._pending_count > max(INCREMENTAL_MAX, self._addresses // 128):
             self._stale_since = self._pending[0].version
             self._pending.clear()
             self._pending_count = 0
@@ -130,25 +132,26 @@ class RuleSet:
         return min((earliest for changed, earliest in self._changed if changed > version), default=None)
 
     def is_read(self) -> bool:
-        """Whether anybody ever asked for its content."""
+        """Whether its content was ever read."""
         return self._four is not None
 
-    def bring_up(self, slot_table: SlotTable, bit: int) -> None:
-        """Take in all that was noted. `bit` is the set's in the plan that the slot table's labels were matched with."""
+    def catch_up(self, slot_table: SlotTable, bit: int) -> None:
+        """Apply all recorded changes. `bit` is the set's in the plan that the labels of the slot table were matched
+        with."""
         if self._four is None or self._six is None:
-            self._four, self._six, self._addresses = _whole(slot_table, bit)
+            self._four, self._six, self._addresses = _full_cover(slot_table, bit)
             self._floor = self.version
             self.digest = digest_of(self.key.rule, self._four.packed(), self._six.packed())
         elif self._stale_since:
             self._recompute(slot_table, bit)
         else:
             for pending in self._pending:
-                self._walk(pending, self._four, self._six)
+                self._apply_incrementally(pending, self._four, self._six)
             self._pending.clear()
             self._pending_count = 0
 
     def content(self) -> PrefixChange:
-        """The whole set, as of the last `bring_up`, as something to add."""
+        """The whole set, as of the last `catch_up`, as something to add."""
         assert self._four is not None
         assert self._six is not None
         return PrefixChange(self._four.packed(), self._six.packed(), b"", b"")
@@ -181,7 +184,7 @@ class RuleSet:
         return netted((self.content(), undone))
 
     def prefix_of(self, address: Address) -> int | None:
-        """The prefix, as a key, that holds an address, as of the last `bring_up`; None if none does."""
+        """The prefix, as a key, that holds an address, as of the last `catch_up`; None if none does."""
         family = self._four if isinstance(address, int) else self._six
         assert family is not None
         return family.holding(as_int(address))
@@ -202,16 +205,17 @@ class RuleSet:
         return dict(self._changed).get(version, 0)
 
     @property
-    def told_from(self) -> int:
-        """The version from which on its history is known; what it has since before then, it had at this one."""
+    def history_start(self) -> int:
+        """The version from which on its history is known. A prefix that it has since an earlier version, it had at this
+        one."""
         return self._floor
 
     def forget(self) -> None:
-        """Let go of everything; nothing can be asked any more."""
+        """Drop content and history; no more reads are allowed."""
         self._four = self._six = None
         self._history.clear()
 
-    def _walk(self, pending: _Pending, four: _Family, six: _Family) -> None:
+    def _apply_incrementally(self, pending: _Pending, four: _AddressFamily, six: _AddressFamily) -> None:
         net4, net6 = Net(), Net()
         for address in pending.removed:
             family, net = (four, net4) if isinstance(address, int) else (six, net6)
@@ -224,7 +228,7 @@ class RuleSet:
     def _recompute(self, slot_table: SlotTable, bit: int) -> None:
         assert self._four is not None
         assert self._six is not None
-        four, six, self._addresses = _whole(slot_table, bit)
+        four, six, self._addresses = _full_cover(slot_table, bit)
         added4, removed4 = diff(self._four.keys(), four.keys())
         added6, removed6 = diff(self._six.keys(), six.keys())
         self._four, self._six = four, six
@@ -234,16 +238,16 @@ class RuleSet:
     def _record(self, first: int, version: int, change: PrefixChange) -> None:
         rule = self.key.rule
         self.digest += digest_of(rule, change.add4, change.add6) - digest_of(rule, change.remove4, change.remove6)
-        self._history.append(_Step(first, version, change))
+        self._history.append(_HistoryStep(first, version, change))
         self._history_bytes += change.size
-        most = max(LEAST_HISTORY_BYTES, self.bytes())
+        most = max(MIN_HISTORY_BYTES, self.bytes())
         while self._history_bytes > most or len(self._history) > MAX_STEPS:
             dropped = self._history.popleft()
             self._history_bytes -= dropped.change.size
             self._floor = dropped.version
 
 
-class _Family:
+class _AddressFamily:
     """The cover of one family: as an array after it was computed whole, as a set once it is changed singly."""
 
     __slots__ = ("_cover", "_keys", "_packed", "_size", "_width")
@@ -292,13 +296,13 @@ class _Family:
         return self._packed
 
 
-def _whole(slot_table: SlotTable, bit: int) -> tuple[_Family, _Family, int]:
-    """The covers of a set, and how many addresses (with their holders) it has."""
+def _full_cover(slot_table: SlotTable, bit: int) -> tuple[_AddressFamily, _AddressFamily, int]:
+    """The covers of a set, and how many addresses it has, a shared one once for each holder."""
     picked = slot_table.in_set(bit)
     four, six = slot_table.addresses4(picked), slot_table.addresses6(picked)
     keys4 = cover4(four) if len(four) else NO_KEYS4
     keys6 = cover6(*six) if len(six[0]) else NO_KEYS6
-    return _Family(keys4, WIDTH4, SIZE4), _Family(keys6, WIDTH6, SIZE6), len(four) + len(six[0])
+    return _AddressFamily(keys4, WIDTH4, SIZE4), _AddressFamily(keys6, WIDTH6, SIZE6), len(four) + len(six[0])
 
 
 def _holds(packed4: bytes, packed6: bytes, address: Address) -> bool:
@@ -327,7 +331,7 @@ def netted(changes: Iterable[PrefixChange]) -> PrefixChange:
 
 def _netted(changes: Sequence[tuple[bytes, bytes]], size: int) -> tuple[bytes, bytes]:
     """What came and went of one family, in order. As each prefix comes and goes by turns, it is enough to count."""
-    if sum(len(added) + len(removed) for added, removed in changes) <= FEW * size:
+    if sum(len(added) + len(removed) for added, removed in changes) <= INCREMENTAL_MAX * size:
         return _netted_singly(changes, size)
     came, went = (keys_of(b"".join(packed), size) for packed in zip(*changes, strict=True))
     keys, places = np.unique(np.concatenate((came, went)), return_inverse=True)

@@ -24,17 +24,17 @@ from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
 from projections.fleet.membership import Member, ReachableState, RetainedStates, held_items
-from projections.fleet.retired import Retired
+from projections.fleet.retired import RetiredSets
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.slot_table import SlotTable
 from projections.fleet.tombstones import Tombstones
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
 from projections.fleet.zone_rows import (
-    NEVER,
+    NO_LIST_CHANGE,
     UNHEARD,
-    Former,
-    ListMove,
-    Trails,
+    ListChange,
+    PreviousList,
+    PreviousLists,
     ZoneInfo,
     ZoneLimits,
     ZoneRows,
@@ -103,7 +103,7 @@ class FleetState:
         self.retained: Table[RetainedStates] = Table("retained", RetainedStates)
         self.policies: Table[Policy] = Table("policies", Policy)
         self.zones = ZoneRows()
-        self.list_moves: Table[ListMove] = Table("moves", ListMove)
+        self.list_changes: Table[ListChange] = Table("list_changes", ListChange)
         self.holds: Table[Hold] = Table("holds", Hold)
         self.rejected: Table[Hold] = Table("rejected", Hold)
         self.budgets: Table[Budget] = Table("budgets", Budget)
@@ -128,7 +128,7 @@ class FleetState:
             self.retained,
             self.policies,
             self.zones,
-            self.list_moves,
+            self.list_changes,
             self.holds,
             self.rejected,
             self.budgets,
@@ -149,8 +149,8 @@ class FleetState:
         self.zones.regroup()
         self.plan = Plan(self.policies.rows.values(), self.zones.by_labels)
         self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
-        self.trails = Trails()
-        self.retired = Retired()
+        self.previous = PreviousLists()
+        self.retired = RetiredSets()
         self.labels = Labels()
         self.slot_table = SlotTable(self.labels)
         self.held_names: dict[int, dict[str, bytes]] = {
@@ -215,15 +215,15 @@ class FleetState:
         """The zones that `speaks_of` is true of, each once."""
         return filter(self.speaks_of, dict.fromkeys(chain(self.zones.rows, self.freezes.rows)))
 
-    def moved(self, zone: str) -> ListMove:
-        """When a zone got the list that it has."""
+    def list_change(self, zone: str) -> ListChange:
+        """When a zone got its present list."""
         info = self.zone(zone)
-        move = self.list_moves.rows.get(key_of_labels(selector(info.labels)), NEVER)
-        return move if move.version > info.labelled else ListMove(info.moved, info.moved_ms)
+        change = self.list_changes.rows.get(key_of_labels(selector(info.labels)), NO_LIST_CHANGE)
+        return change if change.version > info.labelled else ListChange(info.list_version, info.list_since_ms)
 
-    def trail(self, zone: str) -> tuple[Former, ...]:
-        """The former lists of a zone, as far as they are remembered."""
-        return self.trails.of(zone, self.zone(zone))
+    def previous_lists(self, zone: str) -> tuple[PreviousList, ...]:
+        """The previous lists of a zone, oldest first, as far as they are kept."""
+        return self.previous.of(zone, self.zone(zone))
 
     def forget_zones(self, zones: Iterable[str]) -> None:
         """Drop the rows of zones that have no node and about which nothing is, or was, stated."""

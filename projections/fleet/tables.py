@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from projections.fleet.address_index import Address
-from projections.fleet.rulesets import LEAST_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
+from projections.fleet.rulesets import MIN_HISTORY_BYTES, NO_CHANGE, PrefixChange, RuleSet, netted
 from projections.fleet.state import FleetState
 from projections.rules.digests import to_bytes
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
@@ -56,13 +56,13 @@ class RuleTable(NamedTuple):
 
 def table(state: FleetState, zone: str) -> RuleTable:
     """The table of a zone, all that was noted taken in."""
-    moved, sets = state.moved(zone), _sets(state, zone)
-    changes = [(moved.version, moved.time_ms), *((found.version, found.earliest_ms) for found in sets)]
+    change, sets = state.list_change(zone), _sets(state, zone)
+    changes = [(change.version, change.time_ms), *((found.version, found.earliest_ms) for found in sets)]
     version = max(version for version, _ in changes)
     earliest_ms = min(earliest for changed, earliest in changes if changed == version)
     digest = to_bytes(sum(found.digest for found in sets))
-    trail = tuple((former.since, former.until, former.list_id) for former in state.trail(zone))
-    key = (state.plan.ids[state.list_number(zone)], moved.version, trail)
+    previous = tuple((previous.since, previous.until, previous.list_id) for previous in state.previous_lists(zone))
+    key = (state.plan.ids[state.list_number(zone)], change.version, previous)
     names = state.plan.names_of(state.zone(zone).labels)
     named = tuple(TableSet(name, found.key.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
@@ -71,12 +71,12 @@ def table(state: FleetState, zone: str) -> RuleTable:
 def earliest_since(state: FleetState, zone: str, since: int) -> int:
     """Append time of the earliest change that a zone's table has and version `since` had not: what a reader who skips
     versions makes its DPUs wait for. Without a version to compare with, that of the last change."""
-    now, latest = table(state, zone), state.moved(zone)
+    now, latest = table(state, zone), state.list_change(zone)
     if not since:
         return now.earliest_ms
     changes = [found.prefixes.earliest_since(since) for found in now.sets]
-    moved = latest.time_ms if latest.version > since else None
-    return min((earliest for earliest in (moved, *changes) if earliest is not None), default=now.earliest_ms)
+    change = latest.time_ms if latest.version > since else None
+    return min((earliest for earliest in (change, *changes) if earliest is not None), default=now.earliest_ms)
 
 
 def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -> tuple[int, int]:
@@ -86,19 +86,19 @@ def held_since(state: FleetState, zone: str, found: RuleSet, address: Address) -
     came, is_known = _came(state, zone, found)
     if version > came:
         return version, time_ms
-    if not is_known or not (version or found.told_from <= came):
+    if not is_known or not (version or found.history_start <= came):
         return 0, 0
-    moved = state.moved(zone)
-    return came, moved.time_ms if came == moved.version else 0
+    change = state.list_change(zone)
+    return came, change.time_ms if came == change.version else 0
 
 
 def _came(state: FleetState, zone: str, found: RuleSet) -> tuple[int, bool]:
     """The version at which a set came to a zone's list; if that is forgotten, one since which it surely was there."""
-    came = state.moved(zone).version
-    for former in reversed(state.trail(zone)):
-        if not any(had is found for had in former.sets):
+    came = state.list_change(zone).version
+    for previous in reversed(state.previous_lists(zone)):
+        if not any(had is found for had in previous.sets):
             return came, True
-        came = former.since
+        came = previous.since
     return came, False
 
 
@@ -124,22 +124,24 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
         changes[rule] = change
     found = Delta(since, now.version, now.digest, _ordered(changes))
     whole = sum(found.prefixes.bytes() for found in now.sets)
-    return found if size(found) <= max(whole, LEAST_HISTORY_BYTES) else None
+    return found if size(found) <= max(whole, MIN_HISTORY_BYTES) else None
 
 
 def _sets(state: FleetState, zone: str) -> tuple[RuleSet, ...]:
     """The sets of a zone's list, in order of precedence, brought up to now."""
     bits = state.plan.set_bits(state.list_number(zone))
     for bit in bits:
-        state.sets[bit].bring_up(state.slot_table, bit)
+        state.sets[bit].catch_up(state.slot_table, bit)
     return tuple(state.sets[bit] for bit in bits)
 
 
 def _sets_at(state: FleetState, zone: str, version: int) -> tuple[RuleSet, ...] | None:
     """The sets of the list that a zone had at a version; None if that is forgotten."""
-    if version >= state.moved(zone).version:
+    if version >= state.list_change(zone).version:
         return _sets(state, zone)
-    return next((former.sets for former in state.trail(zone) if former.since <= version < former.until), None)
+    return next(
+        (previous.sets for previous in state.previous_lists(zone) if previous.since <= version < previous.until), None
+    )
 
 
 def _change(old: RuleSet | None, new: RuleSet | None, since: int) -> PrefixChange | None:

@@ -20,8 +20,8 @@ from projections.fleet.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
 from projections.tries import Tries
 
-MAX_FORMER = 8
-"""Former lists that are kept of a label set, or of a zone: deltas start from these."""
+MAX_PREVIOUS_LISTS = 8
+"""Previous lists that are kept of a label set, or of a zone: deltas start from these."""
 
 
 class ZoneLimits(NamedTuple):
@@ -42,14 +42,14 @@ class ZoneInfo(msgspec.Struct, frozen=True):
     """A zone as fleet knows it. A limit of 0 is the default.
 
     `heard` is the version that the row exists from, `labelled` the version of the last edit of the labels (0: none),
-    and `moved` the version of the zone's list as of that edit.
+    and `list_version` the version of the zone's list as of that edit.
     """
 
     labels: dict[str, str]
     parallel_installs: int = 0
     unavailable_nodes: int = 0
-    moved: int = 0
-    moved_ms: int = 0
+    list_version: int = 0
+    list_since_ms: int = 0
     heard: int = 0
     labelled: int = 0
     agent_networks: tuple[str, ...] = ()
@@ -74,17 +74,17 @@ UNHEARD = ZoneInfo({})
 """Every zone that has no row."""
 
 
-class ListMove(msgspec.Struct, frozen=True, array_like=True):
+class ListChange(msgspec.Struct, frozen=True, array_like=True):
     """The version at which zones with equal labels got another list, and the append time of its record."""
 
     version: int
     time_ms: int
 
 
-NEVER = ListMove(0, 0)
+NO_LIST_CHANGE = ListChange(0, 0)
 
 
-class Former(NamedTuple):
+class PreviousList(NamedTuple):
     """The list that a zone had up to (excluding) version `until`, from `since` on."""
 
     since: int
@@ -127,32 +127,33 @@ class ZoneRows(Table[ZoneInfo]):
             del self.by_labels[labels]
 
 
-class Trails:
-    """Former lists: those of label sets, and those that zones had before their labels were edited. Not saved."""
+class PreviousLists:
+    """Previous lists: of label sets, and of zones before their labels were edited. Not saved."""
 
     def __init__(self) -> None:
-        self._of_labels: dict[Selector, tuple[Former, ...]] = {}
-        self._of_zone: dict[str, tuple[Former, ...]] = {}
+        self._of_labels: dict[Selector, tuple[PreviousList, ...]] = {}
+        self._of_zone: dict[str, tuple[PreviousList, ...]] = {}
 
-    def of(self, name: str, info: ZoneInfo) -> tuple[Former, ...]:
-        """The former lists of a zone, oldest first. A move of its label set counts from when it got these labels."""
+    def of(self, name: str, info: ZoneInfo) -> tuple[PreviousList, ...]:
+        """The previous lists of a zone, oldest first. A change of its label set counts from when the zone got these
+        labels."""
         moves = self._of_labels.get(selector(info.labels), ())
         if not info.labelled:
             return moves
         shared = [
-            former._replace(since=info.moved) if former.since <= info.labelled else former
-            for former in moves
-            if former.until > info.labelled
+            previous._replace(since=info.list_version) if previous.since <= info.labelled else previous
+            for previous in moves
+            if previous.until > info.labelled
         ]
-        return (*self._of_zone.get(name, ()), *shared)[-MAX_FORMER:]
+        return (*self._of_zone.get(name, ()), *shared)[-MAX_PREVIOUS_LISTS:]
 
-    def add(self, labels: Selector, former: Former) -> None:
+    def add(self, labels: Selector, previous: PreviousList) -> None:
         """Zones with these labels had this list."""
-        self._of_labels[labels] = (*self._of_labels.get(labels, ()), former)[-MAX_FORMER:]
+        self._of_labels[labels] = (*self._of_labels.get(labels, ()), previous)[-MAX_PREVIOUS_LISTS:]
 
-    def label(self, name: str, formers: Collection[Former]) -> None:
-        """A zone gets other labels; these are its former lists."""
-        self._of_zone[name] = tuple(formers)[-MAX_FORMER:]
+    def label(self, name: str, previous: Collection[PreviousList]) -> None:
+        """A zone gets other labels; these are its previous lists."""
+        self._of_zone[name] = tuple(previous)[-MAX_PREVIOUS_LISTS:]
 
     def keep(self, labels: Mapping[Selector, object]) -> None:
         """Drop the label sets that no zone has."""

@@ -249,7 +249,7 @@ def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | Non
     """The present content of these sets, by bit; None for the others. (Reading one brings its cover up to now.)"""
     contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
-        state.sets[bit].bring_up(state.slot_table, bit)
+        state.sets[bit].catch_up(state.slot_table, bit)
         contents[bit] = state.sets[bit].content()
     return contents
 

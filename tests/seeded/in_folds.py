@@ -422,7 +422,7 @@ BUGS = (
         "version-stays-on-loss",
         "a table from which something is only removed keeps its version",
         "I8",
-        lambda: patched((RuleSet, "note", _version_stays_on_loss)),
+        lambda: patched((RuleSet, "record_change", _version_stays_on_loss)),
         Stepped(1),
     ),
     Bug(

@@ -8,7 +8,7 @@ import pytest
 
 from eventstore.log import partition_of
 from projections.fleet.fold import next_record
-from projections.fleet.rulesets import FEW
+from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.state import MAX_OUTBOX_ENTRIES
 from projections.fleet.tables import table
 from projections.fleet.withdrawals import KINDS
@@ -359,7 +359,7 @@ def test_a_label_set_that_is_gone_leaves_nothing_that_a_later_plan_has_no_group_
     fleet.leave("n63")
     for bit in range(6):
         fleet.delete_policy(f"p{bit}")
-    fleet.change(*(Item(f"more{i}", address=f"10.0.{1 + i // 250}.{i % 250}") for i in range(FEW + 1)))
+    fleet.change(*(Item(f"more{i}", address=f"10.0.{1 + i // 250}.{i % 250}") for i in range(INCREMENTAL_MAX + 1)))
     fleet.leave("more1")
     assert fleet.policy("default", priority=-1_000_000).code == "done"
     assert actual_table(fleet.state, "z0") == expected_table(fleet.state, "z0")

@@ -74,7 +74,7 @@ class LifecycleMachine(DeliveredMachine):
         SOMETIMES.saw("a refusal", outcome.code == "refused")
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), image=st.sampled_from(["i", "j"]))
-    def bring_up(self, names: list[str], image: str) -> None:
+    def catch_up(self, names: list[str], image: str) -> None:
         """Alone, rules would hardly ever lead a DPU through all of its phases."""
         for name in names:
             self.register(name, "" if name in "ab" else "n1", "")

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from projections.fleet.rulesets import FEW
+from projections.fleet.rulesets import INCREMENTAL_MAX
 from projections.fleet.tables import delta, snapshot, table
 from projections.rules.device_table import EMPTY, DeviceTable, apply, unpack
 from projections.rules.rule import Delta
@@ -74,14 +74,14 @@ class PrefixMachine(RuleBasedStateMachine):
                 self.present[number] = six
         self.unread += len(numbers)
         SOMETIMES.saw("addresses went" if state else "few addresses came", bool(numbers))
-        SOMETIMES.saw("hundreds came between two reads", not state and self.unread > FEW)
+        SOMETIMES.saw("hundreds came between two reads", not state and self.unread > INCREMENTAL_MAX)
         SOMETIMES.saw("some were IPv6", six and not state and bool(numbers))
 
     @rule(start=STARTS, count=FEW_NODES, six=st.booleans(), leaves=st.booleans())
     def some_change(self, start: int, count: int, six: bool, leaves: bool) -> None:
         self.change(range(start, start + count), six, int(leaves))
 
-    @rule(start=st.integers(0, 200), count=st.integers(FEW, 700), six=st.booleans(), leaves=st.booleans())
+    @rule(start=st.integers(0, 200), count=st.integers(INCREMENTAL_MAX, 700), six=st.booleans(), leaves=st.booleans())
     def hundreds_change(self, start: int, count: int, six: bool, leaves: bool) -> None:
         self.change(range(start, start + count), six, int(leaves))
 

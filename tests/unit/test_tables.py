@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.fleet.rulesets import FEW, LEAST_HISTORY_BYTES
+from projections.fleet.rulesets import INCREMENTAL_MAX, MIN_HISTORY_BYTES
 from projections.fleet.tables import delta, earliest_since, snapshot, table
 from projections.rules.rule import Delta, Rule, SetStep, precedence, size
 from tests.support.fleet import (
@@ -119,7 +119,7 @@ def test_many_changes_become_one_step_that_starts_before_the_first_of_them() -> 
     before, device = table(fleet.state, "z0").version, actual_table(fleet.state, "z0")
     fleet.change(*nodes(1001, 1002))
     between = fleet.offset
-    fleet.change(*nodes(1100, 1100 + FEW + 1))
+    fleet.change(*nodes(1100, 1100 + INCREMENTAL_MAX + 1))
     fleet.leave("n3", "n4")
     found = delta(fleet.state, "z0", before)
     assert found is not None
@@ -134,7 +134,7 @@ def test_many_changes_become_one_step_that_starts_before_the_first_of_them() -> 
 
 def test_ipv6_goes_both_ways_too() -> None:
     fleet = Fleet()
-    sixes = [Item(f"n{i}", "z0", address6=f"2001:db8::{i:x}") for i in range(FEW * 2)]
+    sixes = [Item(f"n{i}", "z0", address6=f"2001:db8::{i:x}") for i in range(INCREMENTAL_MAX * 2)]
     fleet.change(*sixes)
     version, device = table(fleet.state, "z0").version, actual_table(fleet.state, "z0")
     fleet.change(*(item._replace(name=f"m{i}", address6=f"2001:db8::1:{i:x}") for i, item in enumerate(sixes)))
@@ -156,7 +156,7 @@ def test_history_is_never_larger_than_a_snapshot() -> None:
     assert delta(fleet.state, "z0", first) is None
     found = [delta(fleet.state, "z0", version) for version in versions]
     assert [one is None for one in found] == sorted((one is None for one in found), reverse=True)
-    most = max(LEAST_HISTORY_BYTES, size(snapshot(fleet.state, "z0")))
+    most = max(MIN_HISTORY_BYTES, size(snapshot(fleet.state, "z0")))
     assert all(size(one) <= most for one in found if one is not None)
     assert found[-2] is not None
 

@@ -31,7 +31,7 @@ def test_an_edit_writes_rows_by_label_sets_and_not_by_zones() -> None:
     assert fleet.policy("p", action="drop", sources={"app": "none"}).code == "done"
     assert table(fleet.state, "z1").version > version
     changed = {rows.name: rows.changes() for rows in fleet.state.tables if rows.changes()}
-    assert changed.pop("moves") == 3, "without labels, and with each of the two"
+    assert changed.pop("list_changes") == 3, "without labels, and with each of the two"
     assert "zones" not in changed
     assert sum(changed.values()) <= 6
 
@@ -156,7 +156,7 @@ def test_labels_that_no_zone_has_are_forgotten_with_their_moves() -> None:
     fleet = Fleet()
     fleet.describe("z1", {"tier": "1"})
     fleet.policy("p", sources={"app": "none"})
-    assert len(fleet.state.list_moves.rows) == 2
+    assert len(fleet.state.list_changes.rows) == 2
     fleet.describe("z1", {"tier": "2"})
-    assert len(fleet.state.list_moves.rows) == 1
+    assert len(fleet.state.list_changes.rows) == 1
     assert fleet.state.zones.by_labels.keys() == {(), selector({"tier": "2"})}
