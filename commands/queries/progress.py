@@ -27,7 +27,7 @@ class ProgressQueries:
         """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
-        for zone in self._reader.fleet.spoken_of():
+        for zone in self._reader.fleet.known_zones():
             described.setdefault(self._reader.partition_number(zone), set()).add(zone)
         for number in self._reader.partition_numbers:
             zones = sorted({*self._reader.zones(number).zones(), *described.get(number, ())})

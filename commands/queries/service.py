@@ -101,7 +101,7 @@ class QueriesService(ProgressQueries):
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
-        for zone in fleet.spoken_of():
+        for zone in fleet.known_zones():
             described.setdefault(self._reader.partition_number(zone), set()).add(zone)
 
         def keys(number: int) -> Iterable[str]:

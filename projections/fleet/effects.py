@@ -29,7 +29,7 @@ def apply_changes(
         _put_rows(state, change.name, member, parts)
         concerned |= _account(state, change.name, was_held, _of_holds(change.name, member, parts))
     _end_empty(state, concerned)
-    state.hear_of((change.after.zone for change in impact.changes if change.after is not None), version)
+    state.ensure_zones((change.after.zone for change in impact.changes if change.after is not None), version)
     state.forget_zones(change.before.zone for change in impact.changes if change.before is not None)
     gained: dict[int, list[Address]] = {}
     lost: dict[int, list[Address]] = {}

@@ -18,6 +18,7 @@ from projections.fleet import command_outcomes
 from projections.fleet.command_outcomes import CommandOutcome
 from projections.fleet.contested import faults_of_agent
 from projections.fleet.effects import apply_changes, charge, hold_key
+from projections.fleet.fleet_zones import ZoneLimits
 from projections.fleet.holds import (
     Budgeted,
     Edited,
@@ -37,7 +38,6 @@ from projections.fleet.replanning import Edit, switch
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import Hold
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded, next_record
-from projections.fleet.zone_rows import ZoneLimits
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from projections.tries import fault_of_tries, with_stated
 from schemas.events import (
@@ -306,7 +306,7 @@ def _end(state: FleetState, holds: Mapping[int, CommandOutcome]) -> None:
 
 
 def _describe(state: FleetState, change: Described, at: At) -> None:
-    state.hear_of((change.zone,), at.offset + 1)
+    state.ensure_zones((change.zone,), at.offset + 1)
     info = state.zones.rows[change.zone]
     if change.limits != info.limits:
         state.zones.put(change.zone, replace(info, **change.limits._asdict()))

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, UNCHANGED, At, Decision, Outcome, refusal
 from projections.fleet.effects import hold_key
+from projections.fleet.fleet_zones import FleetZone
 from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Cause
 from projections.fleet.principals import person
@@ -45,7 +46,6 @@ from projections.fleet.withdrawals import (
     key_of,
     reason_of,
 )
-from projections.fleet.zone_rows import ZoneInfo
 from projections.names import shown
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
@@ -343,14 +343,13 @@ def _key(state: FleetState, kind: Kind, zones: Collection[str], asked: int) -> s
     grows has a new one every so often, and nothing that concerns them all could ever be approved.
     """
     if ANY_ZONE in zones:
-        zones = [name for name in zones if name == ANY_ZONE or not _is_any(state.zones.rows.get(name), asked)]
+        zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]
     return f"{kind}/{key_of(zones)}"
 
 
-def _is_any(zone: ZoneInfo | None, asked: int) -> bool:
-    """Whether fleet has heard of a zone only since an edit was asked for, or nothing was said of it then or since: it
-    has no labels, and lost none."""
-    return zone is not None and (zone.heard > asked or (not zone.labels and zone.labelled <= asked))
+def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
+    """Whether fleet has known a zone only since an edit was asked for, or the zone has had no labels then or since."""
+    return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 
 def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[Pair, list[str]]:

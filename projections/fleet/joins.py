@@ -25,6 +25,7 @@ from eventstore.log import partition_of
 from projections.fleet.address_index import Address
 from projections.fleet.contested import Newcomers, agent_bits
 from projections.fleet.effects import record_set_changes
+from projections.fleet.fleet_zones import without_row
 from projections.fleet.holds import member_holds, outcome_of
 from projections.fleet.impact import Impact, MemberChange, evaluate
 from projections.fleet.membership import Member, MembershipColumns, ReachableState, read_columns
@@ -32,7 +33,6 @@ from projections.fleet.slot_table import LabelColumn
 from projections.fleet.state import FleetState
 from projections.fleet.tombstones import Tombstone, is_newer
 from projections.fleet.withdrawals import ALLOWED_BY_JOIN, DENIED_BY_CHANGE, DENIED_BY_LEAVE, Hold, Kind
-from projections.fleet.zone_rows import unknown
 from projections.incarnations import is_older
 from projections.names import check_zone
 from schemas.events import AGENT_JOINED, LEFT, MAX_STATE, PRESENT, SUPERSEDED, MembershipChanged
@@ -93,7 +93,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: At) -> De
     items = read_columns(event)
     if isinstance(items, str):
         return refusal(items)
-    for zone in unknown(items.zones, state.zones.rows):
+    for zone in without_row(items.zones, state.zones.rows):
         fault = check_zone("zones", zone)
         if fault is not None:
             return refusal(fault)
@@ -252,7 +252,7 @@ def join(state: FleetState, change: Joined, at: At) -> None:
         _add_columns(state, items, numbers)
     else:
         _add_rows(state, items, numbers)
-    state.hear_of(items.zones, at.offset + 1)
+    state.ensure_zones(items.zones, at.offset + 1)
     _note_joined(state, change, numbers, at.offset + 1)
 
 

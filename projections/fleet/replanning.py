@@ -17,12 +17,19 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import At
 from projections.fleet.effects import charge
+from projections.fleet.fleet_zones import (
+    NO_LIST_CHANGE,
+    FleetZones,
+    ListChange,
+    PreviousList,
+    key_of_labels,
+    labels_of_key,
+)
 from projections.fleet.levels import UNSEEN, Levels
 from projections.fleet.levels import merged as merged_levels
 from projections.fleet.rulesets import RuleSet
 from projections.fleet.state import ALL_MEMBERS, ANY_ZONE, FleetState, SetRow, window_key
 from projections.fleet.withdrawals import ALLOWED_BY_CHANGE, DENIED_BY_CHANGE, EMPTY, KINDS, Kind, Window, merged
-from projections.fleet.zone_rows import NO_LIST_CHANGE, ListChange, PreviousList, ZoneRows, key_of_labels, labels_of_key
 from projections.rules.lists import Plan, turned
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
@@ -52,7 +59,7 @@ class Proposal(NamedTuple):
         """All moves of zones from one list to another, or to the same one."""
         return {*self.moves.values(), *([self.own] if self.own is not None else [])}
 
-    def by_zone(self, zones: ZoneRows) -> Iterator[tuple[str, Pair]]:
+    def by_zone(self, zones: FleetZones) -> Iterator[tuple[str, Pair]]:
         """The move of each zone, ANY_ZONE included, in no particular order."""
         yield ANY_ZONE, self.moves[()]
         for labels, pair in self.moves.items():
@@ -126,7 +133,7 @@ def switch(state: FleetState, proposal: Proposal, charged: Turns, at: At) -> Non
     for labels, (was, _) in sorted(label_sets.items()):
         _move_label_set(state, labels, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
     if proposal.own is not None:
-        state.hear_of((edit.zone,), at.offset + 1)
+        state.ensure_zones((edit.zone,), at.offset + 1)
         _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own[0])), at)
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))
     for key in [key for key in state.list_changes.rows if labels_of_key(key) not in state.zones.by_labels]:
@@ -216,6 +223,10 @@ def _label_zone(state: FleetState, proposal: Proposal, sets: tuple[RuleSet, ...]
     state.previous.label(zone, previous)
     info = state.zones.rows[zone]
     labelled = replace(
-        info, labels=edit.labels_after, labelled=version, list_version=change.version, list_since_ms=change.time_ms
+        info,
+        labels=edit.labels_after,
+        labels_version=version,
+        list_version=change.version,
+        list_since_ms=change.time_ms,
     )
     state.zones.put(zone, labelled)

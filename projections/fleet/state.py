@@ -20,6 +20,18 @@ from eventstore.folding.table import Table
 from projections.fleet.address_index import Address
 from projections.fleet.allowed import Allowed
 from projections.fleet.command_outcomes import CommandOutcomes
+from projections.fleet.fleet_zones import (
+    NO_LIST_CHANGE,
+    UNKNOWN_ZONE,
+    FleetZone,
+    FleetZones,
+    ListChange,
+    PreviousList,
+    PreviousLists,
+    ZoneLimits,
+    key_of_labels,
+    without_row,
+)
 from projections.fleet.labels import Labels
 from projections.fleet.levels import STEP_MS, UNSEEN, Base, Levels, base_of, changed
 from projections.fleet.members import Members
@@ -29,18 +41,6 @@ from projections.fleet.rulesets import RuleSet
 from projections.fleet.slot_table import SlotTable
 from projections.fleet.tombstones import Tombstones
 from projections.fleet.withdrawals import DEFAULTS, DENIALS, EMPTY, Budget, Hold, Kind, Window
-from projections.fleet.zone_rows import (
-    NO_LIST_CHANGE,
-    UNHEARD,
-    ListChange,
-    PreviousList,
-    PreviousLists,
-    ZoneInfo,
-    ZoneLimits,
-    ZoneRows,
-    key_of_labels,
-    unknown,
-)
 from projections.rules.lists import Plan, SetKey, text_of
 from projections.rules.policies import BUILT_IN, Policy, selector
 
@@ -73,12 +73,12 @@ class OutboxEntry(msgspec.Struct, frozen=True):
     names: list[str]
     created_ms: list[int]
     uids: list[str]
-    heard: int = 0
+    mark: int = 0
     limits: ZoneLimits | None = None
 
 
 ANY_ZONE = ""
-"""Stands for every zone that fleet has heard nothing of: it has no labels, but may have devices."""
+"""Stands for every zone that fleet has no row of: it has no labels, but may have devices."""
 
 ALL_MEMBERS = ""
 """The key of the levels of the whole fleet: the addresses of all members."""
@@ -102,7 +102,7 @@ class FleetState:
         self.members = Members()
         self.retained: Table[RetainedStates] = Table("retained", RetainedStates)
         self.policies: Table[Policy] = Table("policies", Policy)
-        self.zones = ZoneRows()
+        self.zones = FleetZones()
         self.list_changes: Table[ListChange] = Table("list_changes", ListChange)
         self.holds: Table[Hold] = Table("holds", Hold)
         self.rejected: Table[Hold] = Table("rejected", Hold)
@@ -195,41 +195,41 @@ class FleetState:
         row = self.set_rows.rows.get(text, otherwise)
         return RuleSet(key, text, row.version, row.earliest_ms)
 
-    def zone(self, name: str) -> ZoneInfo:
+    def zone(self, name: str) -> FleetZone:
         """The row of a zone, or the one that stands for every zone without a row."""
-        return self.zones.rows.get(name) or UNHEARD
+        return self.zones.rows.get(name) or UNKNOWN_ZONE
 
-    def hear_of(self, zones: Iterable[str], version: int) -> None:
-        """These zones have a node, or something is stated about them."""
-        for name in unknown(zones, self.zones.rows):
-            self.zones.put(name, replace(UNHEARD, heard=version))
+    def ensure_zones(self, zones: Iterable[str], version: int) -> None:
+        """Add a row for each of these zones that has none: it has a node, or was updated."""
+        for name in without_row(zones, self.zones.rows):
+            self.zones.put(name, replace(UNKNOWN_ZONE, since_version=version))
 
-    def speaks_of(self, zone: str) -> bool:
-        """Whether a zone has a node here, or labels or limits, or is frozen by its name."""
+    def has_zone(self, zone: str) -> bool:
+        """Whether a zone has a node, labels or limits, or is frozen by its name."""
         if zone and zone in self.freezes.rows:
             return True
         info = self.zones.rows.get(zone)
         return info is not None and (info.is_stated() or self.members.rows.population(zone) > 0)
 
-    def spoken_of(self) -> Iterator[str]:
-        """The zones that `speaks_of` is true of, each once."""
-        return filter(self.speaks_of, dict.fromkeys(chain(self.zones.rows, self.freezes.rows)))
+    def known_zones(self) -> Iterator[str]:
+        """The zones for which `has_zone` holds, each once."""
+        return filter(self.has_zone, dict.fromkeys(chain(self.zones.rows, self.freezes.rows)))
 
     def list_change(self, zone: str) -> ListChange:
         """When a zone got its present list."""
         info = self.zone(zone)
         change = self.list_changes.rows.get(key_of_labels(selector(info.labels)), NO_LIST_CHANGE)
-        return change if change.version > info.labelled else ListChange(info.list_version, info.list_since_ms)
+        return change if change.version > info.labels_version else ListChange(info.list_version, info.list_since_ms)
 
     def previous_lists(self, zone: str) -> tuple[PreviousList, ...]:
         """The previous lists of a zone, oldest first, as far as they are kept."""
         return self.previous.of(zone, self.zone(zone))
 
     def forget_zones(self, zones: Iterable[str]) -> None:
-        """Drop the rows of zones that have no node and about which nothing is, or was, stated."""
+        """Drop the rows of zones that have no node, and nothing set now or before."""
         for name in set(zones):
             info = self.zones.rows.get(name)
-            if info is not None and info.says_nothing() and not self.members.rows.population(name):
+            if info is not None and info.is_forgettable() and not self.members.rows.population(name):
                 self.zones.remove(name)
 
     def zones_with(self, lists: Collection[int]) -> Iterator[str]:

@@ -13,9 +13,9 @@ from operator import attrgetter
 
 from eventstore.folding.fold import At
 from eventstore.log import partition_of
+from projections.fleet.fleet_zones import ZoneLimits
 from projections.fleet.joins import Superseded
 from projections.fleet.state import MAX_OUTBOX_ENTRIES, MAX_OUTBOX_NODES, FleetState, OutboxEntry
-from projections.fleet.zone_rows import ZoneLimits
 from schemas.events import Envelope, NodesSuperseded, ZoneLimitsSet
 
 ACTOR = "fleet"
@@ -34,7 +34,7 @@ def next_record(state: FleetState, zone_partition: int, mark: int) -> NodesSuper
         end = entry.offset + 1
         return ZoneLimitsSet(envelope, mark, end, entry.zones[0], installs, nodes, list(networks), list(keys), [*tries])
     zones, names, created_ms, uids = entry.zones, entry.names, entry.created_ms, entry.uids
-    return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.heard)
+    return NodesSuperseded(envelope, mark, entry.offset + 1, zones, names, created_ms, uids, entry.mark)
 
 
 def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: At) -> None:
@@ -44,8 +44,8 @@ def enqueue_superseded(state: FleetState, superseded: Sequence[Superseded], at: 
         by_partition.setdefault(_partition(state, node.zone), []).append(node)
     for partition, nodes in sorted(by_partition.items()):
         zones, names, created_ms, uids = (list(column) for column in zip(*nodes, strict=True))
-        heard = state.marks.get(partition, 0)
-        _enqueue(state, OutboxEntry(partition, at.offset, at.time_ms, zones, names, created_ms, uids, heard))
+        mark = state.marks.get(partition, 0)
+        _enqueue(state, OutboxEntry(partition, at.offset, at.time_ms, zones, names, created_ms, uids, mark))
 
 
 def enqueue_limits(state: FleetState, zone: str, limits: ZoneLimits, at: At) -> None:

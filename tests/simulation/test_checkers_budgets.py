@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from eventstore.log import FLEET_0
+from projections.fleet.fleet_zones import FleetZone
 from projections.fleet.membership import Member, ReachableState, RetainedStates
 from projections.fleet.withdrawals import Budget
-from projections.fleet.zone_rows import ZoneInfo
 from projections.rules.policies import Policy
 from schemas import events as e
 from tests.simulation.checkers import budgets
@@ -41,8 +41,8 @@ def kept(*parts: Member) -> RetainedStates:
     return RetainedStates(tuple(ReachableState(3, 0, part.address4, part.address6, part.labels) for part in parts))
 
 
-def zone(**labels: str) -> ZoneInfo:
-    return ZoneInfo(labels, 0, 0, 0, 0)
+def zone(**labels: str) -> FleetZone:
+    return FleetZone(labels, 0, 0, 0, 0)
 
 
 def policy(action: str, priority: int = 0, protocol: str = "any", *ports: int, of: Any = (), at: Any = ()) -> Policy:

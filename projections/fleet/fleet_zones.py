@@ -25,7 +25,8 @@ MAX_PREVIOUS_LISTS = 8
 
 
 class ZoneLimits(NamedTuple):
-    """What fleet hands down to a zone: how much is worked on at one time, and what node agents may state there."""
+    """The limits that fleet sends to a zone: how much is worked on at one time, and what node agents may state
+    there."""
 
     parallel_installs: int
     unavailable_nodes: int
@@ -35,14 +36,14 @@ class ZoneLimits(NamedTuple):
 
 
 NO_LIMITS = ZoneLimits(0, 0)
-"""The limits of a zone of which nobody said any."""
+"""The limits of a zone for which none were set."""
 
 
-class ZoneInfo(msgspec.Struct, frozen=True):
+class FleetZone(msgspec.Struct, frozen=True):
     """A zone as fleet knows it. A limit of 0 is the default.
 
-    `heard` is the version that the row exists from, `labelled` the version of the last edit of the labels (0: none),
-    and `list_version` the version of the zone's list as of that edit.
+    `since_version` is the version that the row exists from, `labels_version` the version of the last edit of the labels
+    (0: none), and `list_version` the version of the zone's list as of that edit.
     """
 
     labels: dict[str, str]
@@ -50,8 +51,8 @@ class ZoneInfo(msgspec.Struct, frozen=True):
     unavailable_nodes: int = 0
     list_version: int = 0
     list_since_ms: int = 0
-    heard: int = 0
-    labelled: int = 0
+    since_version: int = 0
+    labels_version: int = 0
     agent_networks: tuple[str, ...] = ()
     agent_label_keys: tuple[str, ...] = ()
     tries: Tries = Tries()
@@ -61,17 +62,17 @@ class ZoneInfo(msgspec.Struct, frozen=True):
         installs, nodes = self.parallel_installs, self.unavailable_nodes
         return ZoneLimits(installs, nodes, self.agent_networks, self.agent_label_keys, self.tries)
 
-    def says_nothing(self) -> bool:
-        """Whether nothing is stated about the zone, and it never had labels: then it has the history of UNHEARD too."""
-        return not self.labelled and not self.is_stated()
+    def is_forgettable(self) -> bool:
+        """Whether the zone has no labels and limits, and never had labels: then its history is that of UNKNOWN_ZONE."""
+        return not self.labels_version and not self.is_stated()
 
     def is_stated(self) -> bool:
         """Whether the zone has labels or limits."""
         return bool(self.labels) or self.limits != NO_LIMITS
 
 
-UNHEARD = ZoneInfo({})
-"""Every zone that has no row."""
+UNKNOWN_ZONE = FleetZone({})
+"""Stands for every zone that has no row."""
 
 
 class ListChange(msgspec.Struct, frozen=True, array_like=True):
@@ -93,16 +94,16 @@ class PreviousList(NamedTuple):
     sets: tuple[RuleSet, ...]
 
 
-class ZoneRows(Table[ZoneInfo]):
+class FleetZones(Table[FleetZone]):
     """The saved rows of zones, and the zones of each label set."""
 
     __slots__ = ("by_labels",)
 
     def __init__(self) -> None:
-        super().__init__("zones", ZoneInfo)
+        super().__init__("zones", FleetZone)
         self.by_labels: dict[Selector, dict[str, None]] = {(): {}}
 
-    def put(self, key: str, row: ZoneInfo) -> None:
+    def put(self, key: str, row: FleetZone) -> None:
         self._ungroup(key)
         super().put(key, row)
         self.by_labels.setdefault(selector(row.labels), {})[key] = None
@@ -134,16 +135,16 @@ class PreviousLists:
         self._of_labels: dict[Selector, tuple[PreviousList, ...]] = {}
         self._of_zone: dict[str, tuple[PreviousList, ...]] = {}
 
-    def of(self, name: str, info: ZoneInfo) -> tuple[PreviousList, ...]:
+    def of(self, name: str, info: FleetZone) -> tuple[PreviousList, ...]:
         """The previous lists of a zone, oldest first. A change of its label set counts from when the zone got these
         labels."""
         moves = self._of_labels.get(selector(info.labels), ())
-        if not info.labelled:
+        if not info.labels_version:
             return moves
         shared = [
-            previous._replace(since=info.list_version) if previous.since <= info.labelled else previous
+            previous._replace(since=info.list_version) if previous.since <= info.labels_version else previous
             for previous in moves
-            if previous.until > info.labelled
+            if previous.until > info.labels_version
         ]
         return (*self._of_zone.get(name, ()), *shared)[-MAX_PREVIOUS_LISTS:]
 
@@ -171,6 +172,6 @@ def labels_of_key(key: str) -> Selector:
     return msgspec.json.decode(key, type=Selector)
 
 
-def unknown(zones: Iterable[str], rows: Mapping[str, object]) -> list[str]:
+def without_row(zones: Iterable[str], rows: Mapping[str, object]) -> list[str]:
     """The zones that have no row, in order. (`set - mapping.keys()` walks every key of the mapping.)"""
     return sorted(zone for zone in set(zones) if zone not in rows)
