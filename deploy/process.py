@@ -134,5 +134,5 @@ def _status(ended: asyncio.Future[None]) -> int:
         case PlaneError() | OSError():
             sys.stderr.write(f"dpuplane: {error}\n")
         case _:
-            logger.critical("stopped by a bug", exc_info=error)
+            logger.critical("process stopped by an unhandled exception", exc_info=error)
     return 3

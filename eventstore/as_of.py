@@ -62,4 +62,4 @@ def format_time(time_ms: int) -> str:
 def check_not_in_future(as_of: AsOf, now_ms: int) -> None:
     """Raise PermanentError if this is a time in the future."""
     if isinstance(as_of, int) and as_of > now_ms:
-        raise PermanentError(f"at: {format_time(as_of)} is in the future; here it is {format_time(now_ms)}")
+        raise PermanentError(f"at: {format_time(as_of)} is in the future: this host's time is {format_time(now_ms)}")

@@ -84,18 +84,18 @@ class HostileLog:
     ) -> None:
         check_append(partition, key, value, self.partition_count, headers)
         if self._closed:
-            raise LogUnavailable("the log is closed")
+            raise LogUnavailable("log: it was closed")
         fate, delay_s = self._draw()
         if fate == "never":
             self.counts.never_landed += 1
-            raise AppendUnknown(f"append to {partition}: no answer")
+            raise AppendUnknown(f"append to {partition}: no response")
         if fate == "late":
             self._land_later(partition, key, value, headers, delay_s, is_duplicate=False)
-            raise AppendUnknown(f"append to {partition}: no answer")
+            raise AppendUnknown(f"append to {partition}: no response")
         await self.inner.append(partition, key, value, timeout_s=timeout_s, headers=headers)
         if fate == "lost_answer":
             self.counts.lost_answers += 1
-            raise AppendUnknown(f"append to {partition}: the answer was lost")
+            raise AppendUnknown(f"append to {partition}: the response was lost")
         if fate == "duplicate":
             self._land_later(partition, key, value, headers, delay_s, is_duplicate=True)
         self.counts.acknowledged += 1

@@ -131,7 +131,7 @@ def size_of(headers: Headers) -> int:
 def check_append(partition: Partition, key: bytes, value: bytes, partition_count: int, headers: Headers = ()) -> None:
     """Raise AppendRefused for what no engine takes: a partition that is not there, or a record over the limit."""
     if partition.topic not in TOPICS or partition not in partitions_of(partition.topic, partition_count):
-        raise AppendRefused(f"partition: {partition} is not in a log of {partition_count} partitions")
+        raise AppendRefused(f"partition: {partition} does not exist in a log of {partition_count} partitions")
     size = len(key) + len(value) + size_of(headers)
     if size > MAX_RECORD_BYTES:
         raise AppendRefused(f"record: {size} bytes for {partition} are more than the {MAX_RECORD_BYTES} allowed")

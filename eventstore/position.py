@@ -40,7 +40,7 @@ def check_token(token: str) -> None:
     """Raises BadPosition for what is no token, of whatever log."""
     log_id, colon, _ = token.partition(":")
     if not log_id or not colon:
-        raise BadPosition(f"position: {token[:40]!r} is not of the form LOGID:TOPIC/PARTITION=OFFSET,...")
+        raise BadPosition(f"position: {token[:40]!r} must have the form LOGID:TOPIC/PARTITION=OFFSET,...")
     from_token(token, log_id)
 
 
@@ -50,11 +50,11 @@ def from_token(token: str, log_id: str) -> Position:
         raise BadPosition(f"position: {len(token)} characters are more than the {_MAX_TOKEN} allowed")
     owner, _, rest = token.partition(":")
     if owner != log_id:
-        raise BadPosition(f"position: {owner[:40]!r} is not this log, which is {log_id!r}")
+        raise BadPosition(f"position: log id {owner[:40]!r} must be that of this log, {log_id!r}")
     offsets: dict[Partition, int] = {}
     for part in rest.split(",") if rest else ():
         match = _PART.fullmatch(part)
         if match is None or match[1] not in FOLDED_TOPICS:
-            raise BadPosition(f"position: {part[:40]!r} is not of the form TOPIC/PARTITION=OFFSET")
+            raise BadPosition(f"position: {part[:40]!r} must have the form TOPIC/PARTITION=OFFSET")
         offsets[Partition(match[1], int(match[2]))] = int(match[3])
     return Position(log_id, offsets)

@@ -65,9 +65,9 @@ class Codec:
             if reader.upcasts:
                 event = _upcast(event, reader)
         except (IndexError, ValueError) as error:
-            raise Undecodable(f"body: it is no {reader.make.__name__}: {error}") from error
+            raise Undecodable(f"body: not a valid {reader.make.__name__}: {error}") from error
         if end != len(value):
-            raise Undecodable(f"body: it ends {len(value) - end} bytes behind its {reader.make.__name__}")
+            raise Undecodable(f"body: {len(value) - end} bytes follow the {reader.make.__name__}")
         return event
 
     def accepting(self, names: Iterable[str]) -> frozenset[bytes]:
@@ -103,7 +103,7 @@ def _upcast(fields: Fields, reader: _Reader) -> Any:
 
 def _no_reader(value: bytes) -> str:
     if len(value) < HEADER_BYTES or value[0]:
-        return f"value: {len(value)} bytes that do not begin with 0x00 and a schema id"
+        return f"value: {len(value)} bytes must begin with 0x00 and a schema id"
     return f"schema id: {int.from_bytes(value[1:HEADER_BYTES], 'big')} is none of ours"
 
 

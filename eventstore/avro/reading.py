@@ -79,7 +79,7 @@ def _value(kind: Any, names: Iterator[str]) -> tuple[list[str], str]:
             return _blocks(f"{target} = {{}}", [], [*key_lines, *lines, f"{target}[{key}] = {value}"]), target
         case {"type": "record"}:
             return _record(kind, names)
-    raise ValueError(f"schema: {kind!r} is not a type that events have")
+    raise ValueError(f"schema: type {kind!r} is not supported in events")
 
 
 _SIZE = ["n = b[i]", "if n & 129:", "    n, i = _length(b, i)", "else:", "    n >>= 1", "    i += 1"]
@@ -108,7 +108,7 @@ def _long(b: bytes, i: int, n: int) -> tuple[int, int]:
             if n >> 64:
                 break
             return n, i
-    raise ValueError(f"number of more than 64 bits at byte {i}")
+    raise ValueError(f"number longer than 64 bits at byte {i}")
 
 
 def _length(b: bytes, i: int) -> tuple[int, int]:
@@ -166,12 +166,12 @@ def _number_by_number(b: bytes, i: int, n: int, into: list[int]) -> int:
     raw = np.frombuffer(b, np.uint8, min(len(b) - i, n * _LONG_BYTES), i)
     ends = np.flatnonzero(raw < 128)[:n]
     if len(ends) < n:
-        raise ValueError(f"{n} numbers are claimed at byte {i}, and {len(ends)} are there")
+        raise ValueError(f"{n} numbers declared at byte {i}, {len(ends)} found")
     end = int(ends[-1]) + 1
     starts = np.concatenate(([0], ends[:-1] + 1))
     widths = ends + 1 - starts
     if widths.max() > _LONG_BYTES or (raw[ends[widths == _LONG_BYTES]] > 1).any():
-        raise ValueError(f"number of more than 64 bits between bytes {i} and {i + end}")
+        raise ValueError(f"number longer than 64 bits between bytes {i} and {i + end}")
     places = np.arange(end) - np.repeat(starts, widths)
     parts = (raw[:end] & 127).astype(np.uint64) << (7 * places).astype(np.uint64)
     zigzag = np.add.reduceat(parts, starts)

@@ -66,7 +66,7 @@ def _value(kind: Any, value: str, depth: int) -> list[str]:
             return _block(value, [f"for {item} in sorted({value}):", *_indented(lines)])
         case {"type": "record"}:
             return _record(kind, value)
-    raise ValueError(f"schema: {kind!r} is not a type that events have")
+    raise ValueError(f"schema: type {kind!r} is not supported in events")
 
 
 def _unlike(items: Any, depth: int) -> list[str]:
@@ -95,7 +95,7 @@ def long(number: int) -> bytes:
     if left < 128:
         return b"%c" % left
     if left >> 64:
-        raise OverflowError(f"{number} takes more than 64 bits")
+        raise OverflowError(f"{number} needs more than 64 bits")
     out = bytearray()
     while left > 127:
         out.append(left & 127 | 128)

@@ -184,14 +184,16 @@ class EmbeddedLog(RocksReader):
             await asyncio.wait((self._syncing,), timeout=_LAST_SYNC_S)
             if not self._syncing.done():
                 self._sync_thread.shutdown(wait=False)
-                logger.error("log directory %s: left open, as the disk has not synced in time", self._path)
+                logger.error("log directory %s not closed: the disk did not sync in %.0f s", self._path, _LAST_SYNC_S)
                 return
         self._sync_thread.shutdown()
         if rocks is not None:
             try:
                 rocks.close()
             except RocksError as error:
-                logger.warning("log directory %s: closed with what was acknowledged, but: %s", self._path, error)
+                logger.warning(
+                    "log directory %s closed with an error, acknowledged records are safe: %s", self._path, error
+                )
 
     def expire(self, partition: Partition, position: int) -> None:
         """Drop the records before `position`, but for the last one: it says where the next one goes.
@@ -228,7 +230,7 @@ class EmbeddedLog(RocksReader):
                 if batch:
                     await self._commit(batch)
             except BaseException:
-                self._answer(batch, AppendUnknown(f"log directory {self._path}: stopped while it wrote"))
+                self._answer(batch, AppendUnknown(f"log directory {self._path} was closed during a write"))
                 raise
             under_way = sum(pending.has_waiting_caller for pending in batch) + self._queued_with_caller
             self._linger.observe(under_way, asyncio.get_running_loop().time())
@@ -318,7 +320,7 @@ class EmbeddedLog(RocksReader):
 
     def _stop_writing(self, error: str) -> None:
         self.failed_batches += 1
-        self._write_error = f"log directory {self._path} takes no writes: {error}"
+        self._write_error = f"log directory {self._path} accepts no writes: {error}"
         logger.error("%s", self._write_error)
 
     async def _keep(self) -> None:
@@ -345,10 +347,10 @@ class EmbeddedLog(RocksReader):
             self._rocks = Rocks(self._path, AccessType.read_write())
             self._take_over_bounds(self._rocks.all_bounds(self._partition_count))
         except (OSError, RocksError) as error:
-            logger.debug("log directory %s: still takes no writes: %s", self._path, error)
+            logger.debug("log directory %s still accepts no writes: %s", self._path, error)
             return
         self._write_error = ""
-        logger.warning("log directory %s: takes writes again", self._path)
+        logger.warning("log directory %s accepted writes again", self._path)
         self._announce()
 
     def _expire_old(self) -> None:
@@ -359,7 +361,7 @@ class EmbeddedLog(RocksReader):
             try:
                 self.expire(partition, self._first_at(partition, bounds.last_ms - kept_ms))
             except LogUnavailable as error:
-                logger.warning("what has expired stays for now: %s", error)
+                logger.warning("expired records not deleted yet: %s", error)
                 return
             except RocksError as error:
                 self._stop_writing(str(error))
@@ -373,7 +375,7 @@ class EmbeddedLog(RocksReader):
             self._end(error)
         except Exception as error:
             self._end(FatalError(f"log directory {self._path}: {type(error).__name__}: {error}"))
-            logger.exception("log directory %s: stopped by a bug", self._path)
+            logger.exception("log directory %s stopped by an unhandled exception", self._path)
 
 
 def _failed(error: PlaneError) -> asyncio.Future[None]:

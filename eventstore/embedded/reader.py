@@ -102,8 +102,8 @@ class RocksReader:
         begin, end, _ = self._bounds_of(partition)
         if not begin <= position <= end:
             raise LogMismatch(
-                f"position {position} of {partition} is outside of the log, which has {begin} to {end}: "
-                "it was truncated or re-created, or has expired up to there"
+                f"position {position} of {partition} lies outside the log, which holds {begin} to {end}: "
+                "the log was truncated, re-created, or expired past it"
             )
         return end
 
@@ -111,13 +111,15 @@ class RocksReader:
         self._raise_if_ended()
         bounds = self._bounds.get(partition)
         if bounds is None:
-            raise LogMismatch(f"{partition} is not in the log, which has {self._partition_count} partitions")
+            raise LogMismatch(f"{partition} does not exist: the log has {self._partition_count} partitions")
         return bounds
 
     def _take_over_bounds(self, bounds: Mapping[Partition, Bounds]) -> None:
         for partition, before in self._bounds.items():
             if bounds[partition].end < before.end:
-                raise LogMismatch(f"{partition} in {self._path} ended at {before.end}, now at {bounds[partition].end}")
+                raise LogMismatch(
+                    f"{partition} in {self._path} ended at {before.end} before, and ends at {bounds[partition].end} now"
+                )
         self._bounds = dict(bounds)
 
     def _check_directory(self) -> None:

@@ -245,7 +245,7 @@ def directory_identity(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise LogUnavailable(f"log directory {path} cannot be looked at: {error.strerror}") from error
+        raise LogUnavailable(f"log directory {path} cannot be read: {error.strerror}") from error
 
 
 def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX) -> Rocks:
@@ -254,11 +254,11 @@ def open_rocks(path: Path, access: AccessType, open_files: int = OPEN_FILES_MAX)
         path.mkdir(parents=True, exist_ok=True)
         return Rocks(path, access, open_files)
     except OSError as error:
-        raise FatalError(f"log directory {path} cannot be made: {error.strerror or error}") from error
+        raise FatalError(f"log directory {path} cannot be created: {error.strerror or error}") from error
     except RocksError as error:
         if "lock hold by" in str(error) or "While lock file" in str(error):
             raise FatalError(
-                f"log directory {path} is in use: one process owns an embedded log, others read beside it"
+                f"log directory {path} is in use by another process: only one process may write an embedded log"
             ) from error
         raise FatalError(f"log directory {path} cannot be opened: {error}") from error
 
@@ -270,7 +270,7 @@ def check_header(path: Path, header: Header, partition_count: int | None) -> int
     if partition_count is not None and header.partition_count != partition_count:
         raise LogMismatch(
             f"log directory {path} has {header.partition_count} partitions, not {partition_count}: "
-            "the count is fixed when a log is made"
+            "the count is fixed when a log is created"
         )
     return header.partition_count
 

@@ -48,13 +48,13 @@ class SecondaryLog(RocksReader):
     async def open(cls, path: Path) -> AsyncIterator[SecondaryLog]:
         """Read the log in this directory. FatalError if there is none; LogUnavailable if it cannot be followed."""
         if not (path / "CURRENT").exists():
-            raise FatalError(f"log directory {path} holds no log")
+            raise FatalError(f"log directory {path} holds no log: no CURRENT file")
         with tempfile.TemporaryDirectory(prefix="dpuplane-log-") as scratch:
             rocks = open_rocks(path, AccessType.secondary(scratch), EVERY_FILE)
             try:
                 header = rocks.header()
                 if header is None:
-                    raise FatalError(f"log directory {path} holds no log yet")
+                    raise FatalError(f"log directory {path} holds no log yet: its process has not finished creating it")
                 check_header(path, header, None)
                 log = cls(path, rocks, header.partition_count)
             except RocksError as error:
@@ -71,7 +71,7 @@ class SecondaryLog(RocksReader):
     async def append(
         self, partition: Partition, key: bytes, value: bytes, *, timeout_s: float = 5.0, headers: Headers = ()
     ) -> None:
-        raise AppendRefused(f"log directory {self._path} is read beside its owner: it takes no records from here")
+        raise AppendRefused(f"log directory {self._path} is open read-only: only its owning process may append")
 
     async def close(self) -> None:
         self._end(LogUnavailable(f"log directory {self._path} is closed"))
@@ -95,7 +95,9 @@ class SecondaryLog(RocksReader):
                 failures += 1
                 logger.debug("log directory %s: catch-up failed: %s", self._path, error)
                 if failures == _FAILURES_MAX:
-                    self._end(LogUnavailable(f"log directory {self._path} cannot be followed: {error}"))
+                    self._end(
+                        LogUnavailable(f"log directory {self._path} cannot be read along with its owner: {error}")
+                    )
 
     def _catch_up(self) -> None:
         if self._rocks is not None and self._rocks.catch_up():

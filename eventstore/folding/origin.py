@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 def check_origin(partition: Partition, record: Record, log_id: str) -> None:
     """Raise LogMismatch unless a partition that decides begins with the LogCreated of this log."""
     if partition.topic in DECIDING_TOPICS and (found := _origin(partition, record).log_id) != log_id:
-        raise LogMismatch(f"log: {partition} begins with log id {found!r}, and {FLEET_0} with {log_id!r}")
+        raise LogMismatch(f"log: {partition} begins with log id {found!r}, but {FLEET_0} with {log_id!r}")
 
 
 async def find_origin(log: EventLog) -> LogCreated | None:
@@ -72,7 +72,7 @@ async def read_first(log: EventLog, positions: Mapping[Partition, int]) -> dict[
             await _collect(batches, found, len(positions))
     except TimeoutError:
         missing = sorted(positions.keys() - found.keys())
-        raise LogUnavailable(f"log: {missing[0]} gave no record within {_READ_TIMEOUT_S:g} s") from None
+        raise LogUnavailable(f"log: {missing[0]} returned no record within {_READ_TIMEOUT_S:g} s") from None
     return found
 
 
@@ -86,7 +86,8 @@ def _checked(log: EventLog, record: Record) -> LogCreated:
     origin = _origin(FLEET_0, record)
     if origin.partition_count != log.partition_count:
         raise LogMismatch(
-            f"partition count: this log was made with {origin.partition_count}, and now has {log.partition_count}"
+            f"partition count: this log was created with {origin.partition_count} partitions and now has "
+            f"{log.partition_count}"
         )
     return origin
 
@@ -95,7 +96,7 @@ def _origin(partition: Partition, record: Record) -> LogCreated:
     try:
         event = decode(record.value)
     except Undecodable as error:
-        raise LogMismatch(f"log: {partition} does not begin with LogCreated: {error}") from error
+        raise LogMismatch(f"log: {partition} must begin with LogCreated: {error}") from error
     if not isinstance(event, LogCreated):
-        raise LogMismatch(f"log: {partition} does not begin with LogCreated but with {type(event).__name__}")
+        raise LogMismatch(f"log: {partition} must begin with LogCreated, and begins with {type(event).__name__}")
     return event

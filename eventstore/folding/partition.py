@@ -121,7 +121,7 @@ class FoldedPartition:
         self.version = version
         fold = self.rules.get(version)
         if fold is None:
-            self.halt(f"fold version {version} is none of {sorted(self.rules)}, which this binary supports")
+            self.halt(f"fold version {version} is not supported: this binary supports {sorted(self.rules)}; upgrade it")
             return
         self._fold = fold
         self._admitted = accepting(fold.accepts | _PLANE_EVENTS)
@@ -131,7 +131,9 @@ class FoldedPartition:
     def halt(self, reason: str) -> None:
         """Fold nothing more of this partition. What raised may have said all of its record, and beacons repeat it."""
         self.halted = reason = reason[:_REASON_SHOWN]
-        logger.error("halted", extra={"partition": self.partition, "position": self.position, "reason": reason})
+        logger.error(
+            "partition halted", extra={"partition": self.partition, "position": self.position, "reason": reason}
+        )
 
     def fold(self, record: Record) -> Entry | None:
         """Take one record; what was decided if it is a command. Raises LogMismatch if it is of another log."""
@@ -151,7 +153,7 @@ class FoldedPartition:
             self.halt(str(halt))
             return None
         except Exception as error:
-            logger.exception("fold failed", extra={"partition": self.partition, "offset": offset})
+            logger.exception("fold of a record failed", extra={"partition": self.partition, "offset": offset})
             self.halt(f"offset {offset}: {type(error).__name__}: {error}")
             return None
         self.first = self.first or record_hash(record)
@@ -187,7 +189,7 @@ class FoldedPartition:
         try:
             run = fold_run(self._run_fold, self.state, self.ledger, records, running=self.running, time_ms=time_ms)
         except Exception as error:
-            logger.exception("fold failed", extra={"partition": self.partition, "run": records[0].offset})
+            logger.exception("fold of a run failed", extra={"partition": self.partition, "offset": records[0].offset})
             self.halt(f"run from offset {records[0].offset}: {type(error).__name__}: {error}")
             return []
         if run is None:
@@ -232,11 +234,11 @@ class FoldedPartition:
         if isinstance(self._fold, TimedFold):
             self._fold.set_back(self.state, time_ms)
         about = {"partition": self.partition, "position": self.position, "back_ms": self.time_ms - time_ms}
-        logger.warning("fold time set back, as the clock of the log was ahead", extra=about)
+        logger.warning("fold time set back: the log's clock had been ahead", extra=about)
 
     def _take(self, value: bytes, content: bytes, at: At) -> Entry | None:
         if value[:HEADER_BYTES] not in self._admitted:
-            self._quarantine(at, content, f"nothing that fold version {self.version} takes")
+            self._quarantine(at, content, f"event type not accepted by fold version {self.version}")
             return None
         try:
             event = decode(value)
@@ -272,10 +274,12 @@ class FoldedPartition:
 
     def _raise_version(self, version: int, at: At) -> Outcome:
         if version <= self.version:
-            return Outcome("unchanged", f"version: {self.partition} has fold version {self.version} already")
+            return Outcome("unchanged", f"version: {self.partition} already has fold version {self.version}")
         steps = range(self.version + 1, version + 1)
         if version not in self.rules or not self.rules.keys() >= set(steps):
-            raise _Halt(f"it is raised to fold version {version}, and this binary supports {sorted(self.rules)}")
+            raise _Halt(
+                f"the log requires fold version {version}, and this binary supports {sorted(self.rules)}; upgrade it"
+            )
         for step in steps:
             fold = self.rules[step]
             if isinstance(fold, AdoptingFold):
@@ -301,4 +305,4 @@ class FoldedPartition:
         self.quarantine.append(Quarantined(at.offset, content.hex(), reason))
         if self.quarantined <= _QUARANTINE_SHOWN:
             about = {"partition": self.partition, "offset": at.offset, "content": content.hex(), "reason": reason}
-            logger.warning("quarantined", extra=about)
+            logger.warning("record quarantined", extra=about)

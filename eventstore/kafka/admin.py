@@ -116,7 +116,8 @@ class Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
         oldest, newest = versions.get(self.API_KEY, (_METADATA, _METADATA))
         if not oldest <= _METADATA <= newest:
             raise FatalError(
-                f"kafka: the brokers speak Metadata {oldest} to {newest}, and {_METADATA} is needed: Kafka 3.1 or later"
+                f"kafka: brokers support Metadata versions {oldest} to {newest}, and {_METADATA} is required "
+                "(Kafka 3.1 or later)"
             )
         struct: _MetadataStruct = super().prepare(versions)
         return struct
@@ -169,7 +170,7 @@ class _Connection:
         for node in self._rng.sample(brokers, len(brokers)):
             if await self._client.ready(node):
                 return await self._client.send(node, request)
-        raise LogUnavailable("Kafka names no broker that takes a connection")
+        raise LogUnavailable("kafka: no broker of the cluster accepts connections")
 
 
 class Admin:
@@ -196,7 +197,9 @@ class Admin:
         found: dict[str, Topic] = {}
         for error, name, topic_id, _, partitions, *_ in answer.topics:
             if error == TopicAuthorizationFailedError.errno:
-                raise LogUnavailable(f"topic {name}: Kafka hides it from us; see `dpuplane topics acls`")
+                raise LogUnavailable(
+                    f"topic {name}: Kafka denies access; `dpuplane topics acls` prints the required ACLs"
+                )
             if error == 0 and partitions:
                 replicas = min(len(each[4]) for each in partitions)
                 found[name] = Topic(name, topic_id, replicas, {each[1]: each[2] for each in partitions})
@@ -213,8 +216,8 @@ class Admin:
             if code in (0, TopicAlreadyExistsError.errno):
                 continue
             if error.retriable:
-                raise LogUnavailable(f"topic {name} was not made: {message or error.__name__}")
-            raise FatalError(f"topic {name} cannot be made: {message or error.__name__}")
+                raise LogUnavailable(f"topic {name} was not created: {message or error.__name__}")
+            raise FatalError(f"topic {name} cannot be created: {message or error.__name__}")
 
     async def alter(self, topics: Sequence[NewTopic]) -> None:
         """Give topics these settings and no others. LogUnavailable if that is refused."""
@@ -222,7 +225,7 @@ class Admin:
         answer = await self._ask(AlterConfigsRequest(wanted, False))
         for code, message, _, name in answer.resources:
             if code:
-                raise LogUnavailable(f"settings of topic {name}: {message or for_code(code).__name__}")
+                raise LogUnavailable(f"settings of topic {name} are unavailable: {message or for_code(code).__name__}")
 
     async def settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """What is in effect for each topic, wherever it was set."""
@@ -230,7 +233,7 @@ class Admin:
         found: dict[str, dict[str, str]] = {}
         for code, message, _, name, entries in answer.resources:
             if code:
-                raise LogUnavailable(f"settings of topic {name}: {message or for_code(code).__name__}")
+                raise LogUnavailable(f"settings of topic {name} are unavailable: {message or for_code(code).__name__}")
             found[name] = {entry[0]: entry[1] for entry in entries}
         return found
 

@@ -131,7 +131,7 @@ class Appender:
         except PlaneError as error:
             self._fail(error)
         except Exception as error:
-            logger.exception("appends stopped by a bug", extra={"partition": str(partition)})
+            logger.exception("append task stopped by an unhandled exception", extra={"partition": str(partition)})
             self._fail(FatalError(f"append to {partition}: {type(error).__name__}: {error}"))
 
     async def _run(self, partition: Partition, lane: _Lane) -> None:
@@ -154,7 +154,7 @@ class Appender:
             try:
                 return await self._producer.get()
             except LogUnavailable as error:
-                logger.debug("no producer: %s", error)
+                logger.debug("producer not started, retrying: %s", error)
                 await self._clients.pause()
 
     def _take(self, lane: _Lane) -> list[Pending]:
@@ -195,7 +195,7 @@ class Appender:
 
     def _failed(self, producer: AIOKafkaProducer, partition: Partition, batch: list[Pending], error: Exception) -> None:
         why = "not acknowledged in time" if isinstance(error, TimeoutError) else reason(error)
-        logger.warning("append failed", extra={"partition": str(partition), "records": len(batch), "error": why})
+        logger.warning("append batch failed", extra={"partition": str(partition), "records": len(batch), "error": why})
         self.failed_batches += 1
         self._producer.discard(producer)
         _answer(batch, AppendUnknown(f"append to {partition}: {why}"))

@@ -121,7 +121,7 @@ def check_security(client: Any, access: Mapping[str, Any]) -> None:
 
 def _require(setting: str, value: object, wanted: object) -> None:
     if value != wanted:
-        raise FatalError(f"Kafka client setting {setting} is in effect {value!r}, and has to be {wanted!r}")
+        raise FatalError(f"Kafka client setting {setting} is {value!r} and must be {wanted!r}")
 
 
 class Clients:
@@ -148,7 +148,7 @@ class Clients:
         nothing costs a second, and a cluster that is slow gets what it needs.
         """
         if self.is_closed:
-            raise LogUnavailable("the log is closed")
+            raise LogUnavailable("log: it was closed")
         servers = list(self._servers)
         access = self._access()
         client = make(servers, access)
@@ -224,7 +224,7 @@ def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
     if not isinstance(error, OSError | TimeoutError | KafkaConnectionError):
         return reason(error)
     protocol = access.get("security_protocol", "PLAINTEXT")
-    return f"no broker answers; see that they run, that these are their addresses, and that they speak {protocol} there"
+    return f"no broker answers; check that brokers run at these addresses and accept {protocol} there"
 
 
 async def _refusal(server: str, access: Mapping[str, Any]) -> str:
@@ -248,7 +248,7 @@ async def _close(client: Client) -> None:
         async with asyncio.timeout(CLOSE_S):
             await client.stop()
     except Exception as error:  # whatever it is, the client is not used any more; what it left is cut off below
-        logger.debug("a discarded client did not close: %s", reason(error))
+        logger.debug("discarded Kafka client not closed: %s", reason(error))
     finally:
         await _cut_off(client)
 
@@ -273,5 +273,5 @@ async def _cut_off_producer(producer: AIOKafkaProducer) -> None:
     accumulator = producer._message_accumulator
     for batch in [batch for queue in accumulator._batches.values() for batch in queue]:
         accumulator._pending_batches.add(batch)  # its callback takes it out, whether it is there or not
-        batch.failure(KafkaError("the producer was given up"))
+        batch.failure(KafkaError("producer discarded"))
         batch._drain_waiter.exception()  # nobody else asks for it, and then asyncio complains

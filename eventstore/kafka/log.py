@@ -62,7 +62,7 @@ class KafkaLog:
         count it keeps its own. Raises LogMismatch for topics with wrong settings, LogUnavailable without a cluster.
         """
         if sys.flags.optimize:
-            raise FatalError("python -O removes checks that the Kafka client relies on: start without it")
+            raise FatalError("python: -O removes assertions that the Kafka client relies on; start Python without it")
         clients = Clients(bootstrap, rng, access)
         admin = Admin(clients)
         topics = Topics(admin, topic_prefix)
@@ -123,7 +123,7 @@ class KafkaLog:
         if self._closed:
             return
         self._closed = True
-        self._end(LogUnavailable("the log is closed"))
+        self._end(LogUnavailable("log: it was closed"))
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
         await self.appender.close()
@@ -149,10 +149,10 @@ class KafkaLog:
                 try:
                     await self._topics.check()
                 except LogUnavailable as error:
-                    logger.debug("cannot look after the log: %s", error)
+                    logger.debug("topics not checked, retrying: %s", error)
         except PlaneError as error:
-            logger.critical("the log ended", extra={"error": str(error)})
+            logger.critical("log closed after a failed topic check", extra={"error": str(error)})
             self._end(error)
         except Exception as error:
-            logger.exception("looking after the log stopped by a bug")
-            self._end(FatalError(f"looking after the log: {type(error).__name__}: {error}"))
+            logger.exception("topic check stopped by an unhandled exception")
+            self._end(FatalError(f"topic check: {type(error).__name__}: {error}"))

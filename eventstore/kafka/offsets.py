@@ -78,7 +78,7 @@ class Offsets:
                         await self._clients.pause()
         except TimeoutError:
             named = ", ".join(map(str, wanted))
-            raise LogUnavailable(f"Kafka did not say within {ANSWER_S} s where {named} begins or ends") from None
+            raise LogUnavailable(f"kafka: offsets of {named} not returned within {ANSWER_S} s") from None
 
     async def _ask_once(self, query: Query, wanted: Mapping[Partition, TopicPartition]) -> Mapping[TopicPartition, Any]:
         consumer = await self._consumer.get()

@@ -76,7 +76,9 @@ class Reader:
             except (KafkaError, OSError, LogUnavailable, _Silent) as error:
                 self._raise_if_ended()
                 self._is_in_range = self._is_in_range and not isinstance(error, OffsetOutOfRangeError)
-                logger.warning("reading starts again: %s", reason(error), extra={"partitions": len(self._places)})
+                logger.warning(
+                    "fetch failed, reading again: %s", reason(error), extra={"partitions": len(self._places)}
+                )
             finally:
                 self._let_go()
             await self._clients.pause()
@@ -100,7 +102,9 @@ class Reader:
         for partition, position in self._positions.items():
             begin, end = begins[partition], ends[partition]
             if not begin <= position <= end:
-                raise LogMismatch(f"{partition}: position {position} lies outside the log, which has {begin} to {end}")
+                raise LogMismatch(
+                    f"{partition}: position {position} lies outside the log, which holds {begin} to {end}"
+                )
             if partition in self._unproven and self._unproven[partition].offset < begin:
                 del self._unproven[partition]
         self._is_in_range = True
@@ -110,11 +114,14 @@ class Reader:
         proof = self._unproven.pop(partition, None)
         if proof is not None and not _is_compacted(partition, records[0], proof):
             if records[0] != proof:
-                raise LogMismatch(f"{partition}: the record at {proof.offset} is not the one that was read before")
+                raise LogMismatch(f"{partition}: the record at offset {proof.offset} changed since it was read")
             del records[0]
         if records:
             if records[0].offset < self._positions[partition]:
-                raise LogMismatch(f"{partition}: offset {records[0].offset} came after {self._positions[partition]}")
+                raise LogMismatch(
+                    f"{partition}: offset {records[0].offset} was fetched where {self._positions[partition]} "
+                    "was expected"
+                )
             self._last[partition] = records[-1]
             self._positions[partition] = records[-1].offset + 1
         return records
@@ -124,7 +131,7 @@ class Reader:
         silent_s = pulse.silence(fetched, has_more=has_more)
         if silent_s > self._silent_s:
             self._silent_s = min(2 * self._silent_s, SILENT_S_MAX)
-            raise _Silent(f"nothing was heard of a partition for {silent_s:.1f} s")
+            raise _Silent(f"no fetch response for a partition in {silent_s:.1f} s")
         if pulse.is_whole:
             self._silent_s = SILENT_S_MIN
 

@@ -121,13 +121,15 @@ class Topics:
             if name not in found:
                 raise LogMismatch(f"topic {name} was deleted")
             if found[name].id != known:
-                raise LogMismatch(f"topic {name} was deleted and made again: it is another log")
+                raise LogMismatch(f"topic {name} was deleted and re-created: it is another log")
         self._check_partitions(found)
 
     def _take_up(self, found: Mapping[str, Topic], partition_count: int | None) -> None:
         missing = [name for name in self._wanted() if name not in found]
         if missing:
-            raise LogMissing(f"topic {', '.join(missing)} is missing: a process with role all or api makes it")
+            raise LogMissing(
+                f"topic {', '.join(missing)} is missing: start a process with role all or api, which creates it"
+            )
         self.partition_count = len(found[self._names[ZONES]].leaders) if partition_count is None else partition_count
         self._check_partitions(found)
         self._ids = {name: topic.id for name, topic in found.items()}
@@ -150,7 +152,7 @@ class Topics:
         for topic, name in self._names.items():
             wanted = len(partitions_of(topic, self.partition_count))
             if len(found[name].leaders) != wanted:
-                raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions, and should have {wanted}")
+                raise LogMismatch(f"topic {name} has {len(found[name].leaders)} partitions and must have {wanted}")
 
     def _check_settings(
         self, found: Mapping[str, Topic], copies: int, effective: Mapping[str, Mapping[str, str]]
@@ -158,18 +160,16 @@ class Topics:
         for topic, name in self._names.items():
             replicas = found[name].replicas
             if replicas < min(ENOUGH, copies):
-                raise LogMismatch(f"topic {name}: replication factor is {replicas}, and has to be at least {ENOUGH}")
+                raise LogMismatch(f"topic {name}: replication factor {replicas} must be at least {ENOUGH}")
             if replicas < copies:
                 logger.warning(
-                    "topic %s has %d copies: with %d the loss of a broker stops nothing", name, replicas, copies
+                    "topic %s has %d replicas: %d are needed to survive the loss of a broker", name, replicas, copies
                 )
             for setting in settings_of(topic, replicas):
                 value = effective[name].get(setting.name, "")
                 if not setting.allows(value):
                     least = "at least " if setting.is_least else ""
-                    raise LogMismatch(
-                        f"topic {name}: {setting.name} is {value!r}, and has to be {least}{setting.value}"
-                    )
+                    raise LogMismatch(f"topic {name}: {setting.name} is {value!r} and must be {least}{setting.value}")
 
 
 def new_topics(prefix: str, partition_count: int, copies: int) -> list[NewTopic]:
@@ -194,8 +194,8 @@ async def copies_of_new(admin: Admin) -> int:
                 await asyncio.sleep(_SOON_S)
     except TimeoutError:
         raise LogUnavailable(
-            f"Kafka: {there} of the {admin.server_count} brokers that are named are there, and topics are made"
-            f" when {wanted} are; start the others, or name only those there are"
+            f"kafka: {there} of {admin.server_count} named brokers are up, and topics are created"
+            f" when {wanted} are; start the others, or name fewer"
         ) from None
 
 

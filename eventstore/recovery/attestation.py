@@ -120,13 +120,13 @@ async def find_difference(
     same."""
     begin, there = await log.begin(partition), await log.end(partition)
     if begin:
-        return Difference(partition, 0, begin, f"the log begins at {begin}")
+        return Difference(partition, 0, begin, f"the log begins at offset {begin}")
     try:
         found = await _first_difference(log, partition, kept, hashes, min(there, kept.end), same_log=same_log)
     except LogMismatch as error:
         return Difference(partition, 0, kept.end, str(error))
     if found is None and there < kept.end:
-        return Difference(partition, there, -1, f"the log ends at {there}, and went to {kept.end}")
+        return Difference(partition, there, -1, f"the log ends at offset {there}, and ended at {kept.end} before")
     return found
 
 
@@ -138,12 +138,12 @@ async def _first_difference(
         async for record in records:
             chain.take(record)
             if record.offset == 0 and same_log and chain.first.hex() != kept.first:
-                return Difference(partition, 0, 1, "it is not the record that was there")
+                return Difference(partition, 0, 1, "the record changed")
             if chain.marks[proven:] != marks[proven : len(chain.marks)]:
                 return _between(partition, kept, proven)
             proven = len(chain.marks)
             if hashes is not None and record.offset and _differs(chain, kept, hashes):
-                return Difference(partition, record.offset, record.offset + 1, "it is not the record that was there")
+                return Difference(partition, record.offset, record.offset + 1, "the record changed")
     if end == kept.end and (chain.value != marks[-1] or chain.chained != kept.chained):
         return _between(partition, kept, proven)
     return None
@@ -157,7 +157,7 @@ def _differs(chain: HashChain, kept: Attestation, hashes: RecordHashes) -> bool:
 def _between(partition: Partition, kept: Attestation, proven: int) -> Difference:
     """Somewhere behind the last mark that held."""
     first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
-    return Difference(partition, first, end, "they are not the records that were there")
+    return Difference(partition, first, end, "the records changed")
 
 
 async def records_before(log: EventLog, partition: Partition, end: int) -> AsyncGenerator[Record, None]:

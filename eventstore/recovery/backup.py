@@ -120,12 +120,16 @@ async def _copy(
     running, count, next_offset, last_ms = bytes(16), 0, begin, 0
     is_kept = partition.topic in DECIDING_TOPICS
     if is_kept and begin:
-        raise LogMismatch(f"{partition} begins at {begin}: it has lost its head, and could not be made again from here")
+        raise LogMismatch(
+            f"{partition} begins at offset {begin}: its first records are gone, so a backup could not be restored"
+        )
     with path.open("wb", _BUFFER_BYTES) as file:
         async with aclosing(records_before(log, partition, end)) as records:
             async for record in records:
                 if is_kept and record.offset != next_offset:
-                    raise LogMismatch(f"{partition}: record {next_offset} is missing: offsets could not be kept")
+                    raise LogMismatch(
+                        f"{partition}: record {next_offset} is missing, so a restore could not keep the offsets"
+                    )
                 write_record(file, record)
                 running = chained(running, record, content_of(record.value))
                 count, next_offset, last_ms = count + 1, record.offset + 1, record.timestamp_ms
@@ -151,7 +155,7 @@ def read_records(path: Path) -> Iterator[Record]:
             sizes = _HEAD.unpack(head)[2:] if len(head) == _HEAD.size else ()
             body = file.read(sum(sizes)) if sum(sizes) <= _RECORD_BYTES_MAX else b""
             if not sizes or len(body) != sum(sizes):
-                raise PermanentError(f"backup: {path} does not end with a whole record")
+                raise PermanentError(f"backup: {path} ends inside a record: the file is truncated")
             offset, timestamp_ms, key, value, _ = _HEAD.unpack(head)
             headers = _headers(path, body[key + value :])
             yield Record(offset, timestamp_ms, body[:key], body[key : key + value], headers)
@@ -161,7 +165,7 @@ def _headers(path: Path, packed: bytes) -> Headers:
     try:
         return _HEADERS.decode(packed) if packed else ()
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise PermanentError(f"backup: {path} has a record whose headers are none: {error}") from error
+        raise PermanentError(f"backup: {path} has a record with invalid headers: {error}") from error
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -170,11 +174,11 @@ def load_manifest(folder: Path) -> Manifest:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as error:
-        raise PermanentError(f"backup: {folder} holds none: {path} cannot be read: {error.strerror}") from error
+        raise PermanentError(f"backup: {folder} holds no backup: {path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
-        raise PermanentError(f"backup: {path} is no manifest: {error}") from error
+        raise PermanentError(f"backup: {path} is not a valid manifest: {error}") from error
     if found.format != FORMAT:
-        raise PermanentError(f"backup: {folder} has format {found.format}, this program reads {FORMAT}")
+        raise PermanentError(f"backup: {folder} has format {found.format}; this program reads format {FORMAT}")
     return found
 
 
@@ -182,7 +186,7 @@ def partition_named(text: str) -> Partition:
     """A partition as the manifest names it. Raises PermanentError for a name that no backup has."""
     topic, _, number = text.partition("/")
     if topic not in COPIED_TOPICS or not (number.isascii() and number.isdigit() and len(number) < 7):
-        raise PermanentError(f"backup: {MANIFEST} names a partition {text[:40]!r}, and there is none of that name")
+        raise PermanentError(f"backup: {MANIFEST} names partition {text[:40]!r}, which no log has")
     return Partition(topic, int(number))
 
 
@@ -201,7 +205,7 @@ def check(folder: Path, manifest: Manifest, say: Say) -> None:
             raise PermanentError(f"backup: {path} cannot be read: {error.strerror}") from error
         if (count, running.hex()) != (copied.records, copied.running):
             raise PermanentError(
-                f"backup: {path} is damaged: its {count} records hash to {running.hex()}, "
-                f"and the manifest says {copied.records} and {copied.running}"
+                f"backup: {path} is damaged: it has {count} records with hash {running.hex()}, "
+                f"and the manifest says {copied.records} with hash {copied.running}"
             )
         done += copied.bytes

@@ -37,6 +37,6 @@ async def cut_of(log: EventLog, log_id: str, topics: Collection[str], as_of: AsO
     if isinstance(as_of, int) and offsets.get(FLEET_0) == 0:
         first = (await read_first(log, {FLEET_0: 0}))[FLEET_0]
         raise PermanentError(
-            f"at: {format_time(as_of)} is before this log begins, at {format_time(first.timestamp_ms)}"
+            f"at: {format_time(as_of)} is before the first record of this log, at {format_time(first.timestamp_ms)}"
         )
     return Cut(offsets, time_ms)

@@ -101,7 +101,7 @@ async def _nearest(
         except LogMismatch:
             raise
         except FatalError as error:  # it may have been dropped just now
-            logger.warning("saved state passed over: %s", error)
+            logger.warning("saved state skipped: %s", error)
     return found
 
 

@@ -59,7 +59,7 @@ async def cut_at_position(
             raise PermanentError(f"position: {str(partition)!r} is not a partition of this log")
         end = await log.end(partition)
         if offset > end:
-            raise PermanentError(f"position: {partition} has not come to {offset} yet, it ends at {end}")
+            raise PermanentError(f"position: {partition} ends at {end}, before {offset}")
     return {**await cut_at_time(log, topics, await time_before(log, offsets)), **offsets}
 
 
@@ -71,7 +71,7 @@ async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
     befores = {partition: offset - 1 for partition, offset in offsets.items() if offset > 0}
     there = {partition: offset for partition, offset in befores.items() if offset >= await log.begin(partition)}
     if befores and not there:
-        raise PermanentError(f"position: what is before it in {min(befores)} has expired")
+        raise PermanentError(f"position: the record before it in {min(befores)} has expired")
     lasts = await read_first(log, there)
     return max((record.timestamp_ms for record in lasts.values()), default=0)
 

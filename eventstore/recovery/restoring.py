@@ -95,7 +95,9 @@ def restoration_of(
     """
     least = manifest.generation + 1
     if generation is not None and generation < least:
-        raise PermanentError(f"generation: {generation} must be {least} or more, as the backup is of {least - 1}")
+        raise PermanentError(
+            f"generation: {generation} must be at least {least}: the backup is of generation {least - 1}"
+        )
     ends = {
         partition: copied.end
         for name, copied in manifest.partitions.items()
@@ -128,7 +130,7 @@ def into_folder(restoration: Restoration, path: Path, say: Say) -> Restored:
             rocks.close()
         partial.rename(path)
     except (RocksError, OSError) as error:
-        raise FatalError(f"log directory {path} cannot be made: {error}") from error
+        raise FatalError(f"log directory {path} cannot be created: {error}") from error
     return Restored(restoration.origin, count)
 
 
@@ -146,7 +148,7 @@ async def into_kafka(restoration: Restoration, clients: Clients, prefix: str, sa
     try:
         names = [f"{prefix}.{topic}" for topic in TOPICS]
         if found := await admin.topics(names):
-            raise PermanentError(f"topic prefix: {min(found)} is there; restore under another prefix")
+            raise PermanentError(f"topic prefix: topic {min(found)} already exists; restore under another prefix")
         copies = await copies_of_new(admin)
         topics = new_topics(prefix, restoration.manifest.partition_count, copies)
         async with asyncio.timeout(_MADE_S):
@@ -202,9 +204,9 @@ async def _into_topic(producer: AIOKafkaProducer, topic: str, partition: Partiti
                 sent = await (await producer.send_batch(builder, topic, partition=partition.number))
         except (KafkaError, OSError, TimeoutError) as error:
             stopped = f"restore of {partition}: {reason(error)}"
-            raise LogUnavailable(f"{stopped}; what is there is no log, restore under another prefix") from error
+            raise LogUnavailable(f"{stopped}; the log is incomplete, restore under another prefix") from error
         if sent.offset != batch[0].offset:
-            raise FatalError(f"restore of {partition}: record {batch[0].offset} came to lie at {sent.offset}")
+            raise FatalError(f"restore of {partition}: record {batch[0].offset} was written at offset {sent.offset}")
         count += len(batch)
     return count
 

@@ -145,7 +145,7 @@ class Beacons:
                 if isinstance(error, AppendRefused):  # it says too much of its partitions: the next one names none
                     turn += 1
                 if not failing:
-                    logger.warning("our beacon does not get out: %s", error)
+                    logger.warning("beacon not appended, retrying: %s", error)
                 failing = True
             due_s = max(due_s + EVERY_S, loop.time())
             await asyncio.sleep(due_s - loop.time())
@@ -181,14 +181,14 @@ class Beacons:
                             if record.timestamp_ms > records[-1].timestamp_ms - FRESH_S * 1_000:
                                 self._hear(record)
             except (LogUnavailable, LogMismatch) as error:
-                logger.warning("beacons are not heard: %s", error)
+                logger.warning("beacons not read, retrying: %s", error)
             await backoff.wait()
 
     def _hear(self, record: Record) -> None:
         try:
             beacon = msgspec.json.decode(record.value, type=Beacon)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last two are no DecodeErrors
-            logger.warning("not a beacon", extra={"offset": record.offset, "reason": str(error)})
+            logger.warning("beacon ignored: not decodable", extra={"offset": record.offset, "reason": str(error)})
             return
         if self._clocks is not None:
             self._compare_clocks(self._clocks, beacon, record)
@@ -225,7 +225,7 @@ class Beacons:
             if difference := _difference(self._replica.folded(theirs.partition), theirs):
                 self.divergences += 1
                 about = {"replica": beacon.replica, "partition": theirs.partition, "reason": difference}
-                logger.error("diverged", extra=about)
+                logger.error("replica state diverged", extra=about)
 
 
 def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
@@ -233,9 +233,9 @@ def _difference(mine: FoldedPartition, theirs: PartitionStatus) -> str:
     read = {**dict(mine.marks), mine.position: mine.running}
     for position, running in (*theirs.marks, (theirs.position, theirs.running)):
         if position in read and read[position].hex() != running:
-            return f"the records before {position} were {read[position].hex()} here, and {running} there"
+            return f"the records before {position} hash to {read[position].hex()} here and to {running} there"
     if theirs.saved_position == mine.saved_position and theirs.digest != (digest := reduced(mine.digest).hex()):
-        return f"the state at {mine.saved_position} is {digest} here, and {theirs.digest} there"
+        return f"the state at {mine.saved_position} has digest {digest} here and {theirs.digest} there"
     return ""
 
 

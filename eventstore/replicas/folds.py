@@ -50,7 +50,7 @@ class Folds:
         """All that is known of a partition. Raises PermanentError if it is not folded here."""
         found = self._folded.get(partition)
         if found is None:
-            raise PermanentError(f"partition: {partition} is not folded here")
+            raise PermanentError(f"partition: {partition} is not folded by this replica")
         return found
 
     def folds(self, partition: Partition) -> bool:

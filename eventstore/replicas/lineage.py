@@ -51,7 +51,9 @@ def lineage_of(origin: LogCreated) -> Lineage:
             generation, _, token = text.partition("@")
             forks.append((int(generation), from_token(token, token.partition(":")[0])))
     except (BadPosition, ValueError) as error:
-        raise LogMismatch(f"log: parent: {origin.parent[:80]!r} is not where a log was restored from") from error
+        raise LogMismatch(
+            f"log: parent {origin.parent[:80]!r} must list GENERATION@POSITION of each restore"
+        ) from error
     return Lineage(origin.generation, tuple(forks))
 
 

@@ -58,7 +58,7 @@ async def follow(
                     wanted[partition] = records[-1].offset + 1
                     yield partition, records
         except LogUnavailable as error:
-            logger.warning("reading again after an outage: %s", error)
+            logger.warning("log read failed, retrying: %s", error)
         await backoff.wait()
 
 
@@ -69,10 +69,12 @@ async def recheck(log: EventLog, partitions: Iterable[FoldedPartition]) -> None:
     lasts = {p.partition: p.last() for p in deciding}
     for partition, (offset, _) in lasts.items():
         if (end := await log.end(partition)) <= offset:
-            raise LogMismatch(f"log: {partition} ends at {end}, and was folded up to offset {offset}")
+            raise LogMismatch(f"log: {partition} ends at {end}, but was folded up to offset {offset}")
     for expected in (firsts, lasts):
         found = await read_first(log, {partition: offset for partition, (offset, _) in expected.items()})
         for partition, (offset, digest) in expected.items():
             record = found[partition]
             if record_hash(record) != digest:
-                raise LogMismatch(f"log: {partition} has another record at offset {offset} than was folded from it")
+                raise LogMismatch(
+                    f"log: {partition} changed: the record at offset {offset} is not the one that was folded"
+                )

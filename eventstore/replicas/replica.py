@@ -129,7 +129,7 @@ class Replica(Folds):
             async with asyncio.timeout(timeout_s):
                 await self._positions.reached(partition, position)
         except TimeoutError:
-            late = f"position: {partition} was not folded up to {position} in {timeout_s:.3g} s"
+            late = f"position: {partition} was not folded up to {position} within {timeout_s:.3g} s"
             raise LogUnavailable(late) from None
 
     async def submit(self, partition: Partition, key: bytes, event: Event, *, timeout_s: float) -> Answer:
@@ -181,7 +181,7 @@ class Replica(Folds):
                 await self._see_ends()
                 break
             except TransientError as error:
-                logger.warning("opening the log again after an outage: %s", error)
+                logger.warning("log not opened, retrying: %s", error)
                 await backoff.wait()
         self.log_id, self.generation, self.lineage = origin.log_id, origin.generation, lineage_of(origin)
         stale = []
@@ -272,7 +272,7 @@ class Replica(Folds):
             return
         self._ready.set()
         about = {"log": self.log_id, "partitions": len(live), "halted": len(self._folded) - len(live)}
-        logger.info("ready", extra=about)
+        logger.info("replica caught up", extra=about)
 
     async def _look_after_log(self) -> None:
         """See how long the log is, for the lag, and every minute that it is still the same."""
@@ -286,7 +286,7 @@ class Replica(Folds):
                     await recheck(self._log, self._folded.values())
                     recheck_at_s = loop.time() + self._limits.recheck_s
             except LogUnavailable as error:
-                logger.info("the log cannot be looked after: %s", error)
+                logger.info("log health check failed, retrying: %s", error)
 
     async def _see_ends(self) -> None:
         asked_ms = self._now_ms()

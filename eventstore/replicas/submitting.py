@@ -55,7 +55,7 @@ async def submit(
 
 
 def _late(command_id: str, timeout_s: float) -> AppendUnknown:
-    reason = f"unknown after {timeout_s:.3g} s; the same command under this id can be repeated"
+    reason = f"outcome unknown after {timeout_s:.3g} s; repeat the command with the same id"
     return AppendUnknown(f"command {command_id}: {reason}")
 
 

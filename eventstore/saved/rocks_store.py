@@ -35,9 +35,9 @@ _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
 _OPEN_FILES_MAX = 64
 """Files that stay open. Without a limit RocksDB opens every file of the state and keeps it open."""
-_NO_GOOD = "read ({}); delete it to fold afresh"
+_NO_GOOD = "read ({}); delete it to fold the log again"
 _IN_USE = "opened ({}); another process uses it"
-_NO_RIGHT = "written ({}); this process needs the right to write there"
+_NO_RIGHT = "written ({}); give this process write permission"
 _NO_SPACE = "written ({}); free space on its disk"
 _ADVICE = {
     "lock hold by": _IN_USE,
@@ -81,7 +81,7 @@ class RocksSaved:
         try:
             self._db.close()
         except Exception as error:  # a write that failed is said again here, when it stops nobody any more
-            logger.warning("saved state %s: closed, but: %s", self._path, error)
+            logger.warning("saved state %s closed with an error: %s", self._path, error)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._advice():
@@ -115,7 +115,7 @@ class RocksSaved:
             yield
         except Exception as error:
             advice = next((advice for word, advice in _ADVICE.items() if word in str(error)), _NO_GOOD)
-            raise FatalError(f"saved state {self._path}: it cannot be {advice.format(error)}") from error
+            raise FatalError(f"saved state {self._path} cannot be {advice.format(error)}") from error
 
 
 class RocksStore(RocksSaved):
@@ -132,7 +132,7 @@ class RocksStore(RocksSaved):
         found = (self._get(_OWNER_KEY) or b"").decode()
         if owner and found and found != owner:
             self.close()
-            raise FatalError(f"saved state {path}: it belongs to replica {found!r}, not {owner!r}")
+            raise FatalError(f"saved state {path} belongs to replica {found!r}, not {owner!r}")
         if owner and not found:
             with _save_errors():
                 self._db.put(_OWNER_KEY, owner.encode())
@@ -181,7 +181,7 @@ class RocksStore(RocksSaved):
             self._db = Rdict(str(self._path), _options(), access_type=AccessType.read_write())
             found = {partition: self._saved_position(partition) for partition in self._saved_positions}
         if found != self._saved_positions:
-            raise FatalError(f"saved state {self._path}: it is not what was saved last; start again")
+            raise FatalError(f"saved state {self._path} differs from the last save; restart the process")
         self._is_failing = False
 
     def _saved_position(self, partition: Partition) -> int:

@@ -135,11 +135,11 @@ class Saver:
         except SaveFailed as error:
             self.failures += 1
             if not self._failing:
-                logger.error("saving fails; what is folded stays in memory: %s", error)
+                logger.error("state save failed, changed rows stay in memory: %s", error)
             self._failing = True
         else:
             if self._failing:
-                logger.info("saving works again")
+                logger.info("state save succeeded again")
             self._failing = False
 
 
@@ -199,9 +199,13 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         if head is None:
             return None
         if head.log_id != folded.log_id:
-            raise LogMismatch(f"saved state: it is of log {head.log_id!r}, and this is log {folded.log_id!r}")
+            raise LogMismatch(f"saved state: it belongs to log {head.log_id!r}, and this log is {folded.log_id!r}")
         if head.version not in folded.rules:
-            logger.error("saved state left", extra={"partition": folded.partition, "fold_version": head.version})
+            logger.error(
+                "saved state ignored: written by unsupported fold version %d",
+                head.version,
+                extra={"partition": folded.partition},
+            )
             return None
         folded.begin(head.version)
         digest = sum([await _load_rows(folded, saved, table) for table in folded.state.tables])
@@ -213,7 +217,10 @@ async def restored(folded: FoldedPartition, saved: Saved) -> FoldedPartition | N
         reason = "its rows do not match their digest"
     except (StateDamaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # two are no DecodeErrors
         reason = str(error)
-    logger.error("saved state dropped", extra={"partition": folded.partition, "reason": reason})
+    logger.error(
+        "saved state discarded, partition folded from its start",
+        extra={"partition": folded.partition, "reason": reason},
+    )
     return None
 
 

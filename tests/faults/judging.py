@@ -103,7 +103,7 @@ def bugs_of(role: Role) -> Iterator[str]:
             yield f"{role.name} ended by itself with status {status}"
     lines = role.unread_log().splitlines()
     for number, line in enumerate(lines):
-        if ("stopped by a bug" in line or "Traceback" in line) and EXCUSED not in line:
+        if ("stopped by an unhandled exception" in line or "Traceback" in line) and EXCUSED not in line:
             ending = next((after for after in lines[number + 1 :] if not after.startswith(" ")), "")
             yield f"{role.name} said: {line} ... {ending}"
 

@@ -83,7 +83,7 @@ def folds(topic: str, data: bytes) -> bool:
         entry = alone.fold(record)
         if entry is not None:
             _check_outcome(entry, record)
-    assert not alone.halted or alone.halted.startswith("it is raised to fold version"), alone.halted
+    assert not alone.halted or alone.halted.startswith("the log requires fold version"), alone.halted
     other = _in_runs if len(data) % 2 else _with_restart  # each for half of the inputs: they cost as much again
     assert all_of(other(topic, records)) == all_of(alone)
     return any(table.rows != empty.rows for table, empty in zip(alone.tables, partition(topic).tables, strict=True))

@@ -123,7 +123,7 @@ async def test_what_is_not_there_is_not_found(plane: Served, method: str, reques
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (pb.ListNodesRequest(min_position="elsewhere:zones/0=1"), "is not this log"),
+        (pb.ListNodesRequest(min_position="elsewhere:zones/0=1"), "must be that of this log"),
         (pb.ListNodesRequest(min_position="LOG:zones=1"), "TOPIC/PARTITION=OFFSET"),
         (pb.ListNodesRequest(min_position="LOG:zones/999=1"), "'zones/999' is not a partition"),
         (pb.ListNodesRequest(page_size=5_000), "page_size: 5000"),
@@ -152,7 +152,7 @@ async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, 
         request.names.append("n1")  # type: ignore[attr-defined]
     if method.name == "ExplainRule":
         request.node = request.dpu = "n1"  # type: ignore[attr-defined]
-    with pytest.raises(grpc.aio.AioRpcError, match="is not this log") as caught:
+    with pytest.raises(grpc.aio.AioRpcError, match="must be that of this log") as caught:
         answer = getattr(plane.queries, method.name)(request)
         await (answer.read() if method.server_streaming else answer)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT

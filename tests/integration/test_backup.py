@@ -169,7 +169,7 @@ def damage_file(copy: Path) -> None:
     ("damage", "named"),
     [
         (damage_value, "zones-0.records is damaged"),
-        (damage_end, "fleet-0.records does not end with a whole record"),
+        (damage_end, "fleet-0.records ends inside a record"),
         (damage_manifest, "manifest.json cannot be read"),
         (damage_file, "zones-1.records cannot be read"),
     ],
@@ -277,7 +277,7 @@ async def test_a_log_goes_from_one_process_to_kafka_and_back(kafka_log: KafkaUnd
     second = await make(kafka, tmp_path / "copy2", now_ms(), random.Random(1), unsaid)
     await restored(tmp_path / "copy2", LogPlace(again))
     assert_restored(there, await contents_at(LogPlace(again)), second)
-    with pytest.raises(Exception, match="is there; restore under another prefix"):
+    with pytest.raises(Exception, match="already exists; restore under another prefix"):
         await restored(tmp_path / "copy1", kafka)
     log = await kafka_log.open()  # the settings are those of any other log
     await fill(log, Clock(now_ms()), records=1)

@@ -96,7 +96,7 @@ def test_an_edited_record_is_named(data: Path, what: str) -> None:
     rewritten(data, ZONES_0, edit)
     found = verify(data)
     assert found.exit_code == 1
-    assert found.stderr == "zones/0: record 17 differs: it is not the record that was there\n"
+    assert found.stderr == "zones/0: record 17 differs: the record changed\n"
     rough = verify(data, "rough")
     assert rough.exit_code == 1
     assert "zones/0: the first record that differs is one of 0 to 40" in rough.stderr
@@ -108,7 +108,7 @@ def test_swapped_records_are_named_by_the_first(data: Path) -> None:
         return [other._replace(offset=one.offset), one._replace(offset=other.offset)]
 
     rewritten(data, ZONES_1, swap)
-    assert verify(data).stderr == "zones/1: record 5 differs: it is not the record that was there\n"
+    assert verify(data).stderr == "zones/1: record 5 differs: the record changed\n"
 
 
 def test_a_truncated_log_is_named(data: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_log_that_lost_everything_is_named_too(data: Path) -> None:
 
 def test_another_record_in_front_is_named(data: Path) -> None:
     rewritten(data, FLEET_0, lambda records: [records[0]._replace(value=b"nobody reads this")])
-    assert verify(data).stderr == "fleet/0: record 0 differs: it is not the record that was there\n"
+    assert verify(data).stderr == "fleet/0: record 0 differs: the record changed\n"
 
 
 def test_a_log_made_again_is_another_log(data: Path) -> None:

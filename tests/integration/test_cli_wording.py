@@ -50,7 +50,8 @@ async def test_one_rule_is_counted_as_one(plane: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"), [("1", "is before this log begins, at "), ("9999999999999", "is in the future; here it is ")]
+    ("at", "said"),
+    [("1", "is before the first record of this log, at "), ("9999999999999", "is in the future: this host's time is ")],
 )
 async def test_a_replay_to_a_moment_that_the_log_has_not_is_refused_as_a_query_is(
     at: str, said: str, tmp_path: Path

@@ -92,7 +92,7 @@ def test_a_position_or_time_parts_the_log_in_two(data: Path) -> None:
 def test_a_position_of_another_log_is_refused(data: Path) -> None:
     refused = run("--data", data, "--from", "018bcfe5:zones/0=1")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "is not this log" in refused.stderr
+    assert "must be that of this log" in refused.stderr
 
 
 def test_a_table_has_a_row_per_event_and_the_rest_as_json(data: Path) -> None:

@@ -73,7 +73,7 @@ async def test_every_role_works_with_its_grants_and_can_do_nothing_else(granted:
 
 async def test_who_has_no_grant_is_told_which_topic_it_is_about(granted: SecureKafka) -> None:
     stranger = granted.access("stranger").options
-    with pytest.raises(LogUnavailable, match=f"topic {PREFIX}.*hides it from us"):
+    with pytest.raises(LogUnavailable, match=f"topic {PREFIX}.*denies access"):
         async with KafkaLog.open(
             granted.bootstrap, topic_prefix=PREFIX, rng=random.Random(1), create=False, access=stranger
         ):

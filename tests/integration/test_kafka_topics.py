@@ -41,7 +41,7 @@ async def test_a_wrong_setting_is_refused_by_name(
     kafka_log: KafkaUnderTest, topic: str, setting: str, value: str
 ) -> None:
     await kafka_log.operator.create(kafka_log.partition_count, {topic: {setting: value}})
-    with pytest.raises(LogMismatch, match=rf"topic {kafka_log.prefix}.{topic}: {setting} is '{value}', and has to be"):
+    with pytest.raises(LogMismatch, match=rf"topic {kafka_log.prefix}.{topic}: {setting} is '{value}' and must be"):
         await kafka_log.open_kafka()
 
 
@@ -53,7 +53,7 @@ async def test_settings_may_be_stricter_than_needed(kafka_log: KafkaUnderTest) -
 
 async def test_too_few_copies_are_refused(kafka_log: KafkaUnderTest) -> None:
     await kafka_log.operator.create(kafka_log.partition_count, copies=1)
-    with pytest.raises(LogMismatch, match=r"\.zones: replication factor is 1, and has to be at least"):
+    with pytest.raises(LogMismatch, match=r"\.zones: replication factor 1 must be at least"):
         await kafka_log.open_kafka()
 
 
@@ -106,9 +106,9 @@ async def test_added_partitions_end_the_log_and_keep_it_from_opening(kafka_log: 
         await asyncio.sleep(0.5)
         await kafka_log.operator.add_partitions(ZONES, kafka_log.partition_count + 1)
         async with asyncio.timeout(kafka_log.patience_s):
-            with pytest.raises(LogMismatch, match=r"\.zones has 5 partitions, and should have 4"):
+            with pytest.raises(LogMismatch, match=r"\.zones has 5 partitions and must have 4"):
                 await waiting
-    with pytest.raises(LogMismatch, match=r"\.zones has 5 partitions, and should have 4"):
+    with pytest.raises(LogMismatch, match=r"\.zones has 5 partitions and must have 4"):
         await kafka_log.open_kafka()
 
 
@@ -151,4 +151,4 @@ async def main():
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False)
-    assert "FatalError: python -O removes checks that the Kafka client relies on" in ended.stderr
+    assert "FatalError: python: -O removes assertions that the Kafka client relies on" in ended.stderr

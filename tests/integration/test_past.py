@@ -122,13 +122,13 @@ async def test_what_is_no_moment_of_this_log_is_refused_in_a_sentence(tmp_path: 
         await History(channel, seed=6).go_on(3)
         log_id = plane.replica.log_id
         for text, sentence in {
-            "2020-01-01": "at: 2020-01-01T00:00:00.000Z is before this log begins, at 20",
-            "9999-01-01": "at: 9999-01-01T00:00:00.000Z is in the future; here it is 20",
+            "2020-01-01": "at: 2020-01-01T00:00:00.000Z is before the first record of this log, at 20",
+            "9999-01-01": "at: 9999-01-01T00:00:00.000Z is in the future: this host's time is 20",
             "999999999999999": "at: 999999999999999 ms is in the future",
             "9" * 20: f"at: '{'9' * 20}' must be the position of an answer, a time in ISO 8601, or milliseconds",
             "yesterday": "at: 'yesterday' must be the position of an answer, a time in ISO 8601, or milliseconds",
-            "other:fleet/0=1": "at: position: 'other' is not this log",
-            f"{log_id}:fleet/0=99": "at: position: fleet/0 has not come to 99 yet, it ends at",
+            "other:fleet/0=1": "at: position: log id 'other' must be that of this log",
+            f"{log_id}:fleet/0=99": "at: position: fleet/0 ends at",
             f"{log_id}:zones/7=1": "at: position: 'zones/7' is not a partition of this log",
         }.items():
             with pytest.raises(PermanentError) as refused:
@@ -197,7 +197,7 @@ async def test_the_command_line_looks_back(tmp_path: Path) -> None:
         assert [node["name"] for node in now.json()["nodes"]] == ["n1", "n2"]
         early = await run("zones", "show", "z", "--at", "2020-01-01", server=api)
         assert (early.status, early.stdout) == (1, "")
-        assert "is before this log begins" in early.stderr
+        assert "is before the first record of this log" in early.stderr
         both = await run(
             "nodes", "list", "--at", str(now_ms()), "--min-position", joined.json()["position"], server=api
         )

@@ -61,7 +61,7 @@ class LateLog(MemoryLog):
             return
         land = asyncio.get_running_loop().call_later
         land(late_s, lambda: self.contents.add(partition, self._now_ms(), key, value, headers))
-        raise AppendUnknown(f"append to {partition}: the answer was lost")
+        raise AppendUnknown(f"append to {partition}: the response was lost")
 
 
 class Plane:

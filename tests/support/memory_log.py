@@ -104,7 +104,7 @@ class MemoryLog:
         await asyncio.sleep(0)
         if self.append_unknown:
             self.append_unknown = False
-            raise AppendUnknown(f"append to {partition}: the answer was lost")
+            raise AppendUnknown(f"append to {partition}: the response was lost")
 
     async def read(self, positions: Mapping[Partition, int]) -> AsyncGenerator[Batch, None]:
         contents = self.contents
@@ -137,7 +137,7 @@ class MemoryLog:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise LogUnavailable("the log is closed")
+            raise LogUnavailable("log: it was closed")
 
     def _check_position(self, contents: Contents, partition: Partition, position: int) -> None:
         if contents is not self.contents:

@@ -59,7 +59,7 @@ class Stalling:
         if self.stalled:
             self.waiting.set()
             await asyncio.sleep(timeout_s)
-            raise AppendUnknown(f"append to {partition}: no answer within {timeout_s:g} s")
+            raise AppendUnknown(f"append to {partition}: no response within {timeout_s:g} s")
         await self._log.append(partition, key, value, timeout_s=timeout_s, headers=headers)
 
 

@@ -112,7 +112,7 @@ async def test_a_log_that_lost_its_head_is_not_taken_for_whole(tmp_path: Path) -
     contents.add(ZONES_0, NOW_MS, b"z", encode(sample("NodesJoined")))
     del contents.records[ZONES_0][0]
     contents.begins[ZONES_0] = 1
-    with pytest.raises(LogMismatch, match="zones/0 begins at 1: it has lost its head"):
+    with pytest.raises(LogMismatch, match="zones/0 begins at offset 1: its first records are gone"):
         await copy(MemoryLog(contents, lambda: NOW_MS), tmp_path, unsaid)
 
 
@@ -163,6 +163,6 @@ async def test_a_disk_that_takes_no_log_is_named_in_a_sentence(tmp_path: Path, m
         folder, manifest_of(origin, copied), generation=None, frozen=False, now_ms=NOW_MS, rng=rng
     )
     monkeypatch.setattr(Rocks, "write", full)
-    with pytest.raises(FatalError, match=f"{target} cannot be made: No space left"):
+    with pytest.raises(FatalError, match=f"{target} cannot be created: No space left"):
         into_folder(restoration, target, unsaid)
     assert not target.exists()

@@ -66,7 +66,7 @@ def test_a_body_cut_short_or_with_something_left_over_is_refused(name: str) -> N
     value = encode(sample(name))
     for length in range(len(value)):
         refusal(value[:length])
-    assert "1 bytes behind" in refusal(value + b"\0")
+    assert "1 bytes follow" in refusal(value + b"\0")
 
 
 @given(name=names, body=st.binary(max_size=200))

@@ -97,7 +97,7 @@ async def appender_to(brokers: Brokers) -> AsyncIterator[Appender]:
     appender = Appender(Scripted("", random.Random(1)), topics, fail)
     yield appender
     brokers.may_answer.set()
-    appender.end(LogUnavailable("the log is closed"))
+    appender.end(LogUnavailable("log: it was closed"))
     await appender.close()
 
 

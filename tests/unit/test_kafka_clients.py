@@ -28,8 +28,8 @@ async def test_brokers_that_are_down_are_named_in_a_sentence_of_ours() -> None:
         await clients.started(make_producer)
     await clients.close(1.0)
     assert str(caught.value) == (
-        "Kafka at 127.0.0.1:1,127.0.0.1:2: no broker answers; see that they run, "
-        "that these are their addresses, and that they speak PLAINTEXT there"
+        "Kafka at 127.0.0.1:1,127.0.0.1:2: no broker answers; check that brokers run "
+        "at these addresses and accept PLAINTEXT there"
     )
 
 
@@ -120,7 +120,9 @@ def test_what_an_exact_setting_allows(found: str, allowed: bool) -> None:
 
 @pytest.mark.parametrize("spoken", [(0, 11), (13, 14)])
 def test_brokers_that_cannot_tell_the_ids_of_topics_are_named_as_such(spoken: tuple[int, int]) -> None:
-    with pytest.raises(FatalError, match=rf"Metadata {spoken[0]} to {spoken[1]}, and 12 is needed: Kafka 3\.1"):
+    with pytest.raises(
+        FatalError, match=rf"Metadata versions {spoken[0]} to {spoken[1]}, and 12 is required \(Kafka 3\.1"
+    ):
         Metadata(["zones"]).prepare({Metadata.API_KEY: spoken})
 
 

@@ -73,7 +73,7 @@ async def test_a_topic_that_was_made_again_is_another_log_whatever_is_in_it(topi
     cluster = Cluster()
     topics, name = topics_of(cluster), f"dpuplane.{topic}"
     cluster.found[name] = cluster.found[name]._replace(id=b"another")
-    with pytest.raises(LogMismatch, match=f"{name} was deleted and made again"):
+    with pytest.raises(LogMismatch, match=f"{name} was deleted and re-created"):
         await topics.check()
 
 
@@ -81,7 +81,7 @@ async def test_a_topic_with_more_partitions_is_another_log() -> None:
     cluster = Cluster()
     topics = topics_of(cluster)
     cluster.found["dpuplane.cliques"] = cluster.found["dpuplane.cliques"]._replace(leaders=dict.fromkeys(range(5), 1))
-    with pytest.raises(LogMismatch, match=r"dpuplane\.cliques has 5 partitions, and should have 4"):
+    with pytest.raises(LogMismatch, match=r"dpuplane\.cliques has 5 partitions and must have 4"):
         await topics.check()
 
 
@@ -118,7 +118,7 @@ def test_a_log_is_looked_after_through_outages() -> None:
         cluster.says = lambda: None
         cluster.found["dpuplane.fleet"] = cluster.found["dpuplane.fleet"]._replace(id=b"another")
         await asyncio.sleep(2 * WATCH_S)
-        with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and made again"):
+        with pytest.raises(LogMismatch, match=r"dpuplane\.fleet was deleted and re-created"):
             await log.end(FLEET_0)
         await log.close()
 

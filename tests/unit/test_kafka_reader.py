@@ -68,7 +68,7 @@ class Scripted(Clients):
 
     async def started(self, make: Any) -> Any:
         if self.is_closed:
-            raise LogUnavailable("the log is closed")
+            raise LogUnavailable("log: it was closed")
         self.starts += 1
         return next(self._consumers)
 
@@ -111,7 +111,7 @@ async def test_a_reader_goes_on_behind_the_record_that_it_has_read_last() -> Non
 
 
 async def test_a_record_that_is_gone_ends_a_reader() -> None:
-    with pytest.raises(LogMismatch, match="the record at 1 is not the one"):
+    with pytest.raises(LogMismatch, match="the record at offset 1 changed"):
         await read(Partition(FLEET, 0), [0, 1], [0, 2])
 
 
@@ -126,7 +126,7 @@ async def test_a_reader_that_is_out_of_range_asks_again_where_the_log_is() -> No
     async with aclosing(reader_of(clients, known, FLEET_0).batches()) as batches:
         await anext(batches)
         known.end = 1
-        with pytest.raises(LogMismatch, match="position 2 lies outside the log, which has 0 to 1"):
+        with pytest.raises(LogMismatch, match="position 2 lies outside the log, which holds 0 to 1"):
             await anext(batches)
 
 
@@ -145,7 +145,7 @@ async def test_a_record_that_has_expired_proves_nothing_and_one_that_has_not_sti
     async with aclosing(reader_of(clients, known, partition).batches()) as batches:
         await anext(batches)
         known.begin = 1
-        with pytest.raises(LogMismatch, match="the record at 1 is not the one"):
+        with pytest.raises(LogMismatch, match="the record at offset 1 changed"):
             await anext(batches)
 
 

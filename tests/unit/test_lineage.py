@@ -60,5 +60,5 @@ def test_a_grandchild_knows_what_every_cut_on_the_way_left(last: int, known: tup
 
 @pytest.mark.parametrize("parent", ["a", "1@a:nothing", "x@a:fleet/0=1"])
 def test_a_parent_that_no_restore_wrote_is_no_log_of_ours(parent: str) -> None:
-    with pytest.raises(LogMismatch, match="is not where a log was restored from"):
+    with pytest.raises(LogMismatch, match="must list GENERATION@POSITION of each restore"):
         lineage_of(origin("b", 2, parent))

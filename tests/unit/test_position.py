@@ -36,11 +36,11 @@ def test_any_text_is_a_position_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        ("", "'' is not this log"),
-        ("other:zones/3=15", "'other' is not this log"),
+        ("", "'' must be that of this log"),
+        ("other:zones/3=15", "'other' must be that of this log"),
         (f"{LOG}:zones/3", "TOPIC/PARTITION=OFFSET"),
         (f"{LOG}:zones/3=-1", "TOPIC/PARTITION=OFFSET"),
-        (f"{LOG}:zones/3=1,", "'' is not of the form"),
+        (f"{LOG}:zones/3=1,", "'' must have the form"),
         (f"{LOG}:zones/3=1 ", "TOPIC/PARTITION=OFFSET"),
         (f"{LOG}:replicas/0=1", "'replicas/0=1'"),
         (f"{LOG}:zones/٣=1", "TOPIC/PARTITION=OFFSET"),
@@ -57,7 +57,7 @@ def test_a_token_of_any_log_passes_where_no_log_is_open() -> None:
     check_token("another-log:")
 
 
-_SHAPE = "is not of the form LOGID:TOPIC/PARTITION=OFFSET,..."
+_SHAPE = "must have the form LOGID:TOPIC/PARTITION=OFFSET,..."
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ _SHAPE = "is not of the form LOGID:TOPIC/PARTITION=OFFSET,..."
         ("zones/3=15", f"position: 'zones/3=15' {_SHAPE}"),
         (":zones/3=15", f"position: ':zones/3=15' {_SHAPE}"),
         ("x" * 50, f"position: '{'x' * 40}' {_SHAPE}"),
-        ("a:b:zones/3=15", "position: 'b:zones/3=15' is not of the form TOPIC/PARTITION=OFFSET"),
-        ("a:" + "z" * 50, f"position: '{'z' * 40}' is not of the form TOPIC/PARTITION=OFFSET"),
+        ("a:b:zones/3=15", "position: 'b:zones/3=15' must have the form TOPIC/PARTITION=OFFSET"),
+        ("a:" + "z" * 50, f"position: '{'z' * 40}' must have the form TOPIC/PARTITION=OFFSET"),
     ],
 )
 def test_what_is_no_token_of_any_log_is_refused_and_quoted_as_far_as_fits(token: str, reason: str) -> None:
@@ -80,7 +80,7 @@ def test_what_is_no_token_of_any_log_is_refused_and_quoted_as_far_as_fits(token:
 def test_a_token_of_a_log_with_a_long_name_is_refused_in_one_line() -> None:
     with pytest.raises(BadPosition) as refused:
         from_token(f"{'y' * 50}:zones/3=15", LOG)
-    assert str(refused.value) == f"position: '{'y' * 40}' is not this log, which is '{LOG}'"
+    assert str(refused.value) == f"position: log id '{'y' * 40}' must be that of this log, '{LOG}'"
 
 
 def test_the_longest_token_is_read_and_one_character_more_is_not() -> None:

@@ -176,7 +176,7 @@ class LosingTables(Tables):
     async def report(self, event: InstallsReported) -> None:
         await super().report(event)
         if len(self.reports) <= self.lost:
-            raise AppendUnknown("append to installs/0: the answer was lost")
+            raise AppendUnknown("append to installs/0: the response was lost")
 
 
 def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:

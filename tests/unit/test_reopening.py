@@ -133,7 +133,7 @@ async def failed(path: Path) -> tuple[RocksStore, Head]:
 async def test_a_save_that_failed_and_landed_all_the_same_is_not_built_upon(tmp_path: Path) -> None:
     store, head = await failed(tmp_path)
     store._db[b"h\0fleet/0"] = msgspec.msgpack.encode(msgspec.structs.replace(head, position=head.position + 1))
-    with pytest.raises(FatalError, match="it is not what was saved last; start again"):
+    with pytest.raises(FatalError, match="differs from the last save; restart the process"):
         store.batch(FLEET_0)
     store.close()
 
@@ -153,7 +153,7 @@ def test_a_log_of_fewer_partitions_than_it_was_made_with_is_refused_and_of_more(
     for count in (3, 5):
         log = FlakyLog()
         log.put(FLEET_0, created(partition_count=count))
-        with pytest.raises(LogMismatch, match=f"made with {count}, and now has 4"):
+        with pytest.raises(LogMismatch, match=f"created with {count} partitions and now has 4"):
             run_virtual(toy_replica(log).run())
 
 

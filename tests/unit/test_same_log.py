@@ -32,7 +32,7 @@ def test_an_edited_log_is_found_within_a_minute(after_s: int) -> None:
         await submit(replica, Issuer().set("a"))
         await asyncio.sleep(after_s)
         await edited(log, replica, 1)
-        with pytest.raises(LogMismatch, match=r"fleet/0 has another record at offset 1"):
+        with pytest.raises(LogMismatch, match=r"fleet/0 changed: the record at offset 1"):
             await asyncio.wait_for(run, 70)
 
     run_virtual(run())

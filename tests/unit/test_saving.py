@@ -373,12 +373,12 @@ async def test_one_process_and_one_owner_have_a_folder(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_state_is_refused_with_advice(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
     (tmp_path / "current" / "CURRENT").write_text("nonsense\n")
-    with pytest.raises(FatalError, match="delete it to fold afresh"):
+    with pytest.raises(FatalError, match="delete it to fold the log again"):
         RocksStore(tmp_path)
 
 
 def test_a_folder_that_may_not_be_written_is_no_damage_that_somebody_should_delete() -> None:
-    with pytest.raises(FatalError, match=r"it cannot be written \(.*\); this process needs the right to write there$"):
+    with pytest.raises(FatalError, match=r"cannot be written \(.*\); give this process write permission$"):
         RocksStore(Path("/sys"))
 
 

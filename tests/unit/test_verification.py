@@ -49,7 +49,7 @@ async def test_a_partition_that_cannot_be_folded_differs() -> None:
     await log.append(FLEET_0, b"fold", encode(raised))
     fresh = await fold_afresh(log, [FleetFold(3)], [])
     [difference] = fresh.differences
-    assert difference.startswith("fleet/0 cannot be folded at 1: it is raised to fold version 9")
+    assert difference.startswith("fleet/0 cannot be folded at 1: the log requires fold version 9")
 
 
 async def test_a_dpu_is_equal_in_epoch_version_and_digest_or_not_at_all() -> None:
