@@ -1,7 +1,8 @@
-"""Everything an operator can set for a process of the plane, in one documented model.
+"""The settings of a process of the plane, in one documented model.
 
-A value comes from the first of: a flag of `dpuplane serve`, the environment (`DPUPLANE_` and the field's name, as in
-`DPUPLANE_TOPIC_PREFIX`), the YAML file named by `--config`, the default below. Only this package reads the environment.
+The sources of a value, in this order: a flag of `dpuplane serve`; the environment (`DPUPLANE_` and the name of the
+field, such as `DPUPLANE_TOPIC_PREFIX`); the YAML file of `--config`; the default below. Only this package reads the
+environment.
 """
 
 from __future__ import annotations
@@ -32,123 +33,132 @@ _FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *_KAFKA_FILES)
 
 
 class BadSettings(PermanentError):
-    """A setting that cannot be used; the message names it, its value and the rule."""
+    """An invalid setting. The message names the setting, its value and the rule."""
 
 
 class Settings(BaseModel):
-    """One process of the plane."""
+    """The settings of one process."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    data: Path | None = Field(None, description="Folder of the embedded log; one process with every role owns it.")
+    data: Path | None = Field(None, description="Folder of the embedded log, owned by one process with every role.")
     kafka: str = Field("", description="HOST:PORT,... of the Kafka cluster that holds the log, instead of `data`.")
     kafka_security_protocol: SecurityProtocol = Field(
-        "PLAINTEXT", description="How brokers are spoken to: PLAINTEXT, SSL (mutual TLS) or SASL_SSL (a password)."
+        "PLAINTEXT",
+        description="Protocol of the connections to brokers: PLAINTEXT, SSL (mutual TLS) or SASL_SSL (password).",
     )
     kafka_sasl_mechanism: Mechanism | None = Field(
-        None, description="With SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN."
+        None, description="Mechanism of SASL_SSL: SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN."
     )
-    kafka_sasl_username: str = Field("", description="With SASL_SSL: who we are.")
+    kafka_sasl_username: str = Field("", description="User name for SASL_SSL.")
     kafka_sasl_password_file: Path | None = Field(
-        None, description="With SASL_SSL: file that holds the password, and nothing else."
+        None, description="File with the password for SASL_SSL, and nothing else."
     )
     kafka_ca_file: Path | None = Field(
-        None, description="PEM file: the authorities of brokers' certificates; if not given, those of the system."
+        None, description="PEM file: certificate authorities of the brokers. Default: those of the operating system."
     )
-    kafka_cert_file: Path | None = Field(None, description="PEM file: our certificate for brokers; with SSL a must.")
-    kafka_key_file: Path | None = Field(None, description="PEM file: the key of `kafka_cert_file`, not encrypted.")
+    kafka_cert_file: Path | None = Field(
+        None, description="PEM file: this process's certificate for brokers. SSL requires it."
+    )
+    kafka_key_file: Path | None = Field(None, description="PEM file: the unencrypted key of `kafka_cert_file`.")
     topic_prefix: str = Field(
-        "dpuplane", pattern=r"^[A-Za-z0-9_-]{1,100}$", description="What the names of this plane's topics begin with."
+        "dpuplane", pattern=r"^[A-Za-z0-9_-]{1,100}$", description="Prefix of the names of this plane's topics."
     )
     partitions: int | None = Field(
-        None, ge=1, le=1_000, description="Partitions of a new log: 12 if not given. An existing log keeps its own."
+        None, ge=1, le=1_000, description="Partitions of a new log; default 12. An existing log keeps its number."
     )
-    role: Role = Field("all", description="What this process does. With `data` it is always `all`.")
-    zones: str = Field("", description="Z,... that the relay serves; empty for every zone.")
+    role: Role = Field("all", description="Role of this process. With `data` it is always `all`.")
+    zones: str = Field("", description="Zones (Z,...) that the relay serves; empty for every zone.")
     listen: Address = Field(Address("127.0.0.1", 7080), description="gRPC: commands and queries.")
     http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
-    simulate: int = Field(0, ge=0, le=10_000, description="Simulated DPUs per zone, inside an `all` process.")
+    simulate: int = Field(
+        0, ge=0, le=10_000, description="Number of simulated DPUs per zone, in a process of role `all`."
+    )
     simulate_fail: str = Field(
         "",
-        description=f"{FORM},...: failures injected into simulated DPUs only. The first TIMES tries at the step fail, "
-        "of the DPU or of each.",
+        description=f"{FORM},...: failures injected into simulated DPUs only. The first TIMES attempts at the "
+        "step fail, of one DPU or of each.",
     )
     insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")
     tls_cert: Path | None = Field(
         None,
         description="PEM file: this process's certificate, with the URI name spiffe://TRUST_DOMAIN/plane/NAME. "
-        "With it every listener speaks TLS and asks for certificates.",
+        "With it, every listener uses mutual TLS.",
     )
-    tls_key: Path | None = Field(None, description="PEM file: the key of `tls_cert`, not encrypted.")
+    tls_key: Path | None = Field(None, description="PEM file: the unencrypted key of `tls_cert`.")
     tls_client_ca: Path | None = Field(
         None,
-        description="PEM file: the authorities whose certificates are believed, of clients and of other processes.",
+        description="PEM file: certificate authorities trusted for clients and for other processes.",
     )
     tls_revoked: Path | None = Field(
         None,
-        description="File of the serial numbers of revoked certificates: hexadecimal, one a line, # begins a comment. "
-        "Changes count within two seconds.",
+        description="File with the serial numbers of revoked certificates: hexadecimal, one per line, # begins a "
+        "comment. A change takes effect within two seconds.",
     )
     trust_domain: str = Field(
-        "", description="What the URI names of all certificates begin with; empty for that of `tls_cert`."
+        "", description="Trust domain in the URI names of all certificates; empty for that of `tls_cert`."
     )
-    reflection: bool | None = Field(
-        None, description="Whether gRPC clients may ask for the API's schema; if not given, only without TLS."
-    )
-    calls_per_second: float = Field(50_000.0, gt=0, description="API calls a second of one principal, on average.")
-    calls_burst: float = Field(50_000.0, ge=1, description="API calls of one principal at once after a pause.")
-    calls_at_once: int = Field(5_000, ge=1, description="API calls of one principal under way at once.")
+    reflection: bool | None = Field(None, description="Whether gRPC reflection is on. Default: only without TLS.")
+    calls_per_second: float = Field(50_000.0, gt=0, description="API calls per second of one principal, on average.")
+    calls_burst: float = Field(50_000.0, ge=1, description="Burst of API calls of one principal after a pause.")
+    calls_at_once: int = Field(5_000, ge=1, description="Concurrent API calls of one principal.")
     streams_per_connection: int = Field(
-        1_000, ge=1, description="API calls of one connection under way at once, whoever makes them."
+        1_000, ge=1, description="Concurrent API calls on one connection, of all principals."
     )
     http_connections: int = Field(
         500,
         ge=1,
         le=60_000,
-        description="Connections of `http` open at once; less if the process may open few files.",
+        description="Maximum of open connections to `http`; lower if the process may open few files.",
     )
-    api_connections: int = Field(2_000, ge=1, le=60_000, description="The same of `listen`.")
-    agent_connections: int = Field(10_000, ge=1, le=60_000, description="The same of `agents`.")
+    api_connections: int = Field(2_000, ge=1, le=60_000, description="Maximum of open connections to `listen`.")
+    agent_connections: int = Field(10_000, ge=1, le=60_000, description="Maximum of open connections to `agents`.")
     address_share: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="Share of the connections of `http` and of `agents` that one address (of IPv6 one /64 network) may "
-        "have. 1 for processes behind one proxy or address translation.",
+        description="Share of the connections of `http` and of `agents` that one address (for IPv6 one /64 network) "
+        "may have. Set 1 behind a proxy or address translation.",
     )
     state: Path | None = Field(
         None,
-        description="Folder of this process's saved folds, so that a restart need not fold the whole log. "
-        "On Kafka none by default; with `data` a folder inside it.",
+        description="Folder of this process's saved state, so that a restart does not fold the whole log. "
+        "Default: none on Kafka; a folder inside `data`.",
     )
     archive_states: int = Field(
-        24, ge=1, le=1_000, description="Saved states of the past that are kept, so that looking back folds little."
+        24,
+        ge=1,
+        le=1_000,
+        description="Checkpoints of the saved state that are kept, so that a query of the past folds few records.",
     )
     archive_mb: int = Field(
-        4_096, ge=0, description="Disk that they may take beyond the present state; the newest is kept in any case."
+        4_096,
+        ge=0,
+        description="Disk (MB) that state checkpoints may take beyond the present state; the newest is always kept.",
     )
-    decisions: bool = Field(
-        True, description="Write every decision spelled out to the `decisions` topic, for whoever analyses."
-    )
+    decisions: bool = Field(True, description="Write every decision to the topic `decisions`, for analysts.")
     pasts: int = Field(
         2, ge=0, le=16, description="Moments of the past (--at) that are kept open, each in a process; 0 for none."
     )
     name: str = Field(
         "",
         pattern=r"^[A-Za-z0-9._-]{0,63}$",
-        description="Name of this replica; empty for the host's name and a random part.",
+        description="Name of this replica; empty for the host name and a random part.",
     )
     traces: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
         description="URL of an OpenTelemetry collector (OTLP over HTTP: http://HOST:4318/v1/traces) for traces "
-        "of single commands on their way to the devices; empty for none. Needs dpuplane[otel].",
+        "of single commands from the API to the devices; empty for none. Needs dpuplane[otel].",
     )
     traces_share: float = Field(
-        0.01, ge=0, le=1, description="Share of the calls that are followed; those whose caller follows them all are."
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of the calls that are traced. A call with a sampled traceparent is always traced.",
     )
-    seed: int | None = Field(None, description="Seed of every random choice; none for a fresh one.")
+    seed: int | None = Field(None, description="Seed of every random choice. Default: a new seed at each start.")
 
     @field_validator("listen", "http", "agents", mode="before")
     @classmethod
@@ -158,14 +168,14 @@ class Settings(BaseModel):
     @field_validator("data", "state", mode="before")
     @classmethod
     def _check_folder(cls, value: object) -> object:
-        if value == "":  # the path of nothing is the working folder
+        if value == "":  # Path("") is the working folder
             raise ValueError("must name a folder; leave it out for none")
         return value
 
     @field_validator(*_FILES)
     @classmethod
     def _check_file(cls, value: Path | None) -> Path | None:
-        if value is not None and "\n" in str(value):  # the key itself, which errors about the file would print
+        if value is not None and "\n" in str(value):  # the key itself was given; errors about the file would print it
             raise ValueError("must be the path of a file")
         return value
 
@@ -231,7 +241,7 @@ class Settings(BaseModel):
 
     @property
     def kafka_access(self) -> KafkaAccess:
-        """How brokers are spoken to."""
+        """The connection settings for brokers."""
         return KafkaAccess(**{name: getattr(self, f"kafka_{name}") for name in KafkaAccess._fields})
 
     @property
@@ -244,7 +254,7 @@ class Settings(BaseModel):
 
 
 def load_settings(flags: Mapping[str, object], config: Path | None, environment: Mapping[str, str]) -> Settings:
-    """Settings from flags (None for not given), environment and file. Raises BadSettings, a sentence per mistake."""
+    """The settings from flags (None if not given), environment and file. Raises BadSettings, one sentence per error."""
     given = {name: value for name, value in flags.items() if value is not None}
     from_environment = {
         name: environment[f"{ENVIRONMENT_PREFIX}{name.upper()}"]
@@ -264,7 +274,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None, environment:
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         with path.open(encoding="utf-8") as stream:
-            text = stream.read(CHARACTERS_MAX + 1)  # a device has no end
+            text = stream.read(CHARACTERS_MAX + 1)  # a device file has no end
         documents = documents_of(text)
     except OSError as error:
         raise BadSettings(f"config {path}: {error.strerror}") from error

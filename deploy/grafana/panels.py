@@ -1,6 +1,6 @@
-"""What the dashboard shows: rows of panels, each a question and the queries that answer it.
+"""The content of the dashboard: rows of panels, each with a description and its queries.
 
-The first row says whether anybody has to look at all; each row below is about one way on which things go wrong.
+The first row shows whether anything is wrong at all; each row below shows one part of the plane.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 
 
 class Query(NamedTuple):
-    """A query, and what its series are called."""
+    """A query, and the legend of its series."""
 
     expr: str
     legend: str = ""
 
 
 class Panel(NamedTuple):
-    """`width` is in twenty-fourths of the page. `bad_from` is the value from which a stat is red."""
+    """A panel. `width` is in twenty-fourths of the page. A stat is red from the value `bad_from` on."""
 
     title: str
     description: str
@@ -45,26 +45,45 @@ ROWS = (
     Row(
         "At a glance",
         (
-            _stat("Processes that do not serve", "Started, and not caught up.", "sum(1 - dpuplane_ready)"),
-            _stat("Halted partitions", "No replica may stop folding.", "sum(dpuplane_halted)"),
             _stat(
-                "Divergences", "Replicas that disagree, in an hour.", "sum(increase(dpuplane_divergences_total[1h]))"
+                "Processes that do not serve",
+                "Processes that run but have not caught up with the log.",
+                "sum(1 - dpuplane_ready)",
             ),
-            _stat("DPUs that differ", "Their digest is not their version's.", "sum(dpuplane_differing_dpus)"),
+            _stat(
+                "Halted partitions",
+                "Partitions that a replica cannot fold any further. Must be 0.",
+                "sum(dpuplane_halted)",
+            ),
+            _stat(
+                "Divergences",
+                "Disagreements between replicas in the last hour.",
+                "sum(increase(dpuplane_divergences_total[1h]))",
+            ),
+            _stat(
+                "DPUs that differ",
+                "DPUs whose digest is not the digest of their version.",
+                "sum(dpuplane_differing_dpus)",
+            ),
             _stat(
                 "Oldest table",
-                "Of zones that are not frozen.",
+                "Largest table age of the zones that are not frozen.",
                 "max(dpuplane_table_age_max_seconds)",
                 unit="s",
                 bad_from=60,
             ),
-            _stat("Holds", "Withdrawals that wait for two principals.", "max(dpuplane_holds)"),
-            _stat("Nodes", "That are there.", "max(dpuplane_nodes)", bad_from=None),
-            _stat("Zones", "That fleet has heard of.", "max(dpuplane_zones)", bad_from=None),
-            _stat("DPUs", "Registered.", "max(sum by (instance) (dpuplane_dpus))", bad_from=None),
-            _stat("Connected", "With a link to a relay.", "sum(dpuplane_connected_dpus)", bad_from=None),
-            _stat("Up to date", "With their zone's table in hardware.", "sum(dpuplane_current_dpus)", bad_from=None),
-            _stat("Freezes", "In force.", "max(dpuplane_freezes)"),
+            _stat("Holds", "Held changes that wait for two people.", "max(dpuplane_holds)"),
+            _stat("Nodes", "Nodes in zones.", "max(dpuplane_nodes)", bad_from=None),
+            _stat("Zones", "Zones with a node, labels or limits.", "max(dpuplane_zones)", bad_from=None),
+            _stat("DPUs", "Registered DPUs.", "max(sum by (instance) (dpuplane_dpus))", bad_from=None),
+            _stat("Connected", "DPUs with a link to a relay.", "sum(dpuplane_connected_dpus)", bad_from=None),
+            _stat(
+                "Up to date",
+                "DPUs with the table of their zone in hardware.",
+                "sum(dpuplane_current_dpus)",
+                bad_from=None,
+            ),
+            _stat("Freezes", "Freezes in force.", "max(dpuplane_freezes)"),
         ),
     ),
     Row(
@@ -72,14 +91,14 @@ ROWS = (
         (
             Panel(
                 "From change to hardware",
-                "From a change's append until DPUs have it in hardware.",
+                "Time from the append of a change until DPUs have it in hardware.",
                 _quantiles("in_hardware"),
                 "s",
                 12,
             ),
             Panel(
-                "DPUs by how long their changes took",
-                "The same as a distribution, to the hardware.",
+                "Distribution of the time to hardware",
+                "DPUs by the time from the append of a change to their hardware.",
                 (
                     Query(
                         "sum by (le) (increase(dpuplane_change_to_device_seconds_bucket"
@@ -93,13 +112,13 @@ ROWS = (
             ),
             Panel(
                 "Table age of the zones that lag most",
-                "Since the earliest change that one of their connected DPUs lacks.",
+                "Age of the oldest change that a connected DPU of the zone lacks.",
                 (Query("topk(10, dpuplane_table_age_seconds)", "{{zone}}"),),
                 "s",
             ),
             Panel(
                 "Zones behind",
-                "Zones with a DPU that lacks a change, of those served.",
+                "Served zones with a connected DPU that lacks a change.",
                 (
                     Query("sum(dpuplane_zones_behind)", "behind"),
                     Query("sum(dpuplane_served_zones)", "served"),
@@ -108,7 +127,7 @@ ROWS = (
             ),
             Panel(
                 "Links",
-                "Open, and closed by a relay by reason.",
+                "Open links, and links that relays closed, by reason.",
                 (
                     Query("sum(dpuplane_links)", "open"),
                     Query(
@@ -119,7 +138,7 @@ ROWS = (
             ),
             Panel(
                 "Link backlog",
-                "What agents have not taken: of all links, and of the worst.",
+                "Bytes that agents have not read: of all links, and of the worst link.",
                 (
                     Query("sum(dpuplane_link_backlog_bytes)", "all"),
                     Query("max(dpuplane_link_backlog_max_bytes)", "worst"),
@@ -128,13 +147,13 @@ ROWS = (
             ),
             Panel(
                 "Frames encoded",
-                "Each goes to every link that needs it.",
+                "Encoded deltas and snapshots; each is sent on every link that needs it.",
                 (Query("sum by (instance) (rate(dpuplane_frames_encoded_total[$__rate_interval]))", "{{instance}}"),),
                 "ops",
             ),
             Panel(
-                "Links and calls turned away",
-                "Over a limit, by door.",
+                "Refused links and calls",
+                "Calls, links and feeds per second that were refused over a limit.",
                 (Query("sum by (door) (rate(dpuplane_refused_admissions_total[$__rate_interval]))", "{{door}}"),),
                 "ops",
             ),
@@ -145,7 +164,7 @@ ROWS = (
         (
             Panel(
                 "Lag",
-                "How old the next record is that a replica has not folded.",
+                "Age of the last folded record while later ones wait.",
                 (Query("max by (instance) (dpuplane_lag_seconds)", "{{instance}}"),),
                 "s",
             ),
@@ -162,19 +181,19 @@ ROWS = (
             ),
             Panel(
                 "Fold rate",
-                "Records folded a second.",
+                "Records folded per second.",
                 (Query("rate(dpuplane_folded_records_total[$__rate_interval])", "{{instance}}"),),
                 "ops",
             ),
             Panel(
                 "Appends",
-                "Batches a second, written and failed.",
+                "Append batches per second, written and failed.",
                 (Query("sum by (result) (rate(dpuplane_log_batches_total[$__rate_interval]))", "{{result}}"),),
                 "ops",
             ),
             Panel(
                 "Saves",
-                "How old the last save is, and how many failed.",
+                "Time since the last save of folded state, and failed saves.",
                 (
                     Query("max by (instance) (dpuplane_save_age_seconds)", "{{instance}}"),
                     Query("sum(increase(dpuplane_save_failures_total[$__rate_interval]))", "failed"),
@@ -182,8 +201,8 @@ ROWS = (
                 "s",
             ),
             Panel(
-                "What nobody should see",
-                "Quarantined records, halted and stalled partitions.",
+                "Faults of partitions",
+                "Quarantined records, halted partitions, and partitions that cannot be forwarded. Must be 0.",
                 (
                     Query("max(sum by (instance) (dpuplane_quarantined_records))", "quarantined"),
                     Query("sum(dpuplane_halted)", "halted"),
@@ -197,18 +216,18 @@ ROWS = (
         (
             Panel(
                 "Calls",
-                "That ended, by method.",
+                "Finished calls per second, by method.",
                 (Query("sum by (method) (rate(dpuplane_api_calls_total[$__rate_interval]))", "{{method}}"),),
                 "ops",
             ),
             Panel(
                 "Outcomes",
-                "Of commands and queries.",
+                "Finished commands and queries per second, by outcome.",
                 (Query("sum by (outcome) (rate(dpuplane_api_calls_total[$__rate_interval]))", "{{outcome}}"),),
                 "ops",
             ),
             Panel(
-                "Time to the answer",
+                "Duration of calls",
                 "p99 by method.",
                 (
                     Query(
@@ -221,35 +240,35 @@ ROWS = (
             ),
             Panel(
                 "Refusals",
-                "By the field that was wrong.",
+                "Refused commands and calls, by the field at fault.",
                 (Query("sum by (reason) (increase(dpuplane_refusals_total[$__rate_interval]))", "{{reason}}"),),
             ),
             Panel(
                 "Unknown outcomes",
-                "Commands of which callers could not be told what became of them.",
+                "Commands that ended as unknown: the log did not answer in time.",
                 (Query("sum(increase(dpuplane_unknown_outcomes_total[$__rate_interval]))", "unknown"),),
             ),
             Panel(
-                "Calls under way",
-                "By process.",
+                "Calls in progress",
+                "Calls in progress, by process.",
                 (Query("dpuplane_api_calls_under_way", "{{instance}}"),),
             ),
         ),
     ),
     Row(
-        "Lifecycle and what the plane does by itself",
+        "Lifecycle and background work",
         (
             Panel(
                 "DPUs by phase",
-                "As the log has them.",
+                "Registered DPUs by phase, and stuck DPUs.",
                 (
                     Query("max by (phase) (dpuplane_dpus) > 0", "{{phase}}"),
                     Query("max(dpuplane_stuck_dpus)", "stuck"),
                 ),
             ),
             Panel(
-                "Steps that ended",
-                "By how: done, given up, lost, or the kind of failure.",
+                "Finished steps",
+                "Finished attempts: done, given up, lost, or the kind of failure.",
                 (
                     Query("sum by (result) (increase(dpuplane_steps_total[$__rate_interval]))", "{{result}}"),
                     Query("sum(dpuplane_steps_under_way)", "under way"),
@@ -257,7 +276,7 @@ ROWS = (
             ),
             Panel(
                 "Side effects by rank",
-                "Those of ranks above 0 were done in place of somebody slower.",
+                "Actions of ranks above 0 were taken because a replica of a lower rank was slow.",
                 (
                     Query(
                         "sum by (actor, rank) (rate(dpuplane_side_effects_total[$__rate_interval]))",
@@ -268,7 +287,7 @@ ROWS = (
             ),
             Panel(
                 "From zones to fleet",
-                "Forwards, the changes in them, and records delivered from fleet to zones.",
+                "Forwards, the changes in them, and records delivered from fleet's outbox.",
                 (
                     Query("sum(rate(dpuplane_forwards_total[$__rate_interval]))", "forwards"),
                     Query("sum(rate(dpuplane_forwarded_items_total[$__rate_interval]))", "changes"),
@@ -277,13 +296,13 @@ ROWS = (
                 "ops",
             ),
             Panel(
-                "Internal events that may not have landed",
-                "By actor. They are said again.",
+                "Failed appends of internal events",
+                "By actor. The append is retried.",
                 (Query("sum by (actor) (increase(dpuplane_append_failures_total[$__rate_interval]))", "{{actor}}"),),
             ),
             Panel(
                 "Processes",
-                "Memory and CPU.",
+                "Resident memory of each process.",
                 (
                     Query(
                         'process_resident_memory_bytes{job="dpuplane"}',
