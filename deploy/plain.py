@@ -2,7 +2,7 @@
 
 It is the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit integers are
 numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that compares two
-versions must not compare text.
+versions must not compare text. Values of enums are short: `done` for `OUTCOME_DONE`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import short_name
 
 Plain = dict[str, Any]
 
@@ -52,7 +53,7 @@ def _single(value: Any, field: Any) -> Any:
         return _item(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else value
+        return short_name(known) if known is not None else value
     return value.hex() if isinstance(value, bytes) else value
 
 

@@ -92,9 +92,9 @@ class RemoteDirectory:
             bmc_address=bmc_address,
         )
         answer = await self._call(CommandsStub, "RegisterDpu", request)
-        if answer.outcome == pb.Answer.refused:
+        if answer.outcome == pb.OUTCOME_REFUSED:
             raise DpuRefused(answer.reason)
-        if answer.outcome == pb.Answer.unknown:
+        if answer.outcome == pb.OUTCOME_UNKNOWN:
             raise LogUnavailable(answer.reason)
 
     async def _zones(self) -> frozenset[str] | None:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from commands import answers
+from commands import results
 from commands.handlers.command_ids import CommandIdBindings
 from commands.requests.validation import EnvelopeFactory, NewEvent
 from commands.rpc.errors import PreconditionFailed
@@ -62,7 +62,7 @@ class CommandHandler:
             )
         return given
 
-    async def handle(self, shape: EventBuilder[R], request: R, call: Call) -> pb.Answer:
+    async def handle(self, shape: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """One command from its shape to its answer. Raises PermanentError for a bad shape, an id that is in use for
         another partition, and a clock that is ahead; nothing is appended then.
         """
@@ -75,15 +75,15 @@ class CommandHandler:
         partition = self._replica.partition_for(statement.topic, statement.key)
         if not request.command_id:  # type: ignore[attr-defined]
             answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
-            return answers.told(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
+            return results.to_result(command_id, answer, self.log_id) if isinstance(answer, Answer) else answer
         self.bindings.bind(command_id, (partition,))
         answer = await self.submit(partition, statement.key, statement.event, call.timeout_s)
         if not isinstance(answer, Answer):
             return answer
         self.bindings.settle(command_id)
-        return answers.told(command_id, answer, self.log_id)
+        return results.to_result(command_id, answer, self.log_id)
 
-    async def submit(self, partition: Partition, key: str, event: Event, timeout_s: float) -> Answer | pb.Answer:
+    async def submit(self, partition: Partition, key: str, event: Event, timeout_s: float) -> Answer | pb.CommandResult:
         """Append, and what the fold decided; an answer without a position if that is not known.
 
         Raises AppendRefused for a record that no log takes, as one that is too long.
@@ -93,4 +93,4 @@ class CommandHandler:
             return await self._replica.submit(partition, key.encode(), event, timeout_s=timeout_s)
         except (AppendUnknown, LogUnavailable) as error:
             self.unknown += 1
-            return answers.unknown(command_id, str(error))
+            return results.unknown(command_id, str(error))

@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from commands import answers
+from commands import results
 from commands.messages import ports
 from commands.requests import fleet, nodes
 from commands.requests.validation import EnvelopeFactory, NewEvent
@@ -39,13 +39,13 @@ class DryRunHandler:
         self._states = FoldStates(replica)
         self._now_ms = now_ms
 
-    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
+    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.CommandResult:
         return await self._in_fleet(fleet.set_policy(request, self._envelope_factory(call)))
 
-    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
+    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.CommandResult:
         return await self._in_fleet(fleet.delete_policy(request, self._envelope_factory(call)))
 
-    async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
+    async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
         """A leave is decided by its zone, and then, as to tables, by fleet: both are asked."""
         statement = nodes.leave(request, self._envelope_factory(call))
         partition = self._replica.partition_for(statement.topic, statement.key)
@@ -60,7 +60,7 @@ class DryRunHandler:
         said = Outcome(of_fleet.code, of_fleet.reason, items=outcome.items) if dry_run.budget else outcome
         return await self._answer(said, dry_run, partition)
 
-    async def _in_fleet(self, statement: NewEvent) -> pb.Answer:
+    async def _in_fleet(self, statement: NewEvent) -> pb.CommandResult:
         change, outcome = self._replica.dry_run(FLEET_0, statement.event)
         dry_run = of_change(self._states.fleet, change, self._replica.position(FLEET_0) + 1)
         return await self._answer(outcome, dry_run, FLEET_0)
@@ -68,10 +68,10 @@ class DryRunHandler:
     def _envelope_factory(self, call: Call) -> EnvelopeFactory:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
-    async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.Answer:
+    async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.CommandResult:
         """No hold is named, for there is none; the position is that of what was looked at."""
         last = Answer(structs.replace(outcome, hold=-1), partition, self._replica.position(partition) - 1)
-        answer = answers.told("", last, self._replica.log_id)
+        answer = results.to_result("", last, self._replica.log_id)
         effects = []
         for effect in dry_run.table_effects.effects():
             if effect is not None:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from commands import answers
+from commands import results
 from commands.handlers.command_handler import CommandHandler, EventBuilder
 from commands.queries.fold_reader import FoldReader
 from commands.queries.position_waiter import PositionWaiter
@@ -36,44 +36,48 @@ class JoinHandler:
         self._reader = reader
         self._position_waiter = position_waiter
 
-    async def join(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
+    async def join(self, request: pb.JoinNodesRequest, call: Call) -> pb.CommandResult:
         names = [*request.columns.names, *(node.name for node in request.nodes)]
         if not is_node_agent(call.principal):
             return await self._for_operator(nodes.join, request, names, call)
         return await self._for_node_agent(nodes.join, request, names, call)
 
-    async def change(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
+    async def change(self, request: pb.ChangeNodesRequest, call: Call) -> pb.CommandResult:
         names = [node.name for node in request.nodes]
         if not is_node_agent(call.principal):
             return await self._for_operator(nodes.change, request, names, call)
         return await self._for_node_agent(nodes.change, request, names, call)
 
-    async def _for_operator(self, shape: EventBuilder[R], request: R, names: Sequence[str], call: Call) -> pb.Answer:
+    async def _for_operator(
+        self, shape: EventBuilder[R], request: R, names: Sequence[str], call: Call
+    ) -> pb.CommandResult:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
         answer = await self._handler.handle(shape, request, call)
-        if answer.outcome != pb.Answer.done or not self._reader.fleet.members.rows.has_any(names):
+        if answer.outcome != pb.OUTCOME_DONE or not self._reader.fleet.members.rows.has_any(names):
             return answer
         reason = "the zone took the statement, and whether a hold keeps it from the rule tables is not known"
         return await self._await_fleet(answer, deadline_s, reason)
 
-    async def _for_node_agent(self, shape: EventBuilder[R], request: R, names: Iterable[str], call: Call) -> pb.Answer:
+    async def _for_node_agent(
+        self, shape: EventBuilder[R], request: R, names: Iterable[str], call: Call
+    ) -> pb.CommandResult:
         deadline_s = asyncio.get_running_loop().time() + call.timeout_s
         answer = await self._handler.handle(shape, request, call)
-        if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
+        if answer.outcome not in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED):
             return answer
         reason = "the zone took the statement, and whether fleet lets it take effect is not known"
         answer = await self._await_fleet(answer, deadline_s, reason)
-        if answer.outcome == pb.Answer.unchanged:
+        if answer.outcome == pb.OUTCOME_UNCHANGED:
             faults = (fault for name in names for fault in faults_of_agent(self._reader.fleet, name, request.zone))
             answer.reason = "; ".join(faults) or answer.reason
         return answer
 
-    async def _await_fleet(self, answer: pb.Answer, deadline_s: float, unknown: str) -> pb.Answer:
+    async def _await_fleet(self, answer: pb.CommandResult, deadline_s: float, unknown: str) -> pb.CommandResult:
         """The answer of the zone, with what became of the command in fleet; `unknown` says what is unknown if late."""
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         left_s = deadline_s - asyncio.get_running_loop().time()
         try:
             await self._position_waiter.wait_until_forwarded(partition, position, timeout_s=left_s)
         except LogUnavailable as error:
-            return answers.unknown(answer.command_id, f"{unknown}: {error}")
+            return results.unknown(answer.command_id, f"{unknown}: {error}")
         return self._reader.with_fleet(answer)

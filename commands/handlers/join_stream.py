@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from commands import answers
+from commands import results
 from commands.handlers.command_handler import CommandHandler
 from commands.requests import nodes
 from commands.rpc.authentication import Unauthenticated
@@ -38,21 +38,21 @@ class _SummaryBuilder:
         self._offsets: dict[Partition, int] = {}
         self._items_left = _MAX_ITEMS_KEPT
 
-    def add(self, count: int, answer: pb.Answer, log_id: str) -> None:
+    def add(self, count: int, answer: pb.CommandResult, log_id: str) -> None:
         summary = self.summary
         summary.requests += 1
         summary.nodes += count
-        refused = sum(item.outcome == pb.Answer.refused for item in answer.items)
-        if answer.outcome == pb.Answer.unknown:
+        refused = sum(item.outcome == pb.OUTCOME_REFUSED for item in answer.items)
+        if answer.outcome == pb.OUTCOME_UNKNOWN:
             summary.unknown += count
-        elif answer.outcome == pb.Answer.refused:
-            done = sum(item.outcome != pb.Answer.refused for item in answer.items)
+        elif answer.outcome == pb.OUTCOME_REFUSED:
+            done = sum(item.outcome != pb.OUTCOME_REFUSED for item in answer.items)
             summary.refused += count - done
             summary.done += done
         else:
             summary.refused += refused
             summary.done += count - refused
-        is_bad = refused or answer.outcome in (pb.Answer.unknown, pb.Answer.refused)
+        is_bad = refused or answer.outcome in (pb.OUTCOME_UNKNOWN, pb.OUTCOME_REFUSED)
         if is_bad and len(summary.refusals) < _MAX_REFUSALS:
             self._keep(answer)
         if answer.position:
@@ -69,7 +69,7 @@ class _SummaryBuilder:
             status, shown_id = status_of(error).name, command_id[:_ID_CHARACTERS]
             summary.errors.add(request=number, command_id=shown_id, status=status, reason=str(error))
 
-    def _keep(self, answer: pb.Answer) -> None:
+    def _keep(self, answer: pb.CommandResult) -> None:
         """The answer in the summary, with as many of its items as there is room for."""
         kept = self.summary.refusals.add()
         kept.CopyFrom(answer)
@@ -78,7 +78,7 @@ class _SummaryBuilder:
         self._items_left -= len(kept.items)
 
     def finished(self, log_id: str) -> pb.JoinSummary:
-        self.summary.position = answers.token(log_id, self._offsets)
+        self.summary.position = results.token(log_id, self._offsets)
         return self.summary
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from commands import answers
+from commands import results
 from commands.handlers.command_handler import CommandHandler
 from commands.queries.fold_reader import FoldReader
 from commands.queries.position_waiter import PositionWaiter
@@ -23,29 +23,29 @@ class LeaveHandler:
         self._reader = reader
         self._position_waiter = position_waiter
 
-    async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
+    async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
         answer = await self._handler.handle(nodes.leave, request, call)
-        if answer.outcome not in (pb.Answer.done, pb.Answer.unchanged):
+        if answer.outcome not in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED):
             return answer
         ((partition, position),) = from_token(answer.position, self._handler.log_id).offsets.items()
         try:
             await self._position_waiter.wait_until_forwarded(partition, position, timeout_s=deadline_s - loop.time())
         except LogUnavailable as error:
             reason = f"the nodes left their zone, and whether the leave is held is not known: {error}"
-            return answers.unknown(answer.command_id, reason)
+            return results.unknown(answer.command_id, reason)
         answer = self._reader.with_fleet(answer)
-        if answer.outcome == pb.Answer.held:
+        if answer.outcome == pb.OUTCOME_HELD:
             self._list_others(answer, request)
         return answer
 
-    def _list_others(self, answer: pb.Answer, request: pb.LeaveNodesRequest) -> None:
+    def _list_others(self, answer: pb.CommandResult, request: pb.LeaveNodesRequest) -> None:
         """List the names that the hold of the answer does not keep, with the outcome of each."""
         kept = self._reader.fleet.held_names.get(answer.hold, {})
         told = {item.name: item for item in answer.items}
         others = [
-            told.get(name) or pb.ItemAnswer(name=name, outcome=pb.Answer.done)
+            told.get(name) or pb.ItemResult(name=name, outcome=pb.OUTCOME_DONE)
             for name in request.names
             if name not in kept
         ]

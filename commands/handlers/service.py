@@ -44,13 +44,13 @@ class CommandsService:
         self._upgrade_handler = upgrade_handler
         self._replica_name = replica_name
 
-    async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.Answer:
+    async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.CommandResult:
         return await self._join_handler.join(request, call)
 
-    async def change_nodes(self, request: pb.ChangeNodesRequest, call: Call) -> pb.Answer:
+    async def change_nodes(self, request: pb.ChangeNodesRequest, call: Call) -> pb.CommandResult:
         return await self._join_handler.change(request, call)
 
-    async def leave_nodes(self, request: pb.LeaveNodesRequest, call: Call) -> pb.Answer:
+    async def leave_nodes(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
         return await (self._dry_run_handler if request.dry_run else self._leave_handler).leave(request, call)
 
     async def join_nodes_stream(
@@ -58,61 +58,61 @@ class CommandsService:
     ) -> pb.JoinSummary:
         return await self._join_stream.join(requests, call)
 
-    async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.Answer:
+    async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.CommandResult:
         return await self._edit(fleet.describe_zone, request, call)
 
-    async def delete_zone(self, request: pb.DeleteZoneRequest, call: Call) -> pb.Answer:
+    async def delete_zone(self, request: pb.DeleteZoneRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(nodes.delete_zone, request, call)
 
-    async def register_dpu(self, request: pb.RegisterDpuRequest, call: Call) -> pb.Answer:
+    async def register_dpu(self, request: pb.RegisterDpuRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(dpus.register, request, call)
 
-    async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.Answer:
+    async def request_lifecycle(self, request: pb.RequestLifecycleRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(dpus.request_lifecycle, request, call)
 
-    async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.Answer:
+    async def claim_index(self, request: pb.ClaimIndexRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.claim_index, request, call)
 
-    async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.Answer:
+    async def release_index(self, request: pb.ReleaseIndexRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.release_index, request, call)
 
-    async def set_capacity(self, request: pb.SetCapacityRequest, call: Call) -> pb.Answer:
+    async def set_capacity(self, request: pb.SetCapacityRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.set_capacity, request, call)
 
-    async def report_ready(self, request: pb.ReportReadyRequest, call: Call) -> pb.Answer:
+    async def report_ready(self, request: pb.ReportReadyRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(cliques.report_ready, request, call)
 
-    async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.Answer:
+    async def open_session(self, request: pb.OpenSessionRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(partial(cliques.open_session, edge=self._replica_name), request, call)
 
-    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.Answer:
+    async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.CommandResult:
         if request.dry_run:
             return await self._dry_run_handler.set_policy(request, call)
         return await self._edit(fleet.set_policy, request, call)
 
-    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.Answer:
+    async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.CommandResult:
         if request.dry_run:
             return await self._dry_run_handler.delete_policy(request, call)
         return await self._edit(fleet.delete_policy, request, call)
 
-    async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.Answer:
+    async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.CommandResult:
         return await self._edit(fleet.approve_hold, request, call)
 
-    async def reject_hold(self, request: pb.RejectHoldRequest, call: Call) -> pb.Answer:
+    async def reject_hold(self, request: pb.RejectHoldRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(fleet.reject_hold, request, call)
 
-    async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.Answer:
+    async def set_budget(self, request: pb.SetBudgetRequest, call: Call) -> pb.CommandResult:
         return await self._edit(fleet.set_budget, request, call)
 
-    async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.Answer:
+    async def freeze(self, request: pb.FreezeRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(fleet.freeze, request, call)
 
-    async def raise_fold_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.Answer:
+    async def raise_fold_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.CommandResult:
         return await self._upgrade_handler.raise_version(request, call)
 
-    async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.Answer:
+    async def thaw(self, request: pb.ThawRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(fleet.thaw, request, call)
 
-    async def _edit(self, shape: EventBuilder[R], request: R, call: Call) -> pb.Answer:
+    async def _edit(self, shape: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """A command that may be held. Repeated under its id, it is answered with what became of the hold since."""
         return self._reader.with_hold(await self._handler.handle(shape, request, call))

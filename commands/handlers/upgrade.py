@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from commands import answers
+from commands import results
 from commands.handlers.command_handler import CommandHandler
 from commands.requests.validation import InvalidRequest
 from commands.rpc.errors import PreconditionFailed
@@ -36,7 +36,7 @@ class UpgradeHandler:
         self._replica = replica
         self._supports = supports
 
-    async def raise_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.Answer:
+    async def raise_version(self, request: pb.RaiseFoldVersionRequest, call: Call) -> pb.CommandResult:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + call.timeout_s
         command_id = self._handler.command_id(request.command_id)
@@ -52,10 +52,10 @@ class UpgradeHandler:
             if not isinstance(answer, Answer):
                 return answer
             if answer.outcome.code == "refused":
-                return answers.told(command_id, answer, self._handler.log_id)
+                return results.to_result(command_id, answer, self._handler.log_id)
             told.append(answer)
         self._handler.bindings.settle(command_id)
-        return answers.told_by_all(command_id, told, self._handler.log_id)
+        return results.merged_result(command_id, told, self._handler.log_id)
 
     def _partitions(self, request: pb.RaiseFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from commands import answers
+from commands import results
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import issued_at_ms
 from eventstore.log import DECIDING_TOPICS
@@ -25,34 +25,34 @@ class CommandStatus:
         self,
         folds: Folds,
         now_ms: Callable[[], int],
-        with_fleet: Callable[[pb.Answer], pb.Answer] = lambda answer: answer,
+        with_fleet: Callable[[pb.CommandResult], pb.CommandResult] = lambda answer: answer,
     ) -> None:
         """`with_fleet` adds to an answer from ledgers what became of the command in fleet."""
         self._folds = folds
         self._with_fleet = with_fleet
         self._now_ms = now_ms
 
-    def answer(self, command_id: str) -> pb.Answer:
+    def answer(self, command_id: str) -> pb.CommandResult:
         """What every partition remembers of it. Raises PermanentError if it is no command id."""
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
         known = self._folds.outcomes(command_id)
         if known:
-            return self._with_fleet(answers.told_by_all(command_id, known, self._folds.log_id))
+            return self._with_fleet(results.merged_result(command_id, known, self._folds.log_id))
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
             reason = f"it is not in the log yet; if it does not come within {left_ms // 1000 + 1} s, it never will"
-            return answers.unknown(command_id, reason)
+            return results.unknown(command_id, reason)
         behind = next(filter(_is_behind, self._folds.partitions_status()), None)
         if behind is not None:
-            return answers.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
+            return results.unknown(command_id, f"it may be in the rest of {behind.partition}, which is not folded yet")
         if self._folds.ends_seen_ms < latest_ms:
-            return answers.unknown(
+            return results.unknown(
                 command_id, "it may be in the log, which has not been read since it could still come"
             )
         if self._is_forgotten(command_id):
             shows = f"`dpuplane events export --command {command_id}` shows what the log has of it"
-            return answers.unknown(command_id, f"it is older than what is remembered; {shows}")
-        return answers.never(command_id)
+            return results.unknown(command_id, f"it is older than what is remembered; {shows}")
+        return results.expired(command_id)
 
     def _is_forgotten(self, command_id: str) -> bool:
         """Whether a fold may have decided it, and no longer remembers the outcome."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from commands import answers
+from commands import results
 from commands.queries.keeping import note_holds
 from commands.rpc.middleware import Call, NotFound
 from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
@@ -55,17 +55,19 @@ class FoldReader:
     def fleet(self) -> FleetState:
         return self._states.fleet
 
-    def with_fleet(self, answer: pb.Answer) -> pb.Answer:
+    def with_fleet(self, answer: pb.CommandResult) -> pb.CommandResult:
         """An answer from ledgers, with what became of the command in fleet where that differs.
 
         A leave of a node that left before has the outcome of its zone, `unchanged`. Notes name the holds that keep it.
         """
         note_holds(answer, self.fleet)
-        return answers.found(answer, fleet_views.command_outcome(self.fleet, answer.command_id, _hold(answer)))
+        return results.with_fleet_outcome(
+            answer, fleet_views.command_outcome(self.fleet, answer.command_id, _hold(answer))
+        )
 
-    def with_hold(self, answer: pb.Answer) -> pb.Answer:
+    def with_hold(self, answer: pb.CommandResult) -> pb.CommandResult:
         """An answer from the ledger of fleet, with what became of the hold that it names."""
-        return answers.found(answer, fleet_views.command_outcome(self.fleet, "", _hold(answer)))
+        return results.with_fleet_outcome(answer, fleet_views.command_outcome(self.fleet, "", _hold(answer)))
 
     def zones(self, number: int) -> ZonesState:
         return self._states.zones_at(Partition(ZONES, number))
@@ -97,8 +99,8 @@ class FoldReader:
         read = [Partition(topic, number) for topic in topics if topic != FLEET for number in numbers]
         if FLEET in topics:
             read.append(FLEET_0)
-        return answers.token(self._folds.log_id, {part: self._folds.position(part) for part in read})
+        return results.token(self._folds.log_id, {part: self._folds.position(part) for part in read})
 
 
-def _hold(answer: pb.Answer) -> int:
+def _hold(answer: pb.CommandResult) -> int:
     return answer.hold if answer.HasField("hold") else -1

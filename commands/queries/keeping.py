@@ -8,14 +8,14 @@ from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
 
-def note_holds(answer: pb.Answer, fleet: FleetState) -> None:
+def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
     """Note which hold keeps a node in the rule tables, on each item that is unchanged because its node left before.
 
     The log of the zone decided outcome and reason, and they are the same for every caller. A note tells the present.
     """
     for item in answer.items:
         member = fleet.members.rows.get(item.name)
-        if item.outcome != pb.Answer.unchanged or member is None or not member.held:
+        if item.outcome != pb.OUTCOME_UNCHANGED or member is None or not member.held:
             continue
         hold = hold_of(fleet, item.name)
         if is_rejected(fleet, hold):

@@ -287,7 +287,7 @@ class QueriesService(ProgressQueries):
 
     # --- commands and status ------------------------------------------------------------------------------------------
 
-    async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.Answer:
+    async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.CommandResult:
         await self._reader.wait_for_position(request.min_position, DECIDING_TOPICS, call)
         return self._command_status.answer(request.command_id)
 

@@ -14,6 +14,7 @@ from itertools import accumulate
 from google.protobuf.message import Message
 
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
 BUCKET_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Where the buckets of call times end; the last is followed by one without an end."""
@@ -21,7 +22,7 @@ BUCKET_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 REASONS_MAX = 100
 OTHER = "other"
 
-_OUTCOMES = {number: name for name, number in pb.Answer.Outcome.items()}
+_OUTCOMES = {number: outcome_name(number) for number in pb.Outcome.values()}
 _FIELD = re.compile(r"[a-z][a-z_]{0,39}").match
 
 
@@ -58,9 +59,9 @@ class RpcMetrics:
 
     def record_result(self, method: str, answer: Message, seconds: float) -> None:
         """A call was answered."""
-        if isinstance(answer, pb.Answer):
+        if isinstance(answer, pb.CommandResult):
             outcome = _OUTCOMES[answer.outcome]
-            if answer.outcome == pb.Answer.refused:
+            if answer.outcome == pb.OUTCOME_REFUSED:
                 self.record_refusal(answer.reason)
         else:
             outcome = "ok"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.options import commands, looks_back
+from deploy.cli.results import finish
 from deploy.cli.values import INT32
 from deploy.plain import to_plain
 from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE

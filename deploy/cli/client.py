@@ -17,8 +17,8 @@ import click
 import grpc
 from google.protobuf.message import Message
 
-from deploy.cli.answers import merged_position
 from deploy.cli.failures import NotKnown, Refused, StillFolding, Unreachable, again
+from deploy.cli.results import merged_position
 from deploy.cli.unanswered import is_answer, is_folding, no_answer, not_sent, was_sent
 from eventstore.ids import part_id, uuid7
 from schemas.api.metadata import PRINCIPAL_KEY

@@ -7,11 +7,11 @@ from typing import TextIO
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Refused, Unreachable
 from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.results import exit_status, finish
 from deploy.cli.values import INT32, INT64
 from deploy.plain import to_plain
 from projections.cliques.files import merge_hosts
@@ -141,7 +141,7 @@ def claim(
     request = pb.ClaimIndexRequest(
         domain=domain, clique=clique, node=node, address=address, uid=uid, created_ms=created_ms
     )
-    answer: pb.Answer = client.command("ClaimIndex", request)
+    answer: pb.CommandResult = client.command("ClaimIndex", request)
     if exit_status(answer) == 0 and _is_unknown(client, node):
         click.echo(f"warning: node: {shown(node)} is not known in any zone; the claim counts all the same", err=True)
     finish(answer, output)

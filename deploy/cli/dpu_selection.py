@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from deploy.cli.answers import finish, finish_items
 from deploy.cli.client import Client
 from deploy.cli.failures import NotKnown, Unconfirmed
 from deploy.cli.known import DPU, ZONE
 from deploy.cli.options import check_zone_of_id, key_values, paged
+from deploy.cli.results import finish, finish_items
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish
 from deploy.cli.client import Client
 from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.results import finish
 from deploy.plain import to_plain
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import Part, exit_status, merged, sentence
+from deploy.cli.results import Part, exit_status, merged_result, sentence
 from deploy.cli.rules import ports_text
 from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
 _SHOWN = 20
 """Zones and prefixes of one line or rule that the table lists."""
@@ -24,7 +25,7 @@ dry_run_option = click.option(
 
 def finish_dry_run(parts: Sequence[Part], output: str) -> None:
     """Print what each command by itself would do, and end with the exit status."""
-    whole = merged(parts)
+    whole = merged_result(parts)
     if output == "table":
         for names, answer in parts:
             _print(names, answer)
@@ -36,12 +37,12 @@ def finish_dry_run(parts: Sequence[Part], output: str) -> None:
     click.get_current_context().exit(exit_status(whole))
 
 
-def _print(names: Sequence[str], answer: pb.Answer) -> None:
+def _print(names: Sequence[str], answer: pb.CommandResult) -> None:
     would = answer.dry_run
     about = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     click.echo(f"{about}: would be {sentence(answer)}")
     for item in answer.items:
-        click.echo(f"  {item.name}: {pb.Answer.Outcome.Name(item.outcome)}: {item.reason}")
+        click.echo(f"  {item.name}: {outcome_name(item.outcome)}: {item.reason}")
     if would.budget:
         click.echo(f"  held by the {would.budget} budget; if it is approved:")
     if not would.effects:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands
+from deploy.cli.results import exit_status, finish
 from deploy.cli.zone_check import is_known
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -43,7 +43,7 @@ def freeze(*, client: Client, output: str, zone: str | None, all_zones: bool, cr
     known = all_zones or is_known(client, name)
     if not known and not create:
         raise Refused(f"zone: {shown(name)} is not known; --create freezes it from its first node or DPU on")
-    answer: pb.Answer = client.command("Freeze", pb.FreezeRequest(zone=name, all_zones=all_zones))
+    answer: pb.CommandResult = client.command("Freeze", pb.FreezeRequest(zone=name, all_zones=all_zones))
     if not known and exit_status(answer) == 0:
         click.echo(f"zone: {shown(name)} has no node and no DPU; it is frozen from its first one on", err=True)
     finish(answer, output)

@@ -9,10 +9,10 @@ import click
 
 from deploy.cli import output as out
 from deploy.cli import values
-from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.results import finish, merged_result
 from deploy.cli.values import INT64
 from deploy.plain import to_plain
 from eventstore.ids import is_part_of
@@ -145,8 +145,8 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
         raise click.UsageError("--hash is of one HOLD")
     found = _selected(client, hold, of_command, all_holds=all_holds)
     if not found and client.command_id:
-        earlier: pb.Answer = client.query("ShowCommand", pb.ShowCommandRequest(command_id=client.command_id))
-        if earlier.outcome != pb.Answer.unknown:  # this very approval may be what closed it
+        earlier: pb.CommandResult = client.query("ShowCommand", pb.ShowCommandRequest(command_id=client.command_id))
+        if earlier.outcome != pb.OUTCOME_UNKNOWN:  # this very approval may be what closed it
             finish(earlier, output)
             return
     if not found:
@@ -187,4 +187,4 @@ def _each(client: Client, method: str, requests: Sequence[Any], output: str) -> 
     if len(requests) > 1 and client.command_id:
         raise click.UsageError(f"--command-id is of one command, and these are {len(requests)}")
     answers = [((f"hold {request.hold}",), client.command(method, request)) for request in requests]
-    finish(merged(answers), output)
+    finish(merged_result(answers), output)

@@ -16,17 +16,18 @@ from commands.inventory.batches import KnownNode
 from commands.inventory.comparison import Comparison, compare
 from commands.inventory.plan import CliquePlan, InventoryError, InventoryPlan, NodeBatch, Options
 from deploy.cli import output as out
-from deploy.cli.answers import merged_position
 from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED, UNKNOWN, NotKnown, Refused, Unconfirmed
 from deploy.cli.inventory_known import held_since, read_known
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
 from deploy.cli.progress import ProgressLine
+from deploy.cli.results import merged_position
 from deploy.plain import to_plain
 from projections.cliques.state import MAX_CAPACITY
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
 _STREAM_TIMEOUT_S = 3_600.0
 _MAX_REFUSALS = 100
@@ -171,8 +172,8 @@ def _join(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> Non
     summary.position = joined.position
 
 
-def _refusal(error: pb.RequestError) -> pb.Answer:
-    return pb.Answer(command_id=error.command_id, outcome=pb.Answer.refused, reason=error.reason)
+def _refusal(error: pb.RequestError) -> pb.CommandResult:
+    return pb.CommandResult(command_id=error.command_id, outcome=pb.OUTCOME_REFUSED, reason=error.reason)
 
 
 def _request(batch: NodeBatch, command_id: str) -> pb.JoinNodesRequest:
@@ -192,8 +193,8 @@ def _claim(client: Client, plan: InventoryPlan, summary: pb.ImportSummary) -> No
     claims = [claim for clique in plan.cliques for claim in _claims(clique)]
     with ProgressLine("import") as progress:
         for number, answer in enumerate(client.pipelined("ClaimIndex", claims), 1):
-            summary.claims += answer.outcome in (pb.Answer.done, pb.Answer.unchanged)
-            summary.claims_waiting += answer.outcome == pb.Answer.waiting
+            summary.claims += answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED)
+            summary.claims_waiting += answer.outcome == pb.OUTCOME_WAITING
             _count(answer, summary)
             progress.show(f"{number:,} of {len(claims):,} claims answered", number / len(claims))
 
@@ -207,19 +208,19 @@ def _claims(clique: CliquePlan) -> Iterator[pb.ClaimIndexRequest]:
         yield pb.ClaimIndexRequest(domain=clique.domain, clique=clique.clique, node=node, address=address)
 
 
-def _count(answer: pb.Answer, summary: pb.ImportSummary) -> None:
-    summary.claims_refused += answer.outcome == pb.Answer.refused
-    summary.claims_unknown += answer.outcome == pb.Answer.unknown
-    if answer.outcome in (pb.Answer.refused, pb.Answer.unknown) and len(summary.refusals) < _MAX_REFUSALS:
+def _count(answer: pb.CommandResult, summary: pb.ImportSummary) -> None:
+    summary.claims_refused += answer.outcome == pb.OUTCOME_REFUSED
+    summary.claims_unknown += answer.outcome == pb.OUTCOME_UNKNOWN
+    if answer.outcome in (pb.OUTCOME_REFUSED, pb.OUTCOME_UNKNOWN) and len(summary.refusals) < _MAX_REFUSALS:
         summary.refusals.append(answer)
     summary.position = merged_position([summary.position, answer.position])
 
 
 def _finish(summary: pb.ImportSummary, output: str) -> None:
     for answer in summary.refusals[:_SHOWN_REFUSALS]:
-        for item in answer.items or [pb.ItemAnswer(reason=answer.reason)]:
+        for item in answer.items or [pb.ItemResult(reason=answer.reason)]:
             said = " ".join(filter(None, (item.name, item.reason)))
-            click.echo(f"{pb.Answer.Outcome.Name(answer.outcome)}: {said}", err=True)
+            click.echo(f"{outcome_name(answer.outcome)}: {said}", err=True)
     if len(summary.refusals) > _SHOWN_REFUSALS:
         more = len(summary.refusals) - _SHOWN_REFUSALS
         some = "at least " if len(summary.refusals) >= _MAX_REFUSALS else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import Part, finish, finish_items
 from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.known import NODE, ZONE
 from deploy.cli.options import check_zone_of_id, commands, key_values, looks_back, paged
+from deploy.cli.results import Part, finish, finish_items
 from deploy.plain import to_plain
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -133,7 +133,7 @@ def _leave(client: Client, zone: str, names: list[str], *, dry_run: bool) -> Par
     if not zone:
         about = shown(names[0]) if len(names) == 1 else "it"
         nowhere = f"node: no zone that {client.server} knows of has {about}; nothing was stated"
-        return names, pb.Answer(outcome=pb.Answer.refused, reason=nowhere)
+        return names, pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason=nowhere)
     return names, client.command("LeaveNodes", pb.LeaveNodesRequest(zone=zone, names=names, dry_run=dry_run))
 
 

@@ -11,12 +11,12 @@ import click
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from deploy.cli import output as out
-from deploy.cli.answers import finish, merged
 from deploy.cli.client import Client
 from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.failures import Refused
 from deploy.cli.known import POLICY
 from deploy.cli.options import commands, looks_back
+from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
 from deploy.mistakes import kind_of, sentence
 from deploy.plain import to_plain
@@ -119,7 +119,7 @@ def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
     ]
     if dry_run:
         finish_dry_run(answers, output)
-    finish(merged(answers), output)
+    finish(merged_result(answers), output)
 
 
 @policies.command()

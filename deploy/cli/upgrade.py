@@ -12,11 +12,11 @@ import click
 from commands.handlers.upgrade import first_missing_version
 from deploy.audit.upgrading import Raised, raised
 from deploy.cli import output as out
-from deploy.cli.answers import Part, exit_status, finish, merged, sentence
 from deploy.cli.client import Client
 from deploy.cli.failures import REFUSED
 from deploy.cli.options import commands
 from deploy.cli.places import failing, place_of_status, reads_log
+from deploy.cli.results import Part, exit_status, finish, merged_result, sentence
 from deploy.logs import logging_here
 from deploy.opening import LogPlace, open_to_read
 from deploy.roles import folds_of
@@ -49,7 +49,7 @@ def upgrade(
         _show(client, status, place, wanted, output)
         return
     if not wanted:
-        finish(pb.Answer(outcome=pb.Answer.unchanged, reason=NOTHING), output)
+        finish(pb.CommandResult(outcome=pb.OUTCOME_UNCHANGED, reason=NOTHING), output)
     parts: list[Part] = []
     for name, to_version in wanted.items():
         answer = client.command("RaiseFoldVersion", pb.RaiseFoldVersionRequest(topic=name, version=to_version))
@@ -58,7 +58,7 @@ def upgrade(
             break
         if len(wanted) > 1:
             click.echo(f"{name}: {sentence(answer)}", err=True)
-    finish(merged(parts), output)
+    finish(merged_result(parts), output)
 
 
 def _wanted(status: pb.Status, topic: str | None, version: int | None) -> dict[str, int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from deploy.cli import output as out
-from deploy.cli.answers import exit_status, finish
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.known import ZONE
 from deploy.cli.options import commands, looks_back, paged
+from deploy.cli.results import exit_status, finish
 from deploy.cli.values import INT32
 from deploy.cli.zone_check import is_known, known_zone
 from deploy.plain import to_plain
@@ -225,7 +225,7 @@ def delete(*, client: Client, output: str, zone: str) -> None:
     """
     if known_zone(client, zone).frozen:
         raise Refused(f"zone: {shown(zone)} is frozen; thaw it first")
-    answer: pb.Answer = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
+    answer: pb.CommandResult = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
     if exit_status(answer) == 0 and not client.command_id and is_known(client, zone):
         nothing = pb.DescribeZoneRequest(
             zone=zone,

@@ -49,7 +49,7 @@ class Api:
     async def close(self) -> None:
         await self._channel.close(grace=None)
 
-    async def command(self, method: str, request: Any) -> pb.Answer:
+    async def command(self, method: str, request: Any) -> pb.CommandResult:
         """Done, waiting or held; raises DemoFailed otherwise."""
         request.command_id = uuid7(time.time_ns() // 1_000_000, self._rng)
         said = ""
@@ -62,17 +62,17 @@ class Api:
                     break
                 continue
             first = answer.items[0] if answer.items else answer
-            if pb.Answer.unknown in (answer.outcome, first.outcome):
+            if pb.OUTCOME_UNKNOWN in (answer.outcome, first.outcome):
                 said = first.reason
-            elif answer.outcome == pb.Answer.refused or answer.items:
+            elif answer.outcome == pb.OUTCOME_REFUSED or answer.items:
                 raise DemoFailed(f"{method}: refused, {first.reason}")
             else:
                 return answer
         raise DemoFailed(f"{method}: no answer in {TRIES} tries of {CALL_TIMEOUT_S:g} s; the last one: {said}")
 
-    async def _call(self, method: str, request: Any) -> pb.Answer:
+    async def _call(self, method: str, request: Any) -> pb.CommandResult:
         call = getattr(self.commands, method)
-        answer: pb.Answer = await call(request, timeout=CALL_TIMEOUT_S, metadata=((PRINCIPAL_KEY, "demo"),))
+        answer: pb.CommandResult = await call(request, timeout=CALL_TIMEOUT_S, metadata=((PRINCIPAL_KEY, "demo"),))
         return answer
 
 

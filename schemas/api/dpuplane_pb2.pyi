@@ -7,22 +7,25 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Answer(_message.Message):
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_UNKNOWN: _ClassVar[Outcome]
+    OUTCOME_DONE: _ClassVar[Outcome]
+    OUTCOME_WAITING: _ClassVar[Outcome]
+    OUTCOME_HELD: _ClassVar[Outcome]
+    OUTCOME_REFUSED: _ClassVar[Outcome]
+    OUTCOME_UNCHANGED: _ClassVar[Outcome]
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_UNKNOWN: Outcome
+OUTCOME_DONE: Outcome
+OUTCOME_WAITING: Outcome
+OUTCOME_HELD: Outcome
+OUTCOME_REFUSED: Outcome
+OUTCOME_UNCHANGED: Outcome
+
+class CommandResult(_message.Message):
     __slots__ = ("command_id", "outcome", "reason", "index", "place", "hold", "items", "position", "dry_run", "partitions")
-    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
-        unknown: _ClassVar[Answer.Outcome]
-        done: _ClassVar[Answer.Outcome]
-        waiting: _ClassVar[Answer.Outcome]
-        held: _ClassVar[Answer.Outcome]
-        refused: _ClassVar[Answer.Outcome]
-        unchanged: _ClassVar[Answer.Outcome]
-    unknown: Answer.Outcome
-    done: Answer.Outcome
-    waiting: Answer.Outcome
-    held: Answer.Outcome
-    refused: Answer.Outcome
-    unchanged: Answer.Outcome
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -34,28 +37,28 @@ class Answer(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     command_id: str
-    outcome: Answer.Outcome
+    outcome: Outcome
     reason: str
     index: int
     place: int
     hold: int
-    items: _containers.RepeatedCompositeFieldContainer[ItemAnswer]
+    items: _containers.RepeatedCompositeFieldContainer[ItemResult]
     position: str
     dry_run: DryRun
-    partitions: _containers.RepeatedCompositeFieldContainer[PartitionAnswer]
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemAnswer, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionAnswer, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionResult]
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., place: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ...) -> None: ...
 
-class PartitionAnswer(_message.Message):
+class PartitionResult(_message.Message):
     __slots__ = ("partition", "outcome", "reason", "position")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     partition: str
-    outcome: Answer.Outcome
+    outcome: Outcome
     reason: str
     position: str
-    def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class DryRun(_message.Message):
     __slots__ = ("budget", "addresses", "effects")
@@ -103,17 +106,17 @@ class RuleEffect(_message.Message):
     vanishing: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_appearing: _Optional[int] = ..., prefixes_vanishing: _Optional[int] = ..., appearing: _Optional[_Iterable[str]] = ..., vanishing: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class ItemAnswer(_message.Message):
+class ItemResult(_message.Message):
     __slots__ = ("name", "outcome", "reason", "note")
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     name: str
-    outcome: Answer.Outcome
+    outcome: Outcome
     reason: str
     note: str
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Answer.Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
     __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_stated", "errors")
@@ -131,11 +134,11 @@ class JoinSummary(_message.Message):
     done: int
     refused: int
     unknown: int
-    refusals: _containers.RepeatedCompositeFieldContainer[Answer]
+    refusals: _containers.RepeatedCompositeFieldContainer[CommandResult]
     position: str
     not_stated: int
     errors: _containers.RepeatedCompositeFieldContainer[RequestError]
-    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., not_stated: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
+    def __init__(self, requests: _Optional[int] = ..., nodes: _Optional[int] = ..., done: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., not_stated: _Optional[int] = ..., errors: _Optional[_Iterable[_Union[RequestError, _Mapping]]] = ...) -> None: ...
 
 class RequestError(_message.Message):
     __slots__ = ("request", "command_id", "status", "reason")
@@ -189,7 +192,7 @@ class ImportSummary(_message.Message):
     claims_unknown: int
     skipped_rows: int
     skipped: _containers.RepeatedScalarFieldContainer[str]
-    refusals: _containers.RepeatedCompositeFieldContainer[Answer]
+    refusals: _containers.RepeatedCompositeFieldContainer[CommandResult]
     position: str
     new: int
     moved: int
@@ -203,7 +206,7 @@ class ImportSummary(_message.Message):
     dry_run: bool
     command_id: str
     held_before: int
-    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ..., held_before: _Optional[int] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[int] = ..., zones: _Optional[int] = ..., cliques: _Optional[int] = ..., joined: _Optional[int] = ..., refused: _Optional[int] = ..., unknown: _Optional[int] = ..., claims: _Optional[int] = ..., claims_waiting: _Optional[int] = ..., claims_refused: _Optional[int] = ..., claims_unknown: _Optional[int] = ..., skipped_rows: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[CommandResult, _Mapping]]] = ..., position: _Optional[str] = ..., new: _Optional[int] = ..., moved: _Optional[int] = ..., changed: _Optional[int] = ..., unchanged: _Optional[int] = ..., gone: _Optional[int] = ..., addresses_appearing: _Optional[int] = ..., addresses_vanishing: _Optional[int] = ..., held: _Optional[int] = ..., holds: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., command_id: _Optional[str] = ..., held_before: _Optional[int] = ...) -> None: ...
 
 class JoinNodesRequest(_message.Message):
     __slots__ = ("command_id", "zone", "nodes", "columns")

@@ -61,7 +61,7 @@ class _Server:
 
     async def _ask(self, request: pb.JoinNodesRequest) -> None:
         answer = await self._join(request, timeout=TIMEOUT_S)
-        assert not isinstance(answer, pb.Answer) or answer.outcome == pb.Answer.done, answer
+        assert not isinstance(answer, pb.CommandResult) or answer.outcome == pb.OUTCOME_DONE, answer
 
     async def bulk(self, messages: Sequence[pb.JoinNodesRequest]) -> float:
         """Joins a second, from the first message until fleet has folded the last."""
@@ -76,7 +76,7 @@ class _Server:
 
 
 async def _measure(plane_address: str, echo_address: str) -> list[Figure]:
-    plane, echo = _Server(plane_address, pb.Answer), _Server(echo_address, pb.JoinNodesRequest)
+    plane, echo = _Server(plane_address, pb.CommandResult), _Server(echo_address, pb.JoinNodesRequest)
     async with plane.channel, echo.channel:
         numbers = count()
         rates = [(await plane.unary(numbers, CALLS), await echo.unary(numbers, CALLS)) for _ in range(ROUNDS + 1)][1:]

@@ -152,7 +152,7 @@ async def _append(log: EventLog, number: int) -> None:
 async def _join(calls: Any, number: int) -> None:
     node = pb.NodeSpec(name=f"node-{number}", addresses=[str(IPv4Address(FIRST_ADDRESS + number))])
     answer = await calls.JoinNodes(pb.JoinNodesRequest(zone="zone-1", nodes=[node]), timeout=TIMEOUT_S)
-    assert answer.outcome == pb.Answer.done, answer
+    assert answer.outcome == pb.OUTCOME_DONE, answer
 
 
 async def _claims(daemons: Sequence[Any], number: int) -> None:

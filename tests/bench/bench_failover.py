@@ -242,7 +242,7 @@ async def _register(calls: Any) -> None:
             dpu, node, serial, bmc = (text.format(zone=zone, number=number) for text in NAMING)
             request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc)
             answer = await calls.RegisterDpu(request, timeout=JOIN_S)
-            assert answer.outcome == pb.Answer.done, answer
+            assert answer.outcome == pb.OUTCOME_DONE, answer
 
 
 class _Bench:
@@ -286,5 +286,5 @@ class _Bench:
             answer = await self._calls[self._asked % len(self._calls)].JoinNodes(request, timeout=ASK_S)
         except grpc.aio.AioRpcError:
             return False
-        assert answer.outcome in (pb.Answer.done, pb.Answer.unknown), answer
-        return bool(answer.outcome == pb.Answer.done)
+        assert answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_UNKNOWN), answer
+        return bool(answer.outcome == pb.OUTCOME_DONE)

@@ -69,7 +69,7 @@ async def _rate(channel: grpc.aio.Channel, numbers: Iterable[int]) -> float:
 
     async def ask(request: pb.JoinNodesRequest) -> None:
         answer = await calls.JoinNodes(request, timeout=TIMEOUT_S)
-        assert answer.outcome == pb.Answer.done, answer
+        assert answer.outcome == pb.OUTCOME_DONE, answer
 
     requests = [_join(number) for number in islice(numbers, CALLS)]
     began = time.perf_counter()

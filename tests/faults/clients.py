@@ -19,6 +19,7 @@ from eventstore.ids import uuid7
 from eventstore.log import CLIQUES, ZONES
 from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 from schemas.api.stubs import CommandsStub, QueriesStub
 from tests.faults.workload import Asked, Workload
 from tests.simulation.history import History, Invoked, NotTaken, Read, Told
@@ -104,15 +105,15 @@ class Client:
         self._history.add(Invoked(time.monotonic(), self.name, command_id, asked.partition))
         call = getattr(CommandsStub(self._channels[server]), asked.method)
         try:
-            answer: pb.Answer = await call(asked.request, timeout=TIMEOUT_S)
+            answer: pb.CommandResult = await call(asked.request, timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             self.counts[error.code().name.lower()] += 1
             if error.code() not in _CERTAIN:
                 return False
             self._history.add(NotTaken(time.monotonic(), command_id))
             return error.code() is grpc.StatusCode.INVALID_ARGUMENT
-        self.counts[pb.Answer.Outcome.Name(answer.outcome)] += 1
-        if answer.outcome == pb.Answer.unknown:
+        self.counts[outcome_name(answer.outcome)] += 1
+        if answer.outcome == pb.OUTCOME_UNKNOWN:
             return False
         if not answer.position:
             undecided = Answer(outcome_of(answer), asked.partition, -1)

@@ -95,8 +95,10 @@ async def test_junk_is_refused_and_costs_little(plane: Guarded, case: str) -> No
 
 async def test_unknown_fields_up_to_the_size_change_nothing(plane: Guarded) -> None:
     request = pb.FreezeRequest(zone="z1").SerializeToString() + field(100, bytes(MIB // 2))
-    answer = pb.Answer.FromString(await raw(plane.caller("operator/ann"), "Commands/Freeze")(request, timeout=10))
-    assert answer.outcome == pb.Answer.done
+    answer = pb.CommandResult.FromString(
+        await raw(plane.caller("operator/ann"), "Commands/Freeze")(request, timeout=10)
+    )
+    assert answer.outcome == pb.OUTCOME_DONE
 
 
 @pytest.mark.parametrize("bytes_over", [0, 64 * 1024])
@@ -220,10 +222,10 @@ async def test_a_captured_command_works_for_nobody_else_and_not_with_another_bod
     first = await ann.calls.JoinNodes(captured)
     await ann.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
     replayed = await eve.calls.JoinNodes(captured)
-    assert replayed.outcome == pb.Answer.refused
+    assert replayed.outcome == pb.OUTCOME_REFUSED
     altered = pb.JoinNodesRequest.FromString(captured.SerializeToString())
     altered.nodes[0].addresses[0] = "10.0.0.2"
-    assert (await ann.calls.JoinNodes(altered)).outcome == pb.Answer.refused
+    assert (await ann.calls.JoinNodes(altered)).outcome == pb.OUTCOME_REFUSED
     assert await ann.calls.JoinNodes(captured) == first, "told again what became of it"
     assert not (await ann.queries.ListNodes(pb.ListNodesRequest(zone="z1"))).nodes, "and done only once"
 
@@ -233,9 +235,9 @@ async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_th
     command_id = plane.plane.command_id()
     await eve.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z9"))
     answer = await ann.calls.Freeze(pb.FreezeRequest(command_id=command_id, zone="z1"))
-    assert (answer.outcome, command_id in answer.reason) == (pb.Answer.refused, True)
+    assert (answer.outcome, command_id in answer.reason) == (pb.OUTCOME_REFUSED, True)
     old = await ann.calls.Freeze(pb.FreezeRequest(command_id=plane.plane.command_id(late_ms=3_600_000), zone="z1"))
-    assert old.outcome == pb.Answer.refused
+    assert old.outcome == pb.OUTCOME_REFUSED
     assert list((await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen) == ["z9"]
 
 
@@ -248,9 +250,9 @@ async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> 
     joined = await eve.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=nodes))
     assert len(await rules_of(viewer, joined.position)) > 0
     drop = pb.PolicySpec(name="drop-all", priority=99, action="drop")
-    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))).outcome == pb.Answer.held
+    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=drop))).outcome == pb.OUTCOME_HELD
     narrow = pb.PolicySpec(name="default", action="allow", sources={"no": "node"})
-    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=narrow))).outcome == pb.Answer.held
+    assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=narrow))).outcome == pb.OUTCOME_HELD
     await eve.calls.DeletePolicy(pb.DeletePolicyRequest(name="default"))
     position = (await eve.calls.DescribeZone(pb.DescribeZoneRequest(zone="z1", set_labels=True))).position
     assert (await refused(eve.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=1000))))[0] == (

@@ -194,11 +194,11 @@ async def test_the_api_takes_so_many_connections_and_serves_those(tmp_path: Path
     async with served(tmp_path / "plane", limits=Limits(connections=5)) as plane:
         host, port = plane.address.rsplit(":", 1)
         joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test has one
-        assert joined.outcome == pb.Answer.done
+        assert joined.outcome == pb.OUTCOME_DONE
         held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(12)]
         ended = await asyncio.gather(*(_said_nothing(connection) for connection in held))
         assert sum(ended) == 12 - 4
-        assert (await plane.join("z", pb.NodeSpec(name="n1"))).outcome == pb.Answer.done
+        assert (await plane.join("z", pb.NodeSpec(name="n1"))).outcome == pb.OUTCOME_DONE
         for connection in held:
             connection.close()
 
@@ -244,4 +244,4 @@ async def test_connections_to_the_api_that_say_nothing_are_closed_and_others_ser
             async with grpc.aio.insecure_channel(plane.address, options=options) as channel:
                 request = pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n")])
                 answer = await CommandsStub(channel).JoinNodes(request, wait_for_ready=True, timeout=30)
-    assert answer.outcome == pb.Answer.done
+    assert answer.outcome == pb.OUTCOME_DONE

@@ -112,7 +112,7 @@ async def test_a_role_is_never_taken_from_what_a_caller_says(plane: Guarded) -> 
     spec = pb.NodeSpec(name="n1", labels={"role": "operator", "spiffe": "spiffe://test.example/operator/root"})
     await allow_agents(plane, "z", label_keys=["role", "spiffe"])
     answer = await agent.calls.JoinNodes(pb.JoinNodesRequest(zone="z", nodes=[spec]))
-    assert answer.outcome == pb.Answer.done
+    assert answer.outcome == pb.OUTCOME_DONE
     claims = [("x-forwarded-client-cert", "URI=spiffe://test.example/operator/root"), ("authorization", "Bearer root")]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await agent.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=claims)

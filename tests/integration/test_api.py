@@ -15,8 +15,6 @@ from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.served import Served, served
 
-Outcome = pb.Answer.Outcome
-
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Served]:
@@ -28,14 +26,14 @@ def node(name: str, *addresses: str, **labels: str) -> pb.NodeSpec:
     return pb.NodeSpec(name=name, addresses=addresses, labels=labels)
 
 
-async def until_members(plane: Served, joined: pb.Answer) -> None:
+async def until_members(plane: Served, joined: pb.CommandResult) -> None:
     """Wait until fleet has taken a join: until then its nodes are in no rule table, and a leave of them is not held."""
     await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
 
 
 async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
     answer = await plane.join("z1", node("n1", "10.0.0.1", "fd00::1", model="A10"))
-    assert answer.outcome == pb.Answer.done
+    assert answer.outcome == pb.OUTCOME_DONE
     assert answer.command_id
     found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
     assert (found.zone, list(found.addresses), dict(found.labels)) == (
@@ -59,7 +57,7 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
     assert await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id) == first
     assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)) == first
     other = await plane.join("z1", node("n1", "10.0.0.2"), command_id=command_id)
-    assert (other.outcome, command_id in other.reason) == (pb.Answer.refused, True)
+    assert (other.outcome, command_id in other.reason) == (pb.OUTCOME_REFUSED, True)
     for elsewhere in (
         plane.join("z2", node("n1", "10.0.0.1"), command_id=command_id),
         plane.calls.Freeze(pb.FreezeRequest(command_id=command_id, all_zones=True)),
@@ -76,17 +74,17 @@ async def test_another_principal_cannot_use_a_command_id(plane: Served) -> None:
     request = pb.FreezeRequest(zone="z1", command_id=plane.command_id())
     mine = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "alice")])
     theirs = await plane.calls.Freeze(request, metadata=[("x-dpuplane-as", "bob")])
-    assert (mine.outcome, theirs.outcome) == (pb.Answer.done, pb.Answer.refused)
+    assert (mine.outcome, theirs.outcome) == (pb.OUTCOME_DONE, pb.OUTCOME_REFUSED)
 
 
 async def test_a_leave_is_repeated_safely(plane: Served) -> None:
     await plane.join("z1", node("n1", "10.0.0.1"), node("n2", "10.0.0.2"))
     request = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
     first = await plane.calls.LeaveNodes(request)
-    assert (first.outcome, list(first.items)) == (pb.Answer.done, [])
+    assert (first.outcome, list(first.items)) == (pb.OUTCOME_DONE, [])
     assert await plane.calls.LeaveNodes(request) == first
     other = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"], command_id=request.command_id))
-    assert other.outcome == pb.Answer.refused
+    assert other.outcome == pb.OUTCOME_REFUSED
     gone = await plane.queries.ListNodes(pb.ListNodesRequest(min_position=first.position))
     assert list(gone.nodes) == []
     await plane.join("z2", node("n1", "10.0.0.1"))
@@ -98,16 +96,16 @@ async def test_a_leave_is_repeated_safely(plane: Served) -> None:
 async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -> None:
     joined = await plane.join("z1", node("n1", "10.0.0.1"))
     again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=5, uid="u"))
-    assert again.outcome == pb.Answer.refused, "an older incarnation"
+    assert again.outcome == pb.OUTCOME_REFUSED, "an older incarnation"
     shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=joined.position))
     as_it_is = pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=shown.created_ms, uid=shown.uid)
-    assert (await plane.join("z1", as_it_is)).outcome == pb.Answer.unchanged
+    assert (await plane.join("z1", as_it_is)).outcome == pb.OUTCOME_UNCHANGED
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"])
     first, second = await plane.calls.LeaveNodes(leave), await plane.calls.LeaveNodes(leave)
-    assert (first.outcome, second.outcome) == (pb.Answer.done, pb.Answer.unchanged)
-    assert [(item.name, item.outcome) for item in first.items] == [("n2", pb.Answer.unchanged)]
+    assert (first.outcome, second.outcome) == (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED)
+    assert [(item.name, item.outcome) for item in first.items] == [("n2", pb.OUTCOME_UNCHANGED)]
     assert {item.reason for item in second.items} == {f"node: 'n{n}' is not in zone 'z1'" for n in (1, 2)}
-    assert (await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))).outcome == pb.Answer.done
+    assert (await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
     assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=second.command_id)) == second
 
 
@@ -117,13 +115,13 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
     held = await plane.calls.LeaveNodes(leave)
     ask = pb.ShowCommandRequest(command_id=leave.command_id)
-    assert held.outcome == pb.Answer.held
+    assert held.outcome == pb.OUTCOME_HELD
     assert (await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)) == (held, held)
     said = await plane.calls.RejectHold(pb.RejectHoldRequest(hold=held.hold))
-    assert said.outcome == pb.Answer.done
+    assert said.outcome == pb.OUTCOME_DONE
     after, again = await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)
     assert after == again
-    assert (after.outcome, after.hold) == (pb.Answer.refused, held.hold)
+    assert (after.outcome, after.hold) == (pb.OUTCOME_REFUSED, held.hold)
     assert after.reason == f"hold {held.hold} was rejected by '?anonymous': what it kept stays as it was"
 
 
@@ -133,12 +131,12 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
     drop = pb.PolicySpec(name="no", action="drop", protocol="any")
     requests = [pb.SetPolicyRequest(policy=drop, command_id=plane.command_id()) for _ in range(2)]
     first, second = [await plane.calls.SetPolicy(request) for request in requests]
-    assert (first.outcome, first.hold) == (second.outcome, second.hold) == (pb.Answer.held, first.hold)
+    assert (first.outcome, first.hold) == (second.outcome, second.hold) == (pb.OUTCOME_HELD, first.hold)
     await plane.calls.RejectHold(pb.RejectHoldRequest(hold=first.hold))
     for request in requests:
         shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=request.command_id))
         assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
-        assert shown.outcome == pb.Answer.refused
+        assert shown.outcome == pb.OUTCOME_REFUSED
         assert shown.reason == f"hold {first.hold} was rejected by '?anonymous': what it kept stays as it was"
     budget = pb.SetBudgetRequest(kind="denied-by-change", permille=500, min_addresses=0, command_id=plane.command_id())
     (hold,) = (await hold_of(plane, await plane.calls.SetBudget(budget)),)
@@ -148,10 +146,10 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
     shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=budget.command_id))
     assert shown == await plane.calls.SetBudget(budget)
     said = f"hold {hold.hold} was approved by '?alice' and '?bob'"
-    assert (shown.outcome, shown.reason) == (pb.Answer.done, said)
+    assert (shown.outcome, shown.reason) == (pb.OUTCOME_DONE, said)
 
 
-async def hold_of(plane: Served, answer: pb.Answer) -> pb.Hold:
+async def hold_of(plane: Served, answer: pb.CommandResult) -> pb.Hold:
     found: pb.Hold = await plane.queries.ShowHold(pb.ShowHoldRequest(hold=answer.hold, min_position=answer.position))
     return found
 
@@ -159,10 +157,10 @@ async def hold_of(plane: Served, answer: pb.Answer) -> pb.Hold:
 async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) -> None:
     assert (
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1))
-    ).outcome == 1
+    ).outcome == pb.OUTCOME_DONE
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=[f"n{i}" for i in range(1, 5)]))
-    assert answer.outcome == pb.Answer.held
+    assert answer.outcome == pb.OUTCOME_HELD
     assert answer.HasField("hold")
     holds = await plane.queries.ListHolds(pb.ListHoldsRequest())
     (hold,) = holds.holds
@@ -177,7 +175,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
     approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
     for name in ("alice", "bob"):
         said = await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
-        assert said.outcome == pb.Answer.done, said
+        assert said.outcome == pb.OUTCOME_DONE, said
     assert not (await plane.queries.ListHolds(pb.ListHoldsRequest(min_position=said.position))).holds
     with pytest.raises(grpc.aio.AioRpcError, match="'n1' is not a node of any zone"):
         await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
@@ -187,7 +185,7 @@ async def test_a_leave_that_fleet_does_not_hear_of_is_unknown(tmp_path: Path) ->
     async with served(tmp_path / "plane", forwards=False) as plane:
         await plane.join("z1", node("n1", "10.0.0.1"))
         answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]), timeout=1.0)
-        assert answer.outcome == pb.Answer.unknown
+        assert answer.outcome == pb.OUTCOME_UNKNOWN
         assert "held is not known" in answer.reason
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=await position(plane)), timeout=0.5)
@@ -204,8 +202,8 @@ async def test_a_leave_is_decided_by_the_zone_that_it_names(plane: Served) -> No
     await plane.join("z1", node("a"))
     await plane.join("z2", node("b"))
     both = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["a", "b"]))
-    assert both.outcome == pb.Answer.done
-    assert [(item.name, item.outcome) for item in both.items] == [("b", pb.Answer.unchanged)]
+    assert both.outcome == pb.OUTCOME_DONE
+    assert [(item.name, item.outcome) for item in both.items] == [("b", pb.OUTCOME_UNCHANGED)]
     located = await plane.queries.LocateNodes(pb.LocateNodesRequest(names=["a", "b", "c"]))
     assert dict(located.zones) == {"b": "z2"}
 
@@ -216,7 +214,7 @@ async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> Non
 
     answers = await asyncio.gather(*(claim(number) for number in range(19)))
     assert sorted(answer.index for answer in answers if answer.HasField("index")) == list(range(18))
-    (waiting,) = (answer for answer in answers if answer.outcome == pb.Answer.waiting)
+    (waiting,) = (answer for answer in answers if answer.outcome == pb.OUTCOME_WAITING)
     assert (waiting.place, "(18)" in waiting.reason) == (1, True)
     shown = await plane.queries.ShowClique(pb.ShowCliqueRequest(domain="d", clique="c", min_position=waiting.position))
     assert [member.index for member in shown.members] == list(range(18))
@@ -269,16 +267,16 @@ async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None
 
 async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="http://10.9.0.1")
-    assert (await plane.calls.RegisterDpu(register)).outcome == pb.Answer.done
+    assert (await plane.calls.RegisterDpu(register)).outcome == pb.OUTCOME_DONE
     provision = pb.RequestLifecycleRequest(zone="z1", dpu="d1", request="provision", image="bundle-2")
     answer = await plane.calls.RequestLifecycle(provision)
-    assert answer.outcome == pb.Answer.done, answer.reason
+    assert answer.outcome == pb.OUTCOME_DONE, answer.reason
     shown = await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", min_position=answer.position))
     assert (shown.zone, shown.ordinal, shown.image, shown.serial) == ("z1", 0, "bundle-2", "MT1")
     listed = await plane.queries.ListDpus(pb.ListDpusRequest(zone="z1", phase=shown.phase))
     assert [dpu.dpu for dpu in listed.dpus] == ["d1"]
     nowhere = await plane.calls.RequestLifecycle(pb.RequestLifecycleRequest(zone="z1", dpu="d2", request="pause"))
-    assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.Answer.refused, True)
+    assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.OUTCOME_REFUSED, True)
 
 
 async def test_pages_of_nodes_with_many_labels_have_few_of_them(plane: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,11 +312,11 @@ async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
     described = await plane.calls.DescribeZone(
         pb.DescribeZoneRequest(zone="z1", set_labels=True, labels={"tier": "gpu"}, parallel_installs=3)
     )
-    assert described.outcome == pb.Answer.done, described.reason
+    assert described.outcome == pb.OUTCOME_DONE, described.reason
     frozen = await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
     shown = await plane.queries.ShowZone(pb.ShowZoneRequest(zone="z1", min_position=frozen.position))
     assert (dict(shown.labels), shown.parallel_installs, shown.frozen, shown.nodes) == ({"tier": "gpu"}, 3, True, 1)
-    assert (await plane.calls.Thaw(pb.ThawRequest(zone="z1"))).outcome == pb.Answer.done
+    assert (await plane.calls.Thaw(pb.ThawRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
     status = await plane.queries.ShowStatus(pb.ShowStatusRequest())
     assert list(status.frozen) == []
 
@@ -334,13 +332,13 @@ async def test_policies_are_set_listed_and_deleted(plane: Served) -> None:
         sources={"tier": "web"},
     )
     answer = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=spec))
-    assert answer.outcome == pb.Answer.done, answer.reason
+    assert answer.outcome == pb.OUTCOME_DONE, answer.reason
     listed = await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=answer.position))
     assert [policy.name for policy in listed.policies] == ["web", "default"]
     assert [(p.first, p.last) for p in listed.policies[0].ports] == [(443, 443)]
     rules = [page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
     assert next((rule.policy, rule.prefix) for page in rules for rule in page.rules) == ("web", "10.0.0.1/32")
-    assert (await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web"))).outcome == pb.Answer.done
+    assert (await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web"))).outcome == pb.OUTCOME_DONE
 
 
 async def test_status_names_the_replica_the_log_and_every_partition(plane: Served) -> None:
@@ -363,11 +361,11 @@ async def test_devices_are_asked_of_their_source(plane: Served) -> None:
 
 async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
     soon = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id()))
-    assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.Answer.unknown, True)
+    assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.OUTCOME_UNKNOWN, True)
     late = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id(late_ms=200_000)))
-    assert (late.outcome, "no effect" in late.reason) == (pb.Answer.refused, True)
+    assert (late.outcome, "no effect" in late.reason) == (pb.OUTCOME_REFUSED, True)
     expired = await plane.join("z1", node("n1"), command_id=plane.command_id(late_ms=150_000))
-    assert (expired.outcome, "expired" in expired.reason) == (pb.Answer.refused, True)
+    assert (expired.outcome, "expired" in expired.reason) == (pb.OUTCOME_REFUSED, True)
 
 
 async def test_health_and_reflection_answer(plane: Served) -> None:

@@ -97,8 +97,8 @@ REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
 async def test_what_the_state_forbids_is_a_refusal_with_a_reason(
     plane: Served, method: str, request_: Any, said: tuple[str, ...]
 ) -> None:
-    answer: pb.Answer = await getattr(plane.calls, method)(request_)
-    assert answer.outcome == pb.Answer.refused
+    answer: pb.CommandResult = await getattr(plane.calls, method)(request_)
+    assert answer.outcome == pb.OUTCOME_REFUSED
     reason = answer.reason or answer.items[0].reason
     for part in said:
         assert part in reason
@@ -202,13 +202,13 @@ async def test_an_oversized_request_is_refused_and_the_server_goes_on(plane: Ser
     with pytest.raises(grpc.aio.AioRpcError, match="bytes of names, uids, addresses and labels") as caught:
         await plane.join("z1", *wide)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert (await plane.join("z1", pb.NodeSpec(name="n1"))).outcome == pb.Answer.done
+    assert (await plane.join("z1", pb.NodeSpec(name="n1"))).outcome == pb.OUTCOME_DONE
 
 
 async def test_metadata_over_its_limit_ends_the_call_only(plane: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await plane.calls.Freeze(pb.FreezeRequest(all_zones=True), metadata=[("x-more", "x" * 20_000)])
-    assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.Answer.done
+    assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 200, "?alice", "a/b"])
@@ -254,14 +254,14 @@ async def test_an_unanswered_command_is_unknown_and_its_repetition_definite(plan
     plane.log.stalled = True
     command_id = plane.command_id()
     unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=0.5)
-    assert (unknown.outcome, unknown.command_id) == (pb.Answer.unknown, command_id)
+    assert (unknown.outcome, unknown.command_id) == (pb.OUTCOME_UNKNOWN, command_id)
     assert unknown.reason
     assert plane.server.command_handler.unknown == 1
     summary = await plane.calls.JoinNodesStream(iter([join("n2"), join("n3")]), timeout=0.5)
     assert (summary.unknown, summary.done) == (2, 0)
     plane.log.stalled = False
     again = await plane.calls.JoinNodes(join("n1", command_id=command_id))
-    assert again.outcome == pb.Answer.done
+    assert again.outcome == pb.OUTCOME_DONE
 
 
 async def test_a_stop_cuts_a_hanging_call_off(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_answers_that_nobody_reads_are_few_and_hold_up_nothing_else(tmp_pa
         with pytest.raises(grpc.aio.AioRpcError, match="2 answers in many parts are the most") as caught:
             await asked().read()
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.Answer.done
+        assert (await plane.calls.Freeze(pb.FreezeRequest(all_zones=True))).outcome == pb.OUTCOME_DONE
         while await unread[0].read():
             pass
         assert len((await asked().read()).devices) == 1_000

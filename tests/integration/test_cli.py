@@ -456,7 +456,7 @@ async def test_a_log_is_not_verified_against_the_servers_of_another_one(run: Run
 
 
 async def test_a_node_that_nobody_knows_is_not_explained_and_one_that_left_is(run: Run, plane: Served) -> None:
-    assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))).outcome == pb.Answer.done
+    assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))).outcome == pb.OUTCOME_DONE
     nope = await run("explain", "nope", "d1")
     assert (nope.status, nope.stdout, "name: 'nope' is not a node of any zone" in nope.stderr) == (1, "", True)
     await become_member(run, "n1", "z1", "10.0.0.1")

@@ -24,7 +24,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def joined(plane: Served, zone: str, name: str, address: str) -> None:
-    assert (await plane.join(zone, pb.NodeSpec(name=name, addresses=[address]))).outcome == pb.Answer.done
+    assert (await plane.join(zone, pb.NodeSpec(name=name, addresses=[address]))).outcome == pb.OUTCOME_DONE
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def test_a_wait_that_is_over_says_what_it_saw_last(plane: Served, argument
 
 async def test_a_command_about_a_dpu_that_two_zones_have_asks_at_once_which(plane: Served) -> None:
     for zone in ("z1", "z2"):
-        assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.Answer.done
+        assert (await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone=zone, dpu="d1"))).outcome == pb.OUTCOME_DONE
     await joined(plane, "z1", "n1", "10.0.0.1")
     verbs = [("dpus", verb, "d1") for verb in ("pause", "resume", "retry", "skip", "abort", "delete")]
     provision = ("dpus", "provision", "d1", "--image", "i")

@@ -42,7 +42,7 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
         stated, before = await plane.stated(), await rules_of(plane)
         request = pb.SetPolicyRequest(policy=policy(sources={"tier": "web"}, ports=[pb.PortRange(first=443, last=443)]))
         said = await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=request.policy, dry_run=True))
-        assert said.outcome == pb.Answer.done and not said.dry_run.budget and not said.HasField("hold")
+        assert said.outcome == pb.OUTCOME_DONE and not said.dry_run.budget and not said.HasField("hold")
         (effect,) = said.dry_run.effects
         (rule,) = effect.rules
         assert (effect.zones, effect.zone_count) == (["z1"], 1)
@@ -50,7 +50,7 @@ async def test_a_policy_is_foreseen_and_nothing_is_appended(tmp_path: Path) -> N
         assert (rule.prefixes_appearing, rule.prefixes_vanishing) == (1, 0)
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 0), "the default allows them already"
         assert await plane.stated() == stated and await rules_of(plane) == before
-        assert (await plane.calls.SetPolicy(request)).outcome == pb.Answer.done
+        assert (await plane.calls.SetPolicy(request)).outcome == pb.OUTCOME_DONE
         assert sum((await plane.stated()).values()) == sum(stated.values()) + 1
         assert await rules_of(plane) == before | {("web", "10.0.0.0/29")}
 
@@ -61,24 +61,24 @@ async def test_a_leave_over_its_budget_is_foreseen_as_held(tmp_path: Path) -> No
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1))
         names = ["n0", "n1", "nobody"]
         said = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names, dry_run=True))
-        assert said.outcome == pb.Answer.held and not said.HasField("hold")
+        assert said.outcome == pb.OUTCOME_HELD and not said.HasField("hold")
         assert (said.dry_run.budget, said.dry_run.addresses) == ("denied-by-leave", 2)
         (effect,) = said.dry_run.effects
         (rule,) = effect.rules
         assert rule.vanishing == ["10.0.0.0/29"] and rule.appearing == ["10.0.0.2/31", "10.0.0.4/30"]
         assert (effect.addresses_allowed, effect.addresses_denied) == (0, 2), "not the six that keep their verdict"
-        assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.Answer.unchanged)]
+        assert [(item.name, item.outcome) for item in said.items] == [("nobody", pb.OUTCOME_UNCHANGED)]
         real = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=names))
-        assert real.outcome == pb.Answer.held
+        assert real.outcome == pb.OUTCOME_HELD
         one = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n5"], dry_run=True))
-        assert one.outcome == pb.Answer.done and not one.dry_run.budget
+        assert one.outcome == pb.OUTCOME_DONE and not one.dry_run.budget
 
 
 async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         await joined(plane)
         none = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
-        assert none.outcome == pb.Answer.refused and "must be the name of a policy" in none.reason
+        assert none.outcome == pb.OUTCOME_REFUSED and "must be the name of a policy" in none.reason
         await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy()))
         gone = await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web", dry_run=True))
         (effect,) = gone.dry_run.effects
@@ -87,7 +87,7 @@ async def test_a_deletion_and_what_would_be_refused_are_foreseen(tmp_path: Path)
         with pytest.raises(grpc.aio.AioRpcError, match="action"):
             await plane.calls.SetPolicy(pb.SetPolicyRequest(policy=policy(action="maybe"), dry_run=True))
         lost = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["nobody"], dry_run=True))
-        assert (lost.outcome, "'nobody' is not in zone 'z1'" in lost.reason) == (pb.Answer.unchanged, True)
+        assert (lost.outcome, "'nobody' is not in zone 'z1'" in lost.reason) == (pb.OUTCOME_UNCHANGED, True)
 
 
 async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path:
         await until(lambda: len(plane.replica.state(FLEET_0).members.rows) == 5)
         await plane.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=0))
         left = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n0"]))
-        assert left.outcome == pb.Answer.held
+        assert left.outcome == pb.OUTCOME_HELD
         for zone, names in (("", ["n0", "n1", "n2", "n3", "twin"]), ("z1", ["n0", "n1", "n2", "n3"]), ("z2", ["twin"])):
             listed, token = [], ""
             while True:

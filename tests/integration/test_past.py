@@ -103,7 +103,7 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
         before = format_time(now_ms())
         await asyncio.sleep(0.002)
         commands: Any = channel.unary_unary(
-            "/dpuplane.v1.Commands/JoinNodes", pb.JoinNodesRequest.SerializeToString, pb.Answer.FromString
+            "/dpuplane.v1.Commands/JoinNodes", pb.JoinNodesRequest.SerializeToString, pb.CommandResult.FromString
         )
         answer = await commands(pb.JoinNodesRequest(zone="new", nodes=[pb.NodeSpec(name="late")]))
         async with Pasts.open(plane.settings, now_ms) as pasts:

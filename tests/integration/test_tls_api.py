@@ -46,7 +46,7 @@ def freeze() -> pb.FreezeRequest:
 
 
 async def test_who_asked_stands_in_the_log_as_the_certificate_names_them(plane: Guarded) -> None:
-    assert (await plane.caller("operator/ann").calls.Freeze(freeze())).outcome == pb.Answer.done
+    assert (await plane.caller("operator/ann").calls.Freeze(freeze())).outcome == pb.OUTCOME_DONE
     actors = []
     async for _, records in plane.plane.log.read({FLEET_0: 0}):
         actors = [event.envelope.actor for event in map(decode, (r.value for r in records)) if hasattr(event, "zone")]
@@ -67,8 +67,8 @@ async def test_a_denial_names_method_principal_and_role_and_appends_nothing(plan
 
 async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Guarded) -> None:
     agent, operator = plane.caller("node-agent/n1"), plane.caller("operator/ann")
-    assert (await operator.calls.JoinNodes(join("n0"))).outcome == pb.Answer.done
-    assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.Answer.done
+    assert (await operator.calls.JoinNodes(join("n0"))).outcome == pb.OUTCOME_DONE
+    assert (await agent.calls.JoinNodes(join("n1"))).outcome == pb.OUTCOME_DONE
     assert (await agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n1"))).index == 0
     for call in (
         agent.calls.JoinNodes(join("n1", "n2")),
@@ -81,7 +81,7 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
         agent.calls.JoinNodesStream(iter([join("n2")])),
     ):
         assert (await refused(call))[0] == Code.PERMISSION_DENIED
-    assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))).outcome == pb.Answer.done
+    assert (await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))).outcome == pb.OUTCOME_DONE
 
 
 async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded) -> None:
@@ -102,7 +102,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
     operator, approver = plane.caller("operator/ann"), plane.caller("approver/bob")
     budget = pb.SetBudgetRequest(kind="denied-by-leave", permille=0, min_addresses=1)
     assert (await refused(operator.calls.SetBudget(budget)))[0] == Code.PERMISSION_DENIED
-    assert (await approver.calls.SetBudget(budget)).outcome == pb.Answer.done
+    assert (await approver.calls.SetBudget(budget)).outcome == pb.OUTCOME_DONE
     joined = await operator.calls.JoinNodes(
         pb.JoinNodesRequest(
             zone="z1", nodes=[pb.NodeSpec(name=f"n{i}", addresses=[f"10.0.0.{i}"]) for i in range(1, 9)]
@@ -112,7 +112,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
     await operator.queries.ListPolicies(pb.ListPoliciesRequest(min_position=joined.position))
     leave = pb.LeaveNodesRequest(zone="z1", names=[f"n{i}" for i in range(1, 5)])
     assert (await refused(approver.calls.LeaveNodes(leave)))[0] == Code.PERMISSION_DENIED
-    assert (await operator.calls.LeaveNodes(leave)).outcome == pb.Answer.held
+    assert (await operator.calls.LeaveNodes(leave)).outcome == pb.OUTCOME_HELD
     (hold,) = (await operator.queries.ListHolds(pb.ListHoldsRequest())).holds
     approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
     assert (await refused(operator.calls.ApproveHold(approve)))[0] == Code.PERMISSION_DENIED
@@ -121,7 +121,7 @@ async def test_two_approvers_are_two_persons_with_the_role(plane: Guarded) -> No
         answer = await one.calls.ApproveHold(approve)
         assert answer.reason.startswith(f"hold {hold.hold} has 1 of 2 approvals")
     answer = await plane.caller("approver/cid").calls.ApproveHold(approve)
-    assert (answer.outcome, answer.reason) == (pb.Answer.done, "")
+    assert (answer.outcome, answer.reason) == (pb.OUTCOME_DONE, "")
 
 
 async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded) -> None:
@@ -129,14 +129,14 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
     request = pb.FreezeRequest(zone="z1", command_id=command_id)
     ann, bob = plane.caller("operator/ann"), plane.caller("operator/bob")
     first = await ann.calls.Freeze(request)
-    assert first.outcome == pb.Answer.done
+    assert first.outcome == pb.OUTCOME_DONE
     assert await ann.calls.Freeze(request) == first
     stated = await plane.plane.stated()
     other_body = pb.FreezeRequest(zone="z2", command_id=command_id)
     other_role = plane.caller("approver/ann")
     for call in (bob.calls.Freeze(request), ann.calls.Freeze(other_body), other_role.calls.Freeze(request)):
         answer = await call
-        assert answer.outcome == pb.Answer.refused
+        assert answer.outcome == pb.OUTCOME_REFUSED
         assert command_id in answer.reason
     frozen = (await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen
     assert list(frozen) == ["z1"]

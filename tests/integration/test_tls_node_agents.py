@@ -30,36 +30,36 @@ async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane:
     await allow_agents(plane, "z1", networks=[NET])
     await allow_agents(plane, "z2", networks=[NET])
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
-    assert (await operator.calls.JoinNodes(join("victim", "10.7.0.1"))).outcome == pb.Answer.done
+    assert (await operator.calls.JoinNodes(join("victim", "10.7.0.1"))).outcome == pb.OUTCOME_DONE
     labelled = await agent.calls.JoinNodes(join("n1", "10.7.0.2", trust="high"))
-    assert (labelled.outcome, "--agent-label-key trust" in labelled.reason) == (pb.Answer.refused, True)
+    assert (labelled.outcome, "--agent-label-key trust" in labelled.reason) == (pb.OUTCOME_REFUSED, True)
     taken = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
-    assert (taken.outcome, "node 'victim' holds it" in taken.reason) == (pb.Answer.refused, True)
+    assert (taken.outcome, "node 'victim' holds it" in taken.reason) == (pb.OUTCOME_REFUSED, True)
     shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=taken.position))
     assert (list(shown.conflicts), shown.withheld) == (["victim"], taken.reason)
     again = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
-    assert (again.outcome, again.reason) == (pb.Answer.refused, taken.reason)
+    assert (again.outcome, again.reason) == (pb.OUTCOME_REFUSED, taken.reason)
     asked = pb.ShowCommandRequest(command_id=taken.command_id)
     assert await operator.queries.ShowCommand(asked) == taken
     gone = await operator.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["victim"]))
     assert await operator.queries.ShowCommand(asked) == taken, "what it was told then"
-    assert gone.outcome == pb.Answer.done
+    assert gone.outcome == pb.OUTCOME_DONE
     shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=gone.position))
     assert (list(shown.conflicts), shown.withheld) == ([], "")
-    assert (await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))).outcome == pb.Answer.done
+    assert (await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))).outcome == pb.OUTCOME_DONE
 
 
 async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) -> None:
     agent = plane.caller("node-agent/n1")
     refused = await agent.calls.JoinNodes(join("n1", zone="mine"))
-    assert (refused.outcome, "dpuplane zones limit mine --create" in refused.reason) == (pb.Answer.refused, True)
+    assert (refused.outcome, "dpuplane zones limit mine --create" in refused.reason) == (pb.OUTCOME_REFUSED, True)
     for zone in ("z1", "z2"):
         await allow_agents(plane, zone, networks=[NET])
-    assert (await plane.caller("operator/ann").calls.JoinNodes(join("n1", trust="low"))).outcome == pb.Answer.done
+    assert (await plane.caller("operator/ann").calls.JoinNodes(join("n1", trust="low"))).outcome == pb.OUTCOME_DONE
     moved = await agent.calls.JoinNodes(join("n1", "10.7.0.9", zone="z2"))
-    assert (moved.outcome, "moves no node" in moved.reason) == (pb.Answer.refused, True)
+    assert (moved.outcome, "moves no node" in moved.reason) == (pb.OUTCOME_REFUSED, True)
     left = await agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]))
-    assert (left.outcome, "'trust' of 'n1' is an operator's" in left.reason) == (pb.Answer.refused, True)
+    assert (left.outcome, "'trust' of 'n1' is an operator's" in left.reason) == (pb.OUTCOME_REFUSED, True)
 
 
 async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_operators_labels(plane: Guarded) -> None:
@@ -67,15 +67,15 @@ async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_oper
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
     zone = await operator.queries.ShowZone(pb.ShowZoneRequest(zone="z1"))
     assert (list(zone.agent_networks), list(zone.agent_label_keys)) == ([NET], ["role"])
-    assert (await operator.calls.JoinNodes(join("n1", trust="low"))).outcome == pb.Answer.done
+    assert (await operator.calls.JoinNodes(join("n1", trust="low"))).outcome == pb.OUTCOME_DONE
     answer = await agent.calls.JoinNodes(join("n1", "10.7.0.9", role="web"))
-    assert answer.outcome == pb.Answer.done
+    assert answer.outcome == pb.OUTCOME_DONE
     shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
     assert (dict(shown.labels), list(shown.addresses)) == ({"role": "web", "trust": "low"}, ["10.7.0.9"])
     changed = await agent.calls.ChangeNodes(
         pb.ChangeNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["192.0.2.1"])])
     )
-    assert (changed.outcome, "--agent-network 192.0.2.1/32" in changed.reason) == (pb.Answer.refused, True)
+    assert (changed.outcome, "--agent-network 192.0.2.1/32" in changed.reason) == (pb.OUTCOME_REFUSED, True)
 
 
 async def test_a_node_agent_hears_what_became_of_its_command_by_repeating_it_under_its_id(plane: Guarded) -> None:

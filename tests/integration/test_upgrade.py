@@ -155,7 +155,7 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
         request = pb.RaiseFoldVersionRequest(topic="zones", version=2)
         answer = await plane.calls.RaiseFoldVersion(request, timeout=5)
         assert (answer.outcome, plane.replica.folded(plane.replica.partitions("zones")[0]).halted != "") == (
-            pb.Answer.unknown,
+            pb.OUTCOME_UNKNOWN,
             True,
         )
 
@@ -163,10 +163,10 @@ async def test_who_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path)
 async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_says(tmp_path: Path) -> None:
     async with served(tmp_path) as plane:
         one = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="fleet", version=1))
-        assert (one.outcome, one.reason) == (pb.Answer.unchanged, "version: fleet/0 has fold version 1 already")
+        assert (one.outcome, one.reason) == (pb.OUTCOME_UNCHANGED, "version: fleet/0 has fold version 1 already")
         all_of = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=1))
-        assert all_of.outcome == pb.Answer.unchanged
-        assert [part.outcome for part in all_of.partitions] == [pb.Answer.unchanged] * 3
+        assert all_of.outcome == pb.OUTCOME_UNCHANGED
+        assert [part.outcome for part in all_of.partitions] == [pb.OUTCOME_UNCHANGED] * 3
         shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=all_of.command_id))
         assert shown == all_of
 

@@ -109,26 +109,28 @@ def _waits_until_nothing_below_waits(is_forwarded: Any) -> Any:
 
 
 def _refuses_before_append(state: Any) -> Any:
-    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.Answer:
+    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
         """What a request names is looked up in what this process has folded."""
         if shape is nodes.leave and not self._replica.outcomes(request.command_id):
             rows = self._replica.state(self._replica.partition_for(ZONES, request.zone)).nodes.rows
             if not any(name in rows for name in request.names):
-                return pb.Answer(command_id=request.command_id, outcome=pb.Answer.refused, reason="names: not here")
-        answer: pb.Answer = await state(self, shape, request, call)
+                return pb.CommandResult(
+                    command_id=request.command_id, outcome=pb.OUTCOME_REFUSED, reason="names: not here"
+                )
+        answer: pb.CommandResult = await state(self, shape, request, call)
         return answer
 
     return handled
 
 
 def _where_it_was_last_seen(state: Any) -> Any:
-    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.Answer:
+    async def handled(self: CommandHandler, shape: Any, request: Any, call: Any) -> pb.CommandResult:
         """A leave goes to the zone in which this process has folded the node."""
         if shape is nodes.leave:
             zones = [self._replica.state(partition) for partition in self._replica.partitions(ZONES)]
             found = [known.nodes.rows[name] for known in zones for name in request.names if name in known.nodes.rows]
             request.zone = found[0].zone if found else request.zone
-        answer: pb.Answer = await state(self, shape, request, call)
+        answer: pb.CommandResult = await state(self, shape, request, call)
         return answer
 
     return handled

@@ -89,17 +89,17 @@ class Api:
         except Aborted as aborted:
             kind = LogUnavailable if aborted.status is grpc.StatusCode.UNAVAILABLE else AppendRefused
             raise kind(str(aborted)) from aborted
-        answer = pb.Answer.FromString(found)
-        if answer.outcome == pb.Answer.unknown:
+        answer = pb.CommandResult.FromString(found)
+        if answer.outcome == pb.OUTCOME_UNKNOWN:
             raise AppendUnknown(answer.reason)
         if not answer.position:
             return Answer(outcome_of(answer), FLEET_0, -1)
         hold = answer.hold if answer.HasField("hold") else -1
         verdict = fleet_views.command_outcome(self._replica.state(FLEET_0), answer.command_id, hold)
-        if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.Answer.held):
+        if verdict is not None or (method == "LeaveNodes" and answer.outcome == pb.OUTCOME_HELD):
             return self._replica.outcomes(answer.command_id)[0]  # fleet has the last word, and the zone decided it
         told = answer_of(answer)
-        if method == "LeaveNodes" and answer.outcome == pb.Answer.unchanged:
+        if method == "LeaveNodes" and answer.outcome == pb.OUTCOME_UNCHANGED:
             decided = self._replica.outcomes(answer.command_id)
             if decided and _codes(decided[0]) == _codes(told):
                 return decided[0]  # the same, in the words of fleet: which hold keeps a node that left already

@@ -7,6 +7,7 @@ from eventstore.log import Partition
 from eventstore.position import from_token
 from eventstore.replicas.replica import Answer
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
 
 def positions_of(token: str) -> dict[Partition, int]:
@@ -14,13 +15,13 @@ def positions_of(token: str) -> dict[Partition, int]:
     return dict(from_token(token, token.partition(":")[0]).offsets)
 
 
-def answer_of(answer: pb.Answer) -> Answer:
+def answer_of(answer: pb.CommandResult) -> Answer:
     """An answer that has a position."""
     ((partition, position),) = positions_of(answer.position).items()
     return Answer(outcome_of(answer), partition, position - 1)
 
 
-def outcome_of(answer: pb.Answer) -> Outcome:
+def outcome_of(answer: pb.CommandResult) -> Outcome:
     """What an answer says was decided."""
     return Outcome(
         _code(answer.outcome),
@@ -33,5 +34,5 @@ def outcome_of(answer: pb.Answer) -> Outcome:
 
 
 def _code(outcome: int) -> Code:
-    code: Code = pb.Answer.Outcome.Name(outcome)  # type: ignore[assignment]
+    code: Code = outcome_name(outcome)  # type: ignore[assignment]
     return code

@@ -105,7 +105,7 @@ async def allow_agents(
         agent_label_keys=label_keys,
     )
     answer = await plane.caller("operator/ann").calls.DescribeZone(request)
-    assert answer.outcome == pb.Answer.done, answer.reason
+    assert answer.outcome == pb.OUTCOME_DONE, answer.reason
     replica = plane.plane.replica
     state = replica.state(replica.partition_for(ZONES, zone))
     wanted = (tuple(sorted(networks)), tuple(sorted(label_keys)))

@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from commands.rpc.middleware import Call, NotFound, snake_case
-from deploy.cli.answers import merged_position
+from deploy.cli.results import merged_position
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 
@@ -38,7 +38,7 @@ class History:
         self._rng = random.Random(seed)
         self._commands: Any = CommandsStub(channel)
         self._queries: Any = QueriesStub(channel)
-        self._last = pb.Answer()
+        self._last = pb.CommandResult()
 
     async def go_on(self, commands: int) -> None:
         """So many commands, one after the other; what is refused is part of the history."""

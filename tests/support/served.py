@@ -93,8 +93,8 @@ class Served:
                 count += not decode(record.value).envelope.actor.startswith("forwarder/")
         return count
 
-    async def join(self, zone: str, *nodes: pb.NodeSpec, command_id: str = "") -> pb.Answer:
-        answer: pb.Answer = await self.calls.JoinNodes(
+    async def join(self, zone: str, *nodes: pb.NodeSpec, command_id: str = "") -> pb.CommandResult:
+        answer: pb.CommandResult = await self.calls.JoinNodes(
             pb.JoinNodesRequest(zone=zone, nodes=nodes, command_id=command_id)
         )
         return answer

@@ -28,7 +28,7 @@ class ShownPlane(NamedTuple):
         """These nodes join, with the addresses 10.NET.0.1 and so on."""
         nodes = [pb.NodeSpec(name=name, addresses=[f"10.{net}.0.{n}"]) for n, name in enumerate(names, 1)]
         answer = await self.calls.JoinNodes(pb.JoinNodesRequest(zone=zone, nodes=nodes))
-        assert answer.outcome == pb.Answer.done, answer
+        assert answer.outcome == pb.OUTCOME_DONE, answer
 
     async def began_ms(self) -> int:
         """When the log began."""

@@ -70,14 +70,14 @@ class Server:
             tasks.create_task(forwarder.run())
             tasks.create_task(self.commands.position_waiter.run())
 
-    async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.Answer:
+    async def ask(self, method: str, request: Message, principal: str = "ann") -> pb.CommandResult:
         """A command. Raises Aborted."""
         raw = await self._api.call("Commands", method, request.SerializeToString(), principal, TIMEOUT_S)
-        return pb.Answer.FromString(raw)
+        return pb.CommandResult.FromString(raw)
 
-    async def show(self, command_id: str) -> pb.Answer:
+    async def show(self, command_id: str) -> pb.CommandResult:
         asked = pb.ShowCommandRequest(command_id=command_id).SerializeToString()
-        return pb.Answer.FromString(await self._api.call("Queries", "ShowCommand", asked, "ann", TIMEOUT_S))
+        return pb.CommandResult.FromString(await self._api.call("Queries", "ShowCommand", asked, "ann", TIMEOUT_S))
 
     async def join_all(self, *requests: pb.JoinNodesRequest) -> pb.JoinSummary:
         """A stream of joins."""

@@ -17,22 +17,23 @@ import yaml
 from click.testing import CliRunner, Result
 
 from deploy.cli import _ending, cli
-from deploy.cli.answers import exit_status, finish, merged, merged_position, sentence
 from deploy.cli.client import Client
 from deploy.cli.failures import Refused
 from deploy.cli.output import print_table, print_value
 from deploy.cli.policies import PolicyDocument, read_policies
+from deploy.cli.results import exit_status, finish, merged_position, merged_result, sentence
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
 from deploy.plain import to_plain
 from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 from tests.support.stated_log import stated
 
 ID = "0197b2a4-7c00-7000-8000-000000000001"
 
 
-def run(answer: pb.Answer, output: str) -> Result:
+def run(answer: pb.CommandResult, output: str) -> Result:
     @click.command()
     def command() -> None:
         finish(answer, output)
@@ -66,22 +67,27 @@ def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
 
 
 def test_index_zero_is_written_and_absent_ones_are_not() -> None:
-    assert to_plain(pb.Answer(outcome="done", index=0))["index"] == 0
-    assert {"index", "place", "hold"}.isdisjoint(to_plain(pb.Answer(outcome="done")))
+    assert to_plain(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0))["index"] == 0
+    assert {"index", "place", "hold"}.isdisjoint(to_plain(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
 
 
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (pb.Answer(outcome="done", index=0), 0),
-        (pb.Answer(outcome="waiting", place=1, reason="no available indices within c (18)"), 0),
-        (pb.Answer(outcome="held", hold=3), 0),
-        (pb.Answer(outcome="refused", reason="zone: no"), 1),
-        (pb.Answer(outcome="done", items=[pb.ItemAnswer(name="n", outcome="refused", reason="no")]), 1),
-        (pb.Answer(outcome="unknown", command_id=ID, reason="no answer in time"), 3),
+        (pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0), 0),
+        (pb.CommandResult(outcome=pb.OUTCOME_WAITING, place=1, reason="no available indices within c (18)"), 0),
+        (pb.CommandResult(outcome=pb.OUTCOME_HELD, hold=3), 0),
+        (pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="zone: no"), 1),
+        (
+            pb.CommandResult(
+                outcome=pb.OUTCOME_DONE, items=[pb.ItemResult(name="n", outcome=pb.OUTCOME_REFUSED, reason="no")]
+            ),
+            1,
+        ),
+        (pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN, command_id=ID, reason="no answer in time"), 3),
     ],
 )
-def test_an_answer_is_one_value_and_an_exit_status(answer: pb.Answer, status: int) -> None:
+def test_an_answer_is_one_value_and_an_exit_status(answer: pb.CommandResult, status: int) -> None:
     assert exit_status(answer) == status
     as_json = run(answer, "json")
     assert as_json.exit_code == status
@@ -91,31 +97,34 @@ def test_an_answer_is_one_value_and_an_exit_status(answer: pb.Answer, status: in
     assert (as_yaml.exit_code, yaml.safe_load(as_yaml.stdout)) == (status, to_plain(answer))
     as_table = run(answer, "table")
     assert as_table.exit_code == status
-    assert (as_table.stderr if status else as_table.stdout).startswith(pb.Answer.Outcome.Name(answer.outcome))
+    assert (as_table.stderr if status else as_table.stdout).startswith(outcome_name(answer.outcome))
 
 
 def test_the_sentence_says_what_the_answer_holds() -> None:
-    assert sentence(pb.Answer(outcome="waiting", place=2, reason="full")) == "waiting, place 2 in line: full"
-    assert sentence(pb.Answer(outcome="done", index=0)) == "done, index 0"
-    assert f"dpuplane commands show {ID}" in sentence(pb.Answer(outcome="unknown", command_id=ID))
+    assert (
+        sentence(pb.CommandResult(outcome=pb.OUTCOME_WAITING, place=2, reason="full"))
+        == "waiting, place 2 in line: full"
+    )
+    assert sentence(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0)) == "done, index 0"
+    assert f"dpuplane commands show {ID}" in sentence(pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN, command_id=ID))
 
 
 def test_answers_of_several_commands_become_one() -> None:
-    done = pb.Answer(command_id=ID, outcome="done", position="log:zones/1=5,zones/2=1")
-    held = pb.Answer(outcome="held", hold=7, reason="over the budget", position="log:zones/2=9")
-    whole = merged([(["a"], done), (["b", "c"], held)])
-    assert pb.Answer.Outcome.Name(whole.outcome) == "held"
+    done = pb.CommandResult(command_id=ID, outcome=pb.OUTCOME_DONE, position="log:zones/1=5,zones/2=1")
+    held = pb.CommandResult(outcome=pb.OUTCOME_HELD, hold=7, reason="over the budget", position="log:zones/2=9")
+    whole = merged_result([(["a"], done), (["b", "c"], held)])
+    assert outcome_name(whole.outcome) == "held"
     assert (whole.command_id, whole.reason) == (ID, "over the budget")
-    assert [(item.name, item.outcome) for item in whole.items] == [("a", pb.Answer.done)]
+    assert [(item.name, item.outcome) for item in whole.items] == [("a", pb.OUTCOME_DONE)]
     assert whole.position == "log:zones/1=5,zones/2=9"
-    assert merged([(["a"], done)]) is done
+    assert merged_result([(["a"], done)]) is done
 
 
 def test_unknown_and_refused_parts_decide_the_exit_status() -> None:
-    done, refused = pb.Answer(outcome="done"), pb.Answer(outcome="refused", reason="no")
-    unknown = pb.Answer(outcome="unknown")
-    assert exit_status(merged([(["a"], done), (["b"], refused)])) == 1
-    assert exit_status(merged([(["a"], refused), (["b"], unknown)])) == 3
+    done, refused = pb.CommandResult(outcome=pb.OUTCOME_DONE), pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="no")
+    unknown = pb.CommandResult(outcome=pb.OUTCOME_UNKNOWN)
+    assert exit_status(merged_result([(["a"], done), (["b"], refused)])) == 1
+    assert exit_status(merged_result([(["a"], refused), (["b"], unknown)])) == 3
 
 
 def test_positions_merge_to_the_later_of_each_partition() -> None:
@@ -323,8 +332,8 @@ def test_a_command_whose_answer_does_not_fit_is_named_since_it_may_have_taken_ef
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Client, "_first_answer", lambda *_: pb.Answer(outcome=pb.Answer.done))
-    monkeypatch.setattr("deploy.cli.answers.print_value", full)
+    monkeypatch.setattr(Client, "_first_answer", lambda *_: pb.CommandResult(outcome=pb.OUTCOME_DONE))
+    monkeypatch.setattr("deploy.cli.results.print_value", full)
     monkeypatch.setattr("deploy.cli._print_no_more", lambda: None)
     given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
     ran = CliRunner().invoke(cli, given)
@@ -354,9 +363,11 @@ def test_what_is_opened_is_never_taken_for_a_stdout_that_was_closed(tmp_path: Pa
 
 
 def test_what_is_forgotten_is_not_to_be_asked_for_again() -> None:
-    forgotten = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="old; `dpuplane events export` shows it")
+    forgotten = pb.CommandResult(
+        command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="old; `dpuplane events export` shows it"
+    )
     assert sentence(forgotten) == f"unknown: {forgotten.reason}"
-    late = pb.Answer(command_id=ID, outcome=pb.Answer.unknown, reason="no answer in time")
+    late = pb.CommandResult(command_id=ID, outcome=pb.OUTCOME_UNKNOWN, reason="no answer in time")
     assert sentence(late).endswith(f"; ask again with `dpuplane commands show {ID}`")
 
 

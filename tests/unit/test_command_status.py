@@ -50,11 +50,11 @@ def test_a_command_that_may_be_in_a_log_out_of_reach_is_not_said_to_be_void() ->
             log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
             await asyncio.sleep(200)
             answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
-            assert [answer.outcome for answer in answers] == [pb.Answer.unknown, pb.Answer.unknown]
+            assert [answer.outcome for answer in answers] == [pb.OUTCOME_UNKNOWN, pb.OUTCOME_UNKNOWN]
             log.away = False
             await asyncio.sleep(10)
             answers = [command_status.answer(each) for each in (command.envelope.command_id, never)]
-            assert [answer.outcome for answer in answers] == [pb.Answer.done, pb.Answer.refused]
+            assert [answer.outcome for answer in answers] == [pb.OUTCOME_DONE, pb.OUTCOME_REFUSED]
 
     run_virtual(run())
 
@@ -72,9 +72,9 @@ def test_a_command_that_may_be_in_a_halted_partition_is_not_said_to_be_void() ->
         async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
             command_status = CommandStatus(replica, now_ms)
             await asyncio.sleep(200)
-            assert command_status.answer(never).outcome == pb.Answer.refused
+            assert command_status.answer(never).outcome == pb.OUTCOME_REFUSED
             replica.folded(FLEET_0).halted = "a bug"
             answer = command_status.answer(never)
-            assert (answer.outcome, "fleet/0" in answer.reason) == (pb.Answer.unknown, True)
+            assert (answer.outcome, "fleet/0" in answer.reason) == (pb.OUTCOME_UNKNOWN, True)
 
     run_virtual(run())

@@ -38,14 +38,15 @@ def test_differences_of_a_verification(count: int, last: str) -> None:
 )
 def test_refusals_of_an_import(count: int, last: str) -> None:
     refusals = [
-        pb.Answer(outcome="refused", items=[pb.ItemAnswer(name=f"n{number}", reason="no")]) for number in range(count)
+        pb.CommandResult(outcome=pb.OUTCOME_REFUSED, items=[pb.ItemResult(name=f"n{number}", reason="no")])
+        for number in range(count)
     ]
     _, said = printed(lambda: inventory._finish(pb.ImportSummary(refusals=refusals), "json"))
     assert (said[0], said[-1], len(said)) == ("refused: n0 no", last, min(count, 21 if count > 20 else 20))
 
 
 def dry_run(names: Sequence[str], *effects: pb.TableEffect) -> list[str]:
-    answer = pb.Answer(outcome="done", dry_run=pb.DryRun(effects=effects))
+    answer = pb.CommandResult(outcome=pb.OUTCOME_DONE, dry_run=pb.DryRun(effects=effects))
     return printed(lambda: dry_runs.finish_dry_run([(names, answer)], "table"))[0]
 
 

@@ -86,19 +86,19 @@ class Late:
         self.ids: list[str] = []
         self._tries = tries
 
-    async def join(self, request: Any, context: Any) -> pb.Answer:
+    async def join(self, request: Any, context: Any) -> pb.CommandResult:
         self.ids.append(request.command_id)
         if len(self.ids) == 1:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time")
-        outcome = pb.Answer.done if len(self.ids) >= self._tries else pb.Answer.unknown
-        return pb.Answer(command_id=request.command_id, outcome=outcome, reason="the log was busy")
+        outcome = pb.OUTCOME_DONE if len(self.ids) >= self._tries else pb.OUTCOME_UNKNOWN
+        return pb.CommandResult(command_id=request.command_id, outcome=outcome, reason="the log was busy")
 
 
 @asynccontextmanager
 async def asked(servicer: Late) -> AsyncIterator[Api]:
     server = grpc.aio.server()
     join = grpc.unary_unary_rpc_method_handler(
-        servicer.join, pb.JoinNodesRequest.FromString, pb.Answer.SerializeToString
+        servicer.join, pb.JoinNodesRequest.FromString, pb.CommandResult.SerializeToString
     )
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("dpuplane.v1.Commands", {"JoinNodes": join}),)
@@ -117,7 +117,7 @@ async def test_a_command_without_an_answer_is_sent_again_under_its_id() -> None:
     late = Late(tries=3)
     async with asked(late) as api:
         answer = await api.command("JoinNodes", pb.JoinNodesRequest(zone="z"))
-    assert answer.outcome == pb.Answer.done
+    assert answer.outcome == pb.OUTCOME_DONE
     assert len(late.ids) == 3 and len(set(late.ids)) == 1 and late.ids[0]
 
 

@@ -9,12 +9,14 @@ MIB = 1024 * 1024
 LONG_REASON = "name: " + "x" * 150
 
 
-def refused(request: int) -> pb.Answer:
+def refused(request: int) -> pb.CommandResult:
     items = [
-        pb.ItemAnswer(name=f"{request}-{item}-{'n' * 240}", outcome=pb.Answer.refused, reason=LONG_REASON)
+        pb.ItemResult(name=f"{request}-{item}-{'n' * 240}", outcome=pb.OUTCOME_REFUSED, reason=LONG_REASON)
         for item in range(1_000)
     ]
-    return pb.Answer(command_id=f"id-{request}", outcome=pb.Answer.refused, items=items, reason="1000 items refused")
+    return pb.CommandResult(
+        command_id=f"id-{request}", outcome=pb.OUTCOME_REFUSED, items=items, reason="1000 items refused"
+    )
 
 
 def test_a_summary_of_nothing_but_refusals_can_be_received() -> None:
@@ -43,7 +45,9 @@ def test_a_summary_of_ids_that_are_none_can_be_received() -> None:
     tally = _SummaryBuilder()
     for request in range(100):
         tally.add(
-            1, pb.Answer(command_id=f"{request:03}" + "x" * MIB, outcome=pb.Answer.refused, reason="no id"), "log"
+            1,
+            pb.CommandResult(command_id=f"{request:03}" + "x" * MIB, outcome=pb.OUTCOME_REFUSED, reason="no id"),
+            "log",
         )
     summary = tally.finished("log")
     assert summary.ByteSize() < 4 * MIB

@@ -61,7 +61,7 @@ def test_durations_are_counted_once_and_by_their_bound(seconds: list[float]) -> 
 
 def test_refusals_are_told_apart_by_field_and_no_caller_can_make_many() -> None:
     metrics = RpcMetrics()
-    refused = pb.Answer(outcome=pb.Answer.refused, reason="labels: 'evil\nx' must be short")
+    refused = pb.CommandResult(outcome=pb.OUTCOME_REFUSED, reason="labels: 'evil\nx' must be short")
     metrics.record_result("Commands.JoinNodes", refused, 0.01)
     metrics.record_error(
         "Commands.Freeze", "permission_denied", "Commands.Freeze: viewer/vic must have the role operator", 0.01

@@ -11,12 +11,12 @@ from google.protobuf.message import Message
 from eventstore.log import ZONES, Partition
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 from tests.simulation.api import Aborted
 from tests.support.two_servers import Server, Servers, two_servers
 from tests.support.virtual_loop import run_virtual
 
-Outcome = pb.Answer.Outcome
-done, refused, unchanged = pb.Answer.done, pb.Answer.refused, pb.Answer.unchanged
+done, refused, unchanged = pb.OUTCOME_DONE, pb.OUTCOME_REFUSED, pb.OUTCOME_UNCHANGED
 
 
 def joining(name: str, zone: str, command_id: str = "") -> pb.JoinNodesRequest:
@@ -42,7 +42,7 @@ def test_a_leave_of_a_node_that_another_server_just_let_join_takes_it_away() -> 
                 name = f"n{number}"
                 await servers.prompt.ask("JoinNodes", joining(name, "z1"))
                 left = await servers.late.ask("LeaveNodes", pb.LeaveNodesRequest(zone="z1", names=[name]))
-                assert left.outcome in (done, pb.Answer.held), "the guard may keep the address of so small a fleet"
+                assert left.outcome in (done, pb.OUTCOME_HELD), "the guard may keep the address of so small a fleet"
                 assert zone_with(servers.late, name) == []
 
     run_virtual(scenario())
@@ -87,7 +87,7 @@ def test_every_server_gives_one_answer_under_one_id(name: str, first: str) -> No
             request.command_id = command_id = servers.command_id()  # type: ignore[attr-defined]
             order = (servers.prompt, servers.late) if first == "prompt" else (servers.late, servers.prompt)
             one, other = await asyncio.gather(*(server.ask(method, request) for server in order))
-            assert Outcome.Name(one.outcome) == outcome, one
+            assert outcome_name(one.outcome) == outcome, one
             assert other == one
             await asyncio.sleep(1)
             assert await servers.late.show(command_id) == await servers.prompt.show(command_id) == one
@@ -142,7 +142,7 @@ def test_an_id_without_an_outcome_stays_bound_until_no_copy_can_take_effect() ->
             elsewhere, command_id = apart(servers, "z1"), servers.command_id()
             servers.late.log.late_s = 150.0
             answer = await servers.late.ask("JoinNodes", joining("n", "z1", command_id))
-            assert answer.outcome == pb.Answer.unknown
+            assert answer.outcome == pb.OUTCOME_UNKNOWN
             for _ in range(8):
                 other = joining("n", elsewhere, command_id)
                 assert await status_of(servers.late, "JoinNodes", other) == grpc.StatusCode.ALREADY_EXISTS

@@ -33,7 +33,7 @@ class Edge:
         self.replica = Replica(log, [CliquesFold()], store=MemoryStore(), name=name, now_ms=lambda: T0, rng=rng)
         self.command_handler = CommandHandler(self.replica, lambda: T0, rng)
 
-    async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.Answer:
+    async def open(self, request: pb.OpenSessionRequest, call: Call = CALL) -> pb.CommandResult:
         return await self.command_handler.handle(partial(cliques.open_session, edge=self.replica.name), request, call)
 
 
@@ -43,7 +43,7 @@ async def two_edges() -> AsyncIterator[tuple[Edge, Edge]]:
     one, two = Edge(contents, "one"), Edge(contents, "two")
     async with running(one.replica, two.replica):
         claim = pb.ClaimIndexRequest(domain="d", clique="c", node="n", created_ms=1, uid="u")
-        assert (await one.command_handler.handle(cliques.claim_index, claim, CALL)).outcome == pb.Answer.done
+        assert (await one.command_handler.handle(cliques.claim_index, claim, CALL)).outcome == pb.OUTCOME_DONE
         yield one, two
 
 
@@ -57,7 +57,7 @@ def test_a_repeat_through_another_replica_has_the_answer_of_the_first() -> None:
         async with two_edges() as (one, two):
             request = opening()
             first = await one.open(request)
-            assert first.outcome == pb.Answer.done
+            assert first.outcome == pb.OUTCOME_DONE
             assert await two.open(request) == first
             member = one.replica.state(one.replica.partition_for("cliques", "d")).members.rows["d/c/n"]
             assert (member.session, member.edge) == ("s", "one")
@@ -72,7 +72,7 @@ def test_both_replicas_at_once_give_one_answer() -> None:
         async with two_edges() as (one, two):
             request = opening()
             first, second = await asyncio.gather(one.open(request), two.open(request))
-            assert (first.outcome, second) == (pb.Answer.done, first)
+            assert (first.outcome, second) == (pb.OUTCOME_DONE, first)
 
     run_virtual(scenario())
 
@@ -86,7 +86,7 @@ def test_another_session_under_the_same_id_is_refused() -> None:
             other.CopyFrom(request)
             other.session = "t"
             assert "was used for another command" in (await two.open(other)).reason
-            assert (await two.open(request, Call("?stranger", 5.0))).outcome == pb.Answer.refused
+            assert (await two.open(request, Call("?stranger", 5.0))).outcome == pb.OUTCOME_REFUSED
 
     run_virtual(scenario())
 
@@ -98,6 +98,6 @@ def test_an_id_of_another_kind_of_command_is_refused() -> None:
             command_id = request.command_id
             release = pb.ReleaseIndexRequest(command_id=command_id, domain="d", clique="c", node="n")
             await one.command_handler.handle(cliques.release_index, release, CALL)
-            assert (await two.open(request)).outcome == pb.Answer.refused
+            assert (await two.open(request)).outcome == pb.OUTCOME_REFUSED
 
     run_virtual(scenario())

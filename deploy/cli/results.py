@@ -1,4 +1,4 @@
-"""Answers of the plane to commands: printed, merged, and turned into the exit status."""
+"""Results of commands: merged, printed, and turned into the exit status."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from deploy.cli.failures import REFUSED, UNKNOWN
 from deploy.cli.output import coloured, print_value
 from deploy.plain import to_plain
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
-_DECISIVE = (
-    pb.Answer.unknown,
-    pb.Answer.held,
-    pb.Answer.waiting,
-    pb.Answer.done,
-    pb.Answer.unchanged,
-    pb.Answer.refused,
+_PRECEDENCE = (
+    pb.OUTCOME_UNKNOWN,
+    pb.OUTCOME_HELD,
+    pb.OUTCOME_WAITING,
+    pb.OUTCOME_DONE,
+    pb.OUTCOME_UNCHANGED,
+    pb.OUTCOME_REFUSED,
 )
 """The outcome of several commands is the first of these that one of them has: `refused` only if all of them are."""
 
 
-def finish(answer: pb.Answer, output: str) -> None:
-    """Print an answer and end with its exit status."""
+def finish(answer: pb.CommandResult, output: str) -> None:
+    """Print the result of a command and exit with its status."""
     if output == "table":
         _print(answer)
     else:
@@ -35,16 +36,16 @@ def finish(answer: pb.Answer, output: str) -> None:
     click.get_current_context().exit(exit_status(answer))
 
 
-def exit_status(answer: pb.Answer) -> int:
+def exit_status(answer: pb.CommandResult) -> int:
     outcomes = {answer.outcome, *(item.outcome for item in answer.items)}
-    if pb.Answer.unknown in outcomes:
+    if outcomes & {pb.OUTCOME_UNSPECIFIED, pb.OUTCOME_UNKNOWN}:
         return UNKNOWN
-    return REFUSED if pb.Answer.refused in outcomes else 0
+    return REFUSED if pb.OUTCOME_REFUSED in outcomes else 0
 
 
-def sentence(answer: pb.Answer) -> str:
-    """An answer in one line."""
-    said = [pb.Answer.Outcome.Name(answer.outcome)]
+def sentence(answer: pb.CommandResult) -> str:
+    """A result in one line."""
+    said = [outcome_name(answer.outcome)]
     if answer.HasField("index"):
         said.append(f"index {answer.index}")
     if answer.HasField("place"):
@@ -54,12 +55,12 @@ def sentence(answer: pb.Answer) -> str:
     line = ", ".join(said)
     if answer.reason:
         line += f": {answer.reason}"
-    if answer.outcome == pb.Answer.unknown and "`dpuplane " not in answer.reason:  # which knows better what to ask
+    if answer.outcome == pb.OUTCOME_UNKNOWN and "`dpuplane " not in answer.reason:  # which knows better what to ask
         line += f"; ask again with `dpuplane commands show {answer.command_id}`"
     return line
 
 
-def _print(answer: pb.Answer) -> None:
+def _print(answer: pb.CommandResult) -> None:
     err = exit_status(answer) != 0
     click.echo(coloured(sentence(answer), err=err), err=err)
     is_told = _is_told(answer)
@@ -70,23 +71,23 @@ def _print(answer: pb.Answer) -> None:
             click.echo(f"  {item.name}: {item.note}", err=err)
     for part in answer.partitions:
         said = f": {part.reason}" if part.reason else ""
-        click.echo(f"  {part.partition}: {pb.Answer.Outcome.Name(part.outcome)}{said}", err=err)
+        click.echo(f"  {part.partition}: {outcome_name(part.outcome)}{said}", err=err)
 
 
-def _is_told(answer: pb.Answer) -> bool:
+def _is_told(answer: pb.CommandResult) -> bool:
     """Whether the first line says already outcome and reason of the only item."""
     return [(item.outcome, item.reason) for item in answer.items] == [(answer.outcome, answer.reason)]
 
 
-def _item_line(item: pb.ItemAnswer, *, err: bool) -> str:
-    outcome = coloured(pb.Answer.Outcome.Name(item.outcome), err=err)
+def _item_line(item: pb.ItemResult, *, err: bool) -> str:
+    outcome = coloured(outcome_name(item.outcome), err=err)
     said = "; ".join(filter(None, (item.reason, item.note)))
     return f"  {item.name}: {outcome}{': ' if said else ''}{said}"
 
 
 def finish_items(answers: Sequence[Part], output: str) -> None:
-    """As `finish` of commands about many names: a line for each name first, and then how many came out in which way."""
-    whole = merged(answers)
+    """Like `finish` for commands about many names: one line per name, then the count of each outcome."""
+    whole = merged_result(answers)
     named = [item for names, answer in answers for item in _items(names, answer)]
     if len(named) == 1:
         finish(whole, output)
@@ -94,33 +95,33 @@ def finish_items(answers: Sequence[Part], output: str) -> None:
         err = exit_status(whole) != 0
         for item in named:
             click.echo(_item_line(item, err=err), err=err)
-        counts = Counter(pb.Answer.Outcome.Name(item.outcome) for item in named)
+        counts = Counter(outcome_name(item.outcome) for item in named)
         counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         hold = f", hold {whole.hold}" if whole.HasField("hold") else ""
-        click.echo(f"{coloured(pb.Answer.Outcome.Name(whole.outcome), err=err)}{hold}: {counted}", err=err)
+        click.echo(f"{coloured(outcome_name(whole.outcome), err=err)}{hold}: {counted}", err=err)
         click.get_current_context().exit(exit_status(whole))
     del whole.items[:]
     whole.items.extend(named)
     finish(whole, output)
 
 
-def _items(names: Sequence[str], answer: pb.Answer) -> Iterator[pb.ItemAnswer]:
+def _items(names: Sequence[str], answer: pb.CommandResult) -> Iterator[pb.ItemResult]:
     """What became of each name of a command."""
     told = {item.name: item for item in answer.items}
     for name in names:
-        yield told.get(name) or pb.ItemAnswer(name=name, outcome=answer.outcome, reason=answer.reason)
+        yield told.get(name) or pb.ItemResult(name=name, outcome=answer.outcome, reason=answer.reason)
 
 
-Part: TypeAlias = tuple[Sequence[str], pb.Answer]
-"""The answer to one of several commands, with the names of the items that it was about."""
+Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
+"""The result of one of several commands, with the names of its items."""
 
 
-def merged(answers: Sequence[Part]) -> pb.Answer:
-    """Answers to several commands as one, which says of each item how it differs from the whole."""
+def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
+    """Merge the results of several commands into one, which lists the items that differ from the whole."""
     if len(answers) == 1:
         return answers[0][1]
-    decisive = min((answer for _, answer in answers), key=lambda answer: _DECISIVE.index(answer.outcome))
-    whole = pb.Answer(
+    decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))
+    whole = pb.CommandResult(
         command_id=answers[0][1].command_id,
         outcome=decisive.outcome,
         reason=decisive.reason,
@@ -132,7 +133,7 @@ def merged(answers: Sequence[Part]) -> pb.Answer:
         differing = {item.name for item in answer.items}
         whole.items.extend(answer.items)
         whole.items.extend(
-            pb.ItemAnswer(name=name, outcome=answer.outcome, reason=answer.reason)
+            pb.ItemResult(name=name, outcome=answer.outcome, reason=answer.reason)
             for name in names
             if name not in differing and (answer.outcome, answer.reason) != (whole.outcome, whole.reason)
         )

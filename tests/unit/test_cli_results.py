@@ -6,16 +6,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deploy.cli.answers import exit_status, finish, merged
 from deploy.cli.failures import REFUSED, UNKNOWN
+from deploy.cli.results import exit_status, finish, merged_result
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import outcome_name
 
-Outcome = pb.Answer.Outcome
 
-
-def whole(*outcomes: str) -> pb.Answer:
+def whole(*outcomes: str) -> pb.CommandResult:
     """Of commands about one name each, n0 and so on."""
-    return merged([([f"n{i}"], pb.Answer(outcome=outcome)) for i, outcome in enumerate(outcomes)])
+    return merged_result(
+        [([f"n{i}"], pb.CommandResult(outcome=f"OUTCOME_{outcome.upper()}")) for i, outcome in enumerate(outcomes)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,8 @@ def whole(*outcomes: str) -> pb.Answer:
 )
 def test_the_whole_is_refused_only_if_every_part_is(outcomes: tuple[str, ...], headline: str, status: int) -> None:
     answer = whole(*outcomes)
-    assert (Outcome.Name(answer.outcome), exit_status(answer)) == (headline, status)
-    told = {item.name: Outcome.Name(item.outcome) for item in answer.items}
+    assert (outcome_name(answer.outcome), exit_status(answer)) == (headline, status)
+    told = {item.name: outcome_name(item.outcome) for item in answer.items}
     assert [told.get(f"n{i}", headline) for i in range(len(outcomes))] == list(outcomes)
 
 
@@ -41,30 +42,32 @@ def test_the_whole_is_refused_only_if_every_part_is(outcomes: tuple[str, ...], h
     ("answer", "printed"),
     [
         (
-            pb.Answer(
-                outcome=Outcome.refused,
+            pb.CommandResult(
+                outcome=pb.OUTCOME_REFUSED,
                 reason="node: no",
-                items=[pb.ItemAnswer(name="n1", outcome=Outcome.refused, reason="node: no")],
+                items=[pb.ItemResult(name="n1", outcome=pb.OUTCOME_REFUSED, reason="node: no")],
             ),
             ["refused: node: no"],
         ),
         (
-            pb.Answer(
-                outcome=Outcome.done, items=[pb.ItemAnswer(name="n1", outcome=Outcome.refused, reason="node: no")]
+            pb.CommandResult(
+                outcome=pb.OUTCOME_DONE, items=[pb.ItemResult(name="n1", outcome=pb.OUTCOME_REFUSED, reason="node: no")]
             ),
             ["done", "  n1: refused: node: no"],
         ),
         (
-            pb.Answer(
-                outcome=Outcome.refused,
+            pb.CommandResult(
+                outcome=pb.OUTCOME_REFUSED,
                 reason="node: no",
-                items=[pb.ItemAnswer(name=name, outcome=Outcome.refused, reason="node: no") for name in ("n1", "n2")],
+                items=[
+                    pb.ItemResult(name=name, outcome=pb.OUTCOME_REFUSED, reason="node: no") for name in ("n1", "n2")
+                ],
             ),
             ["refused: node: no", "  n1: refused: node: no", "  n2: refused: node: no"],
         ),
     ],
 )
-def test_the_sentence_about_the_only_item_is_printed_once(answer: pb.Answer, printed: list[str]) -> None:
+def test_the_sentence_about_the_only_item_is_printed_once(answer: pb.CommandResult, printed: list[str]) -> None:
     @click.command()
     def command() -> None:
         finish(answer, "table")

@@ -1,0 +1,102 @@
+"""Results of commands as API messages, from what the folds decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventstore.folding.fold import ItemOutcome
+from eventstore.log import Partition
+from eventstore.position import Position, one_token, to_token
+from eventstore.replicas.replica import Answer
+from projections.fleet.command_outcomes import CommandOutcome
+from schemas.api import dpuplane_pb2 as pb
+
+_CODES = {
+    "done": pb.OUTCOME_DONE,
+    "waiting": pb.OUTCOME_WAITING,
+    "held": pb.OUTCOME_HELD,
+    "unchanged": pb.OUTCOME_UNCHANGED,
+    "refused": pb.OUTCOME_REFUSED,
+}
+
+
+def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
+    """The result of a command that a fold has decided."""
+    outcome = answer.outcome
+    message = pb.CommandResult(
+        command_id=command_id,
+        outcome=_CODES[outcome.code],
+        reason=outcome.reason,
+        position=one_token(log_id, answer.partition, answer.offset + 1),
+    )
+    if outcome.index >= 0:
+        message.index = outcome.index
+    if outcome.place > 0:
+        message.place = outcome.place
+    if outcome.hold >= 0:
+        message.hold = outcome.hold
+    if outcome.items:
+        message.items.extend(map(_item, outcome.items))
+    return message
+
+
+_PRECEDENCE = ("held", "waiting", "done", "unchanged", "refused")
+"""The outcome of a command that several partitions decided is the first of these that one of them gave."""
+
+
+def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.CommandResult:
+    """The result of a command that several partitions decided, with the outcome of each if there are several."""
+    first = min(given, key=lambda answer: _PRECEDENCE.index(answer.outcome.code))
+    message = to_result(command_id, first, log_id)
+    if len(given) > 1:
+        message.position = token(log_id, {answer.partition: answer.offset + 1 for answer in given})
+        message.partitions.extend(_by_partition(answer, log_id) for answer in given)
+    return message
+
+
+<<<<<<< ours
+def with_fleet_outcome(answer: pb.CommandResult, outcome: CommandOutcome | None) -> pb.CommandResult:
+    """The answer to a command that its zone took, with what became of it in fleet."""
+    if outcome is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
+        answer.outcome = _CODES[outcome.code]
+        answer.reason = outcome.reason
+        if outcome.hold >= 0:
+            answer.hold = outcome.hold
+=======
+def with_fleet_outcome(answer: pb.CommandResult, verdict: Verdict | None) -> pb.CommandResult:
+    """The result of a command that its zone accepted, corrected by what the fleet fold decided of it."""
+    if verdict is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
+        answer.outcome = _CODES[verdict.code]
+        answer.reason = verdict.reason
+        if verdict.hold >= 0:
+            answer.hold = verdict.hold
+>>>>>>> theirs
+    return answer
+
+
+def _by_partition(answer: Answer, log_id: str) -> pb.PartitionResult:
+    return pb.PartitionResult(
+        partition=str(answer.partition),
+        outcome=_CODES[answer.outcome.code],
+        reason=answer.outcome.reason,
+        position=one_token(log_id, answer.partition, answer.offset + 1),
+    )
+
+
+def _item(item: ItemOutcome) -> pb.ItemResult:
+    return pb.ItemResult(name=item.name, outcome=_CODES[item.code], reason=item.reason)
+
+
+def expired(command_id: str) -> pb.CommandResult:
+    """The result of a command that can no longer take effect: the log, read to its end, has no record of it."""
+    reason = "it did not come into the log in time, and takes no effect any more"
+    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_REFUSED, reason=reason)
+
+
+def unknown(command_id: str, reason: str) -> pb.CommandResult:
+    """The result of a command whose record may or may not be in the log; its id decides that later."""
+    return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_UNKNOWN, reason=reason)
+
+
+def token(log_id: str, offsets: dict[Partition, int]) -> str:
+    return to_token(Position(log_id, offsets))

@@ -1,0 +1,31 @@
+"""Enum values of the API in short: `done` for `OUTCOME_DONE`, as the CLI, the metrics and JSON output show it.
+
+Protobuf's style guide wants the name of the enum in front of each value. People and scripts read the rest, in lower
+case.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.descriptor import EnumDescriptor, EnumValueDescriptor
+
+from schemas.api import dpuplane_pb2 as pb
+
+
+def short_name(value: EnumValueDescriptor) -> str:
+    """The name of a value without that of its enum: `bad_digest` for CODE_BAD_DIGEST."""
+    return value.name.removeprefix(_prefix(value.type)).lower()
+
+
+def values_by_short_name(enum: EnumDescriptor) -> dict[str, int]:
+    """The numbers of an enum by short name, without the zero value, which says that none was given."""
+    return {short_name(value): value.number for value in enum.values if value.number}
+
+
+def outcome_name(outcome: int) -> str:
+    """The short name of an outcome. Raises KeyError for a number of none."""
+    return short_name(pb.Outcome.DESCRIPTOR.values_by_number[outcome])
+
+
+def _prefix(enum: EnumDescriptor) -> str:
+    words = "".join(f"_{letter}" if letter.isupper() else letter for letter in enum.name).lstrip("_")
+    return f"{words.upper()}_"
