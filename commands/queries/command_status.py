@@ -19,7 +19,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 class CommandStatus:
-    """Answers ShowCommand."""
+    """Answers GetCommand."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class ProgressQueries:
                 )
                 await asyncio.sleep(0)
 
-    async def show_latency(self, request: pb.ShowLatencyRequest, call: Call) -> pb.Latency:
+    async def get_latency(self, request: pb.GetLatencyRequest, call: Call) -> pb.Latency:
         await self._reader.wait_for_position(request.min_position, (INSTALLS,), call)
         numbers = self._reader.partition_numbers
         for number in numbers:

@@ -82,7 +82,7 @@ class QueriesService(ProgressQueries):
             position=self._reader.token(ZONES, FLEET, numbers=numbers),
         )
 
-    async def show_node(self, request: pb.ShowNodeRequest, call: Call) -> pb.Node:
+    async def get_node(self, request: pb.GetNodeRequest, call: Call) -> pb.Node:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         places = (state.nodes.rows.get(request.name) for state in self._reader.all_zones())
         view = node_views.find(request.name, places, self._reader.fleet)
@@ -115,7 +115,7 @@ class QueriesService(ProgressQueries):
             position=self._everywhere(),
         )
 
-    async def show_zone(self, request: pb.ShowZoneRequest, call: Call) -> pb.Zone:
+    async def get_zone(self, request: pb.GetZoneRequest, call: Call) -> pb.Zone:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         number = self._zone(request.zone)
         state = self._reader.zones(number)
@@ -129,7 +129,7 @@ class QueriesService(ProgressQueries):
         found.position = self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number])
         return found
 
-    async def show_rules(self, request: pb.ShowRulesRequest, call: Call) -> AsyncIterator[pb.Rules]:
+    async def get_rules(self, request: pb.GetRulesRequest, call: Call) -> AsyncIterator[pb.Rules]:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         self._zone(request.zone)
         now = tables.table(self._reader.fleet, request.zone)
@@ -167,12 +167,12 @@ class QueriesService(ProgressQueries):
             position=self._reader.token(CLIQUES, numbers=numbers),
         )
 
-    async def show_clique(self, request: pb.ShowCliqueRequest, call: Call) -> pb.Clique:
+    async def get_clique(self, request: pb.GetCliqueRequest, call: Call) -> pb.Clique:
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
         return message(pb.Clique, view, position=position)
 
-    async def show_clique_config(self, request: pb.ShowCliqueConfigRequest, call: Call) -> pb.CliqueConfig:
+    async def get_clique_config(self, request: pb.GetCliqueConfigRequest, call: Call) -> pb.CliqueConfig:
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         view, position = self._clique(request.domain, request.clique)
         state = self._reader.cliques(self._reader.partition_number(request.domain))
@@ -222,7 +222,7 @@ class QueriesService(ProgressQueries):
             position=self._reader.token(ZONES, numbers=numbers),
         )
 
-    async def show_dpu(self, request: pb.ShowDpuRequest, call: Call) -> pb.Dpu:
+    async def get_dpu(self, request: pb.GetDpuRequest, call: Call) -> pb.Dpu:
         await self._reader.wait_for_position(request.min_position, (ZONES,), call)
         number = self._reader.partition_number(explain.zone_of_dpu(self._reader, request.dpu, request.zone))
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
@@ -255,7 +255,7 @@ class QueriesService(ProgressQueries):
         found = fleet_views.holds(self._reader.fleet)
         return pb.HoldList(holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET))
 
-    async def show_hold(self, request: pb.ShowHoldRequest, call: Call) -> pb.Hold:
+    async def get_hold(self, request: pb.GetHoldRequest, call: Call) -> pb.Hold:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         return message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
 
@@ -287,11 +287,11 @@ class QueriesService(ProgressQueries):
 
     # --- commands and status ------------------------------------------------------------------------------------------
 
-    async def show_command(self, request: pb.ShowCommandRequest, call: Call) -> pb.CommandResult:
+    async def get_command(self, request: pb.GetCommandRequest, call: Call) -> pb.CommandResult:
         await self._reader.wait_for_position(request.min_position, DECIDING_TOPICS, call)
         return self._command_status.answer(request.command_id)
 
-    async def show_status(self, request: pb.ShowStatusRequest, call: Call) -> pb.Status:
+    async def get_status(self, request: pb.GetStatusRequest, call: Call) -> pb.Status:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         status = self._status.status()
         fleet = self._reader.fleet

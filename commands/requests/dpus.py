@@ -44,7 +44,7 @@ def register(request: pb.RegisterDpuRequest, envelope: EnvelopeFactory) -> NewEv
 def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFactory) -> NewEvent:
     """What is wanted of a DPU. The caller names the zone: it is the key, and under one id it must never differ."""
     verb = _verb(request)
-    require_zone(request.zone, "ShowDpu")
+    require_zone(request.zone, "GetDpu")
     require(names.check_name("dpu", request.dpu))
     require(names.check_text("image", request.image) or _check_image(request.image))
     if request.image and verb != "provision":

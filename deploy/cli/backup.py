@@ -34,7 +34,7 @@ def backup(client: Client, output: str, place: LogPlace | None, folder: Path) ->
     on either engine. A copy that was cut off has no manifest.json and is not taken for a backup.
     """
     with failing():
-        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         with ProgressLine("backup") as progress:
             made = asyncio.run(make(where, folder, time.time_ns() // 1_000_000, random.Random(), progress.show))
     records = sum(copied.records for copied in made.partitions.values())

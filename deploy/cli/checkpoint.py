@@ -59,7 +59,7 @@ def checkpoint(
     if key is None or path is None:
         raise click.UsageError("give --key FILE to sign with and --out FILE to write")
     with failing():
-        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         made = asyncio.run(_write(where, key, path, hashes=hashes))
     _print(made, path, output)
 

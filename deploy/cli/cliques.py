@@ -79,7 +79,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
 
     Example: dpuplane cliques show domain-1 clique-a --output json
     """
-    found: pb.Clique = client.query("ShowClique", pb.ShowCliqueRequest(domain=domain, clique=clique))
+    found: pb.Clique = client.query("GetClique", pb.GetCliqueRequest(domain=domain, clique=clique))
     if output != "table":
         out.print_value(to_plain(found), output)
         return
@@ -108,7 +108,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
     """
     if merge is not None and (output != "table" or part == "peers"):
         raise click.UsageError("give --merge without --output and --file peers: it prints a hosts file")
-    found: pb.CliqueConfig = client.query("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=domain, clique=clique))
+    found: pb.CliqueConfig = client.query("GetCliqueConfig", pb.GetCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
         out.print_value(to_plain(found), output)
     elif merge is not None:
@@ -150,7 +150,7 @@ def claim(
 def _is_unknown(client: Client, node: str) -> bool:
     """Whether the zones say that they have no such node. An error of this query says nothing of the claim."""
     try:
-        client.query("ShowNode", pb.ShowNodeRequest(name=node))
+        client.query("GetNode", pb.GetNodeRequest(name=node))
     except NotKnown:
         return True
     except (Refused, Unreachable):

@@ -114,7 +114,7 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
 
 def _named(client: Client, name: str, zone: str) -> pb.Dpu:
     if not zone:
-        zone = client.query("ShowDpu", pb.ShowDpuRequest(dpu=name)).zone
+        zone = client.query("GetDpu", pb.GetDpuRequest(dpu=name)).zone
         click.echo(f"looked up: zone {zone}", err=True)
     return pb.Dpu(dpu=name, zone=zone)
 

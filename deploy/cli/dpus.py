@@ -73,7 +73,7 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
 
     Example: dpuplane dpus show rack7-dpu-0000
     """
-    found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=dpu, zone=zone))
+    found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=dpu, zone=zone))
     plain = to_plain(found)
     if output != "table":
         out.print_value(plain, output)

@@ -153,7 +153,7 @@ def _wanted(*, topics: tuple[str, ...], command: str, **rest: Any) -> Wanted:
 
 
 def _asked(client: Client) -> LogPlace:
-    return place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+    return place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
 def _print(place: LogPlace, wanted: Wanted, output: str, *, follow: bool) -> None:

@@ -59,7 +59,7 @@ def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happeni
 
 
 def _asked(client: Client) -> LogPlace:
-    return place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+    return place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
 
 
 async def _read(place: LogPlace, subject: str) -> list[Happening]:

@@ -74,7 +74,7 @@ def show(*, client: Client, output: str, hold: int) -> None:
 
     Example: dpuplane holds show 31
     """
-    found: pb.Hold = client.query("ShowHold", pb.ShowHoldRequest(hold=hold))
+    found: pb.Hold = client.query("GetHold", pb.GetHoldRequest(hold=hold))
     request = pb.ListHoldNodesRequest(hold=hold, page_size=MAX_PAGE)
     nodes = paged(client, "ListHoldNodes", request, pb.HoldNodeList, "nodes", by=("name",)).nodes
     del found.nodes[:]
@@ -145,7 +145,7 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
         raise click.UsageError("--hash is of one HOLD")
     found = _selected(client, hold, of_command, all_holds=all_holds)
     if not found and client.command_id:
-        earlier: pb.CommandResult = client.query("ShowCommand", pb.ShowCommandRequest(command_id=client.command_id))
+        earlier: pb.CommandResult = client.query("GetCommand", pb.GetCommandRequest(command_id=client.command_id))
         if earlier.outcome != pb.OUTCOME_UNKNOWN:  # this very approval may be what closed it
             finish(earlier, output)
             return

@@ -64,7 +64,7 @@ def show(*, client: Client, output: str, name: str) -> None:
 
     Example: dpuplane nodes show rack7-n3
     """
-    node: pb.Node = client.query("ShowNode", pb.ShowNodeRequest(name=name))
+    node: pb.Node = client.query("GetNode", pb.GetNodeRequest(name=name))
     if output != "table":
         out.print_value(to_plain(node), output)
         return

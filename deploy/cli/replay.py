@@ -37,7 +37,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf
 
     POSITION is the token of an answer; TIME is ISO 8601, UTC if it names no zone, or milliseconds since the epoch.
     """
-    where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+    where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
     level = "WARNING" if sys.stderr.isatty() else "INFO"  # a terminal has the line of progress
     with failing(), logging_here(level):
         replayed = asyncio.run(_replay(where, at))

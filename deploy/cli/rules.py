@@ -28,7 +28,7 @@ def show(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane rules show rack7 --output json
     """
-    pages: list[pb.Rules] = client.query("ShowRules", pb.ShowRulesRequest(zone=zone))
+    pages: list[pb.Rules] = client.query("GetRules", pb.GetRulesRequest(zone=zone))
     whole = pages[0]
     for page in pages[1:]:
         whole.rules.extend(page.rules)

@@ -26,7 +26,7 @@ def status(*, client: Client, output: str, digests: bool) -> None:
 
     Example: dpuplane status --output wide
     """
-    found: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
+    found: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     if output not in ("table", "wide"):
         out.print_value(to_plain(found), output)
         return

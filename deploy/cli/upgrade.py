@@ -43,7 +43,7 @@ def upgrade(
     """
     if place is not None and not dry_run:  # a raise cannot be taken back, and would be of another log than was named
         raise click.UsageError("--data and --kafka go with --dry-run: the plane at --server raises its own log")
-    status: pb.Status = client.query("ShowStatus", pb.ShowStatusRequest())
+    status: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     wanted = _wanted(status, topic, version)
     if dry_run:
         _show(client, status, place, wanted, output)

@@ -92,7 +92,7 @@ def _verify_checkpoint(
 ) -> NoReturn:
     with failing():
         statement = load(checkpoint, public_key)
-        where = place or place_of_status(client.query("ShowStatus", pb.ShowStatusRequest()), client.server)
+        where = place or place_of_status(client.query("GetStatus", pb.GetStatusRequest()), client.server)
         hashes = checkpoint.with_name(f"{checkpoint.name}.hashes")
 
         async def run() -> Proven:
@@ -141,7 +141,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
 
 def _live(client: Client, place: LogPlace | None) -> tuple[Live, LogPlace]:
     try:
-        status = client.query("ShowStatus", pb.ShowStatusRequest())
+        status = client.query("GetStatus", pb.GetStatusRequest())
         held: dict[str, dict[str, Held]] = {}
         for page in client.query("ListDevices", pb.ListDevicesRequest()):
             for device in page.devices:

@@ -64,7 +64,7 @@ def dpu(*, client: Client, output: str, timeout: float, name: str, wanted: str, 
     """
 
     def look() -> Seen:
-        found: pb.Dpu = client.query("ShowDpu", pb.ShowDpuRequest(dpu=name, zone=zone))
+        found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=name, zone=zone))
         said = f"{found.phase}{' (paused)' if found.paused else ''}, tries {found.tries}"
         return Seen(
             found.phase == wanted,
@@ -96,7 +96,7 @@ def zone(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 
     def look() -> Seen:
         nonlocal least
-        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=name))
+        found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=name))
         least = found.version if least is None else least
         return _seen_of_zone(found, wanted.replace("-", "_"), least)
 
@@ -130,9 +130,9 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
     """
 
     def look() -> Seen:
-        found: pb.Node = client.query("ShowNode", pb.ShowNodeRequest(name=name))
+        found: pb.Node = client.query("GetNode", pb.GetNodeRequest(name=name))
         client.no_older()
-        pages: list[pb.Rules] = client.query("ShowRules", pb.ShowRulesRequest(zone=zone or found.zone))
+        pages: list[pb.Rules] = client.query("GetRules", pb.GetRulesRequest(zone=zone or found.zone))
         left = set(found.addresses) - _let_through(found, pages)
         where = f"version {pages[0].version} of zone {pages[0].zone}"
         if not found.addresses:
@@ -179,7 +179,7 @@ def clique(*, client: Client, output: str, timeout: float, domain: str, name: st
     """
 
     def look() -> Seen:
-        found: pb.Clique = client.query("ShowClique", pb.ShowCliqueRequest(domain=domain, clique=name))
+        found: pb.Clique = client.query("GetClique", pb.GetCliqueRequest(domain=domain, clique=name))
         ready = sum(member.ready for member in found.members)
         said = f"{len(found.members)} of {found.capacity} indices taken, {ready} ready"
         enough = (ready if wanted == "ready" else len(found.members)) >= found.capacity

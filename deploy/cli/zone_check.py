@@ -19,7 +19,7 @@ def is_known(client: Client, zone: str) -> bool:
 def known_zone(client: Client, zone: str, *, otherwise: str = "") -> pb.Zone:
     """The zone as the plane has it. Raises Refused for an unknown zone, with what the caller can do `otherwise`."""
     try:
-        found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+        found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
     except NotKnown as error:
         raise Refused("; ".join(filter(None, (error.message, otherwise)))) from error
     return found

@@ -54,7 +54,7 @@ def show(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane zones show rack7 --output yaml
     """
-    found: pb.Zone = client.query("ShowZone", pb.ShowZoneRequest(zone=zone))
+    found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
     if output != "table":
         out.print_value(to_plain(found), output)
         return

@@ -104,9 +104,9 @@ class Board:
         self._put(seen)
 
     async def _see_slowly(self) -> Items:
-        status = await self._queries.show_status(pb.ShowStatusRequest(), self._call)
+        status = await self._queries.get_status(pb.GetStatusRequest(), self._call)
         return {
-            "latency": latency(await self._queries.show_latency(pb.ShowLatencyRequest(), self._call)),
+            "latency": latency(await self._queries.get_latency(pb.GetLatencyRequest(), self._call)),
             "holds": holds(await self._queries.list_holds(pb.ListHoldsRequest(), self._call)),
             "alerts": alerts(status),
             "cliques": self._records(CLIQUES),

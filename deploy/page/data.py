@@ -82,9 +82,9 @@ class Data:
         zones: list[pb.ZoneProgress] = []
         async for part in source.queries.list_progress(pb.ListProgressRequest(at=at), source.call):
             zones.extend(part.zones)
-        latency = await source.queries.show_latency(pb.ShowLatencyRequest(at=at), source.call)
+        latency = await source.queries.get_latency(pb.GetLatencyRequest(at=at), source.call)
         holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)
-        status = await source.queries.show_status(pb.ShowStatusRequest(at=at), source.call)
+        status = await source.queries.get_status(pb.GetStatusRequest(at=at), source.call)
         return {
             "now_ms": source.now_ms(),
             "zones": fleet.rows(zones),
@@ -97,8 +97,8 @@ class Data:
     async def zone(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "zone"))
         source = self._source()
-        wanted = pb.ShowZoneRequest(zone=given.get("zone", ""), at=given.get("at", ""))
-        return to_plain(await source.queries.show_zone(wanted, source.call))
+        wanted = pb.GetZoneRequest(zone=given.get("zone", ""), at=given.get("at", ""))
+        return to_plain(await source.queries.get_zone(wanted, source.call))
 
     async def dpus(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "zone", "phase", "stuck", "page_token"))

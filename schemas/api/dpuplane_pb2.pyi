@@ -634,7 +634,7 @@ class Node(_message.Message):
     withheld: str
     def __init__(self, name: _Optional[str] = ..., zone: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., uid: _Optional[str] = ..., held: _Optional[bool] = ..., conflicts: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., standing: _Optional[str] = ..., withheld: _Optional[str] = ...) -> None: ...
 
-class ShowNodeRequest(_message.Message):
+class GetNodeRequest(_message.Message):
     __slots__ = ("min_position", "name", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -790,7 +790,7 @@ class Milestone(_message.Message):
     after_ms: int
     def __init__(self, level: _Optional[str] = ..., permille: _Optional[int] = ..., after_ms: _Optional[int] = ...) -> None: ...
 
-class ShowZoneRequest(_message.Message):
+class GetZoneRequest(_message.Message):
     __slots__ = ("min_position", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -800,7 +800,7 @@ class ShowZoneRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class ShowRulesRequest(_message.Message):
+class GetRulesRequest(_message.Message):
     __slots__ = ("min_position", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -910,7 +910,7 @@ class Waiting(_message.Message):
     created_ms: int
     def __init__(self, place: _Optional[int] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
-class ShowCliqueRequest(_message.Message):
+class GetCliqueRequest(_message.Message):
     __slots__ = ("min_position", "domain", "clique", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
@@ -922,7 +922,7 @@ class ShowCliqueRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., clique: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class ShowCliqueConfigRequest(_message.Message):
+class GetCliqueConfigRequest(_message.Message):
     __slots__ = ("min_position", "domain", "clique", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
@@ -1031,7 +1031,7 @@ class Dpu(_message.Message):
     position: str
     def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., standing: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
-class ShowDpuRequest(_message.Message):
+class GetDpuRequest(_message.Message):
     __slots__ = ("min_position", "dpu", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
@@ -1135,7 +1135,7 @@ class HoldList(_message.Message):
     position: str
     def __init__(self, holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
-class ShowHoldRequest(_message.Message):
+class GetHoldRequest(_message.Message):
     __slots__ = ("min_position", "hold", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
@@ -1239,7 +1239,7 @@ class Budget(_message.Message):
     min_addresses: int
     def __init__(self, kind: _Optional[str] = ..., permille: _Optional[int] = ..., min_addresses: _Optional[int] = ...) -> None: ...
 
-class ShowCommandRequest(_message.Message):
+class GetCommandRequest(_message.Message):
     __slots__ = ("command_id", "min_position", "at")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1249,7 +1249,7 @@ class ShowCommandRequest(_message.Message):
     at: str
     def __init__(self, command_id: _Optional[str] = ..., min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class ShowStatusRequest(_message.Message):
+class GetStatusRequest(_message.Message):
     __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -1426,7 +1426,7 @@ class ZoneProgress(_message.Message):
     unreported_ms: int
     def __init__(self, zone: _Optional[str] = ..., nodes: _Optional[int] = ..., dpus: _Optional[int] = ..., version: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., reported: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., frozen: _Optional[bool] = ..., exceptions: _Optional[int] = ..., stuck: _Optional[int] = ..., phases: _Optional[_Mapping[str, int]] = ..., unreported_ms: _Optional[int] = ...) -> None: ...
 
-class ShowLatencyRequest(_message.Message):
+class GetLatencyRequest(_message.Message):
     __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]

@@ -70,7 +70,7 @@ class _Server:
         assert summary.done == BULK_NODES, summary
         if summary.position:
             queries: Any = QueriesStub(self.channel)
-            async for _ in queries.ShowRules(pb.ShowRulesRequest(min_position=summary.position, zone=zone_name(0))):
+            async for _ in queries.GetRules(pb.GetRulesRequest(min_position=summary.position, zone=zone_name(0))):
                 pass
         return BULK_NODES / (time.perf_counter() - began)
 

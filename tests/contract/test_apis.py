@@ -23,7 +23,7 @@ CALLS: dict[str, tuple[str, str, Message | bytes]] = {
     "no protobuf": ("Commands", "SetPolicy", b"\xff\xff\xff"),
     "a query": ("Queries", "ListZones", pb.ListZonesRequest()),
     "a query of another log": ("Queries", "ListZones", pb.ListZonesRequest(min_position="other:zones/0=1")),
-    "a query of nothing": ("Queries", "ShowNode", pb.ShowNodeRequest(name="nobody")),
+    "a query of nothing": ("Queries", "GetNode", pb.GetNodeRequest(name="nobody")),
 }
 
 

@@ -120,9 +120,9 @@ class Client:
             self._history.add(Told(time.monotonic(), self.name, server, command_id, undecided))
             return True
         if answer.HasField("hold"):  # without the items that the answer of a held leave adds to those of its zone
-            shown = QueriesStub(self._channels[server]).ShowCommand
+            shown = QueriesStub(self._channels[server]).GetCommand
             try:
-                answer = await shown(pb.ShowCommandRequest(command_id=command_id), timeout=TIMEOUT_S)
+                answer = await shown(pb.GetCommandRequest(command_id=command_id), timeout=TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 self.counts[error.code().name.lower()] += 1
                 return False

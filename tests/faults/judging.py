@@ -110,7 +110,7 @@ def bugs_of(role: Role) -> Iterator[str]:
 
 async def _at_rest(world: World) -> AsyncIterator[Happening]:
     """How replicas and devices stand, as they say themselves."""
-    status = await world.queries.ShowStatus(pb.ShowStatusRequest())
+    status = await world.queries.GetStatus(pb.GetStatusRequest())
     for replica in status.replicas:
         for part in replica.partitions:
             topic, _, number = part.partition.partition("/")

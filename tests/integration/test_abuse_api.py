@@ -113,10 +113,10 @@ async def test_metadata_is_bounded(plane: Guarded, bytes_over: int) -> None:
 LONG = "z" * 1_000_000
 
 LONG_NAMES: dict[str, tuple[str, Any, grpc.StatusCode]] = {
-    "a zone shown": ("ShowZone", pb.ShowZoneRequest(zone=LONG), Code.NOT_FOUND),
+    "a zone shown": ("GetZone", pb.GetZoneRequest(zone=LONG), Code.NOT_FOUND),
     "the nodes of a zone": ("ListNodes", pb.ListNodesRequest(zone=LONG), Code.NOT_FOUND),
     "the DPUs of a zone": ("ListDpus", pb.ListDpusRequest(zone=LONG), Code.NOT_FOUND),
-    "a clique": ("ShowClique", pb.ShowCliqueRequest(domain=LONG, clique="c"), Code.NOT_FOUND),
+    "a clique": ("GetClique", pb.GetCliqueRequest(domain=LONG, clique="c"), Code.NOT_FOUND),
     "the cliques of a domain": ("ListCliques", pb.ListCliquesRequest(domain=LONG), Code.NOT_FOUND),
     "a leave": ("LeaveNodes", pb.LeaveNodesRequest(zone=LONG, names=["n1"]), Code.INVALID_ARGUMENT),
     "a leave to try": (
@@ -204,10 +204,10 @@ async def test_what_is_not_ones_own_looks_the_same_whether_it_is_there_or_not(pl
     there = await operator.calls.JoinNodes(pb.JoinNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="there")]))
     said = {}
     for name in ("there", "absent"):
-        said[name] = await refused(agent.queries.ShowNode(pb.ShowNodeRequest(name=name, min_position=there.position)))
+        said[name] = await refused(agent.queries.GetNode(pb.GetNodeRequest(name=name, min_position=there.position)))
     assert said["there"] == (said["absent"][0], said["absent"][1].replace("absent", "there"))
     for command_id in (there.command_id, plane.plane.command_id()):
-        code, _ = await refused(agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)))
+        code, _ = await refused(agent.queries.GetCommand(pb.GetCommandRequest(command_id=command_id)))
         assert code == Code.PERMISSION_DENIED
 
 
@@ -238,7 +238,7 @@ async def test_an_id_taken_first_by_another_makes_the_command_refused_and_not_th
     assert (answer.outcome, command_id in answer.reason) == (pb.OUTCOME_REFUSED, True)
     old = await ann.calls.Freeze(pb.FreezeRequest(command_id=plane.plane.command_id(late_ms=3_600_000), zone="z1"))
     assert old.outcome == pb.OUTCOME_REFUSED
-    assert list((await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen) == ["z9"]
+    assert list((await ann.queries.GetStatus(pb.GetStatusRequest())).frozen) == ["z9"]
 
 
 # --- S13: the right certificate in the wrong hands -------------------------------------------------------------------
@@ -265,7 +265,7 @@ async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> 
 
 
 async def rules_of(caller: Caller, position: str) -> list[pb.Rule]:
-    pages = caller.queries.ShowRules(pb.ShowRulesRequest(zone="z1", min_position=position))
+    pages = caller.queries.GetRules(pb.GetRulesRequest(zone="z1", min_position=position))
     return [rule async for page in pages for rule in page.rules]
 
 

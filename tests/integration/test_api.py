@@ -35,16 +35,14 @@ async def test_a_join_is_read_back_where_its_answer_says(plane: Served) -> None:
     answer = await plane.join("z1", node("n1", "10.0.0.1", "fd00::1", model="A10"))
     assert answer.outcome == pb.OUTCOME_DONE
     assert answer.command_id
-    found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
+    found = await plane.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=answer.position))
     assert (found.zone, list(found.addresses), dict(found.labels)) == (
         "z1",
         ["10.0.0.1", "fd00::1"],
         {"model": "A10"},
     )
     assert found.uid == answer.command_id, "without an incarnation, the command is it"
-    rules = [
-        page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1", min_position=answer.position))
-    ]
+    rules = [page async for page in plane.queries.GetRules(pb.GetRulesRequest(zone="z1", min_position=answer.position))]
     assert [rule.prefix for page in rules for rule in page.rules] == ["10.0.0.1/32", "fd00::1/128"]
     assert rules[0].version > 0
     assert {rule.policy for page in rules for rule in page.rules} == {"default"}
@@ -55,7 +53,7 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
     first = await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id)
     stated = await plane.stated()
     assert await plane.join("z1", node("n1", "10.0.0.1"), command_id=command_id) == first
-    assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=command_id)) == first
+    assert await plane.queries.GetCommand(pb.GetCommandRequest(command_id=command_id)) == first
     other = await plane.join("z1", node("n1", "10.0.0.2"), command_id=command_id)
     assert (other.outcome, command_id in other.reason) == (pb.OUTCOME_REFUSED, True)
     for elsewhere in (
@@ -66,7 +64,7 @@ async def test_the_same_command_again_has_the_same_answer_and_no_effect(plane: S
             await elsewhere
         assert used.value.code() == grpc.StatusCode.ALREADY_EXISTS
     assert await plane.stated() == stated
-    found = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+    found = await plane.queries.GetNode(pb.GetNodeRequest(name="n1"))
     assert list(found.addresses) == ["10.0.0.1"]
 
 
@@ -97,7 +95,7 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
     joined = await plane.join("z1", node("n1", "10.0.0.1"))
     again = await plane.join("z1", pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=5, uid="u"))
     assert again.outcome == pb.OUTCOME_REFUSED, "an older incarnation"
-    shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=joined.position))
+    shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=joined.position))
     as_it_is = pb.NodeSpec(name="n1", addresses=["10.0.0.1"], created_ms=shown.created_ms, uid=shown.uid)
     assert (await plane.join("z1", as_it_is)).outcome == pb.OUTCOME_UNCHANGED
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"])
@@ -106,7 +104,7 @@ async def test_what_is_left_as_it_was_is_unchanged_and_not_done(plane: Served) -
     assert [(item.name, item.outcome) for item in first.items] == [("n2", pb.OUTCOME_UNCHANGED)]
     assert {item.reason for item in second.items} == {f"node: 'n{n}' is not in zone 'z1'" for n in (1, 2)}
     assert (await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
-    assert await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=second.command_id)) == second
+    assert await plane.queries.GetCommand(pb.GetCommandRequest(command_id=second.command_id)) == second
 
 
 async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_closed(plane: Served) -> None:
@@ -114,12 +112,12 @@ async def test_a_leave_that_is_held_is_told_so_under_its_id_until_the_hold_is_cl
     await until_members(plane, await plane.join("z1", *(node(f"n{i}", f"10.0.0.{i}") for i in range(1, 9))))
     leave = pb.LeaveNodesRequest(zone="z1", names=["n1", "n2"], command_id=plane.command_id())
     held = await plane.calls.LeaveNodes(leave)
-    ask = pb.ShowCommandRequest(command_id=leave.command_id)
+    ask = pb.GetCommandRequest(command_id=leave.command_id)
     assert held.outcome == pb.OUTCOME_HELD
-    assert (await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)) == (held, held)
+    assert (await plane.queries.GetCommand(ask), await plane.calls.LeaveNodes(leave)) == (held, held)
     said = await plane.calls.RejectHold(pb.RejectHoldRequest(hold=held.hold))
     assert said.outcome == pb.OUTCOME_DONE
-    after, again = await plane.queries.ShowCommand(ask), await plane.calls.LeaveNodes(leave)
+    after, again = await plane.queries.GetCommand(ask), await plane.calls.LeaveNodes(leave)
     assert after == again
     assert (after.outcome, after.hold) == (pb.OUTCOME_REFUSED, held.hold)
     assert after.reason == f"hold {held.hold} was rejected by '?anonymous': what it kept stays as it was"
@@ -134,7 +132,7 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
     assert (first.outcome, first.hold) == (second.outcome, second.hold) == (pb.OUTCOME_HELD, first.hold)
     await plane.calls.RejectHold(pb.RejectHoldRequest(hold=first.hold))
     for request in requests:
-        shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=request.command_id))
+        shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=request.command_id))
         assert shown == await plane.calls.SetPolicy(request), "the same to every caller of this id"
         assert shown.outcome == pb.OUTCOME_REFUSED
         assert shown.reason == f"hold {first.hold} was rejected by '?anonymous': what it kept stays as it was"
@@ -143,14 +141,14 @@ async def test_an_edit_that_was_held_is_told_under_its_id_as_its_hold_was_closed
     for name in ("alice", "bob"):
         approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
         await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
-    shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=budget.command_id))
+    shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=budget.command_id))
     assert shown == await plane.calls.SetBudget(budget)
     said = f"hold {hold.hold} was approved by '?alice' and '?bob'"
     assert (shown.outcome, shown.reason) == (pb.OUTCOME_DONE, said)
 
 
 async def hold_of(plane: Served, answer: pb.CommandResult) -> pb.Hold:
-    found: pb.Hold = await plane.queries.ShowHold(pb.ShowHoldRequest(hold=answer.hold, min_position=answer.position))
+    found: pb.Hold = await plane.queries.GetHold(pb.GetHoldRequest(hold=answer.hold, min_position=answer.position))
     return found
 
 
@@ -170,7 +168,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
         ["n1", "n2", "n3", "n4"],
         4,
     )
-    shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+    shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n1"))
     assert shown.held, "it left, and its address stays"
     approve = pb.ApproveHoldRequest(hold=hold.hold, hash=hold.hash)
     for name in ("alice", "bob"):
@@ -178,7 +176,7 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
         assert said.outcome == pb.OUTCOME_DONE, said
     assert not (await plane.queries.ListHolds(pb.ListHoldsRequest(min_position=said.position))).holds
     with pytest.raises(grpc.aio.AioRpcError, match="'n1' is not a node of any zone"):
-        await plane.queries.ShowNode(pb.ShowNodeRequest(name="n1"))
+        await plane.queries.GetNode(pb.GetNodeRequest(name="n1"))
 
 
 async def test_a_leave_that_fleet_does_not_hear_of_is_unknown(tmp_path: Path) -> None:
@@ -216,10 +214,10 @@ async def test_eighteen_concurrent_claims_and_a_nineteenth(plane: Served) -> Non
     assert sorted(answer.index for answer in answers if answer.HasField("index")) == list(range(18))
     (waiting,) = (answer for answer in answers if answer.outcome == pb.OUTCOME_WAITING)
     assert (waiting.place, "(18)" in waiting.reason) == (1, True)
-    shown = await plane.queries.ShowClique(pb.ShowCliqueRequest(domain="d", clique="c", min_position=waiting.position))
+    shown = await plane.queries.GetClique(pb.GetCliqueRequest(domain="d", clique="c", min_position=waiting.position))
     assert [member.index for member in shown.members] == list(range(18))
     assert [place.place for place in shown.waiting] == [1]
-    config = await plane.queries.ShowCliqueConfig(pb.ShowCliqueConfigRequest(domain="d", clique="c"))
+    config = await plane.queries.GetCliqueConfig(pb.GetCliqueConfigRequest(domain="d", clique="c"))
     assert (len(config.peers.splitlines()), len(config.hosts.splitlines())) == (18, 18)
 
 
@@ -271,7 +269,7 @@ async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     provision = pb.RequestLifecycleRequest(zone="z1", dpu="d1", request="provision", image="bundle-2")
     answer = await plane.calls.RequestLifecycle(provision)
     assert answer.outcome == pb.OUTCOME_DONE, answer.reason
-    shown = await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", min_position=answer.position))
+    shown = await plane.queries.GetDpu(pb.GetDpuRequest(dpu="d1", min_position=answer.position))
     assert (shown.zone, shown.ordinal, shown.image, shown.serial) == ("z1", 0, "bundle-2", "MT1")
     listed = await plane.queries.ListDpus(pb.ListDpusRequest(zone="z1", phase=shown.phase))
     assert [dpu.dpu for dpu in listed.dpus] == ["d1"]
@@ -314,10 +312,10 @@ async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
     )
     assert described.outcome == pb.OUTCOME_DONE, described.reason
     frozen = await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))
-    shown = await plane.queries.ShowZone(pb.ShowZoneRequest(zone="z1", min_position=frozen.position))
+    shown = await plane.queries.GetZone(pb.GetZoneRequest(zone="z1", min_position=frozen.position))
     assert (dict(shown.labels), shown.parallel_installs, shown.frozen, shown.nodes) == ({"tier": "gpu"}, 3, True, 1)
     assert (await plane.calls.Thaw(pb.ThawRequest(zone="z1"))).outcome == pb.OUTCOME_DONE
-    status = await plane.queries.ShowStatus(pb.ShowStatusRequest())
+    status = await plane.queries.GetStatus(pb.GetStatusRequest())
     assert list(status.frozen) == []
 
 
@@ -336,13 +334,13 @@ async def test_policies_are_set_listed_and_deleted(plane: Served) -> None:
     listed = await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=answer.position))
     assert [policy.name for policy in listed.policies] == ["web", "default"]
     assert [(p.first, p.last) for p in listed.policies[0].ports] == [(443, 443)]
-    rules = [page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+    rules = [page async for page in plane.queries.GetRules(pb.GetRulesRequest(zone="z1"))]
     assert next((rule.policy, rule.prefix) for page in rules for rule in page.rules) == ("web", "10.0.0.1/32")
     assert (await plane.calls.DeletePolicy(pb.DeletePolicyRequest(name="web"))).outcome == pb.OUTCOME_DONE
 
 
 async def test_status_names_the_replica_the_log_and_every_partition(plane: Served) -> None:
-    status = await plane.queries.ShowStatus(pb.ShowStatusRequest())
+    status = await plane.queries.GetStatus(pb.GetStatusRequest())
     (replica,) = status.replicas
     assert (replica.name, list(replica.roles), replica.version) == ("replica-1", ["api"], "1.2.3")
     assert {part.partition for part in replica.partitions} == {
@@ -360,9 +358,9 @@ async def test_devices_are_asked_of_their_source(plane: Served) -> None:
 
 
 async def test_what_became_of_a_command_that_never_came(plane: Served) -> None:
-    soon = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id()))
+    soon = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id()))
     assert (soon.outcome, "not in the log yet" in soon.reason) == (pb.OUTCOME_UNKNOWN, True)
-    late = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.command_id(late_ms=200_000)))
+    late = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=plane.command_id(late_ms=200_000)))
     assert (late.outcome, "no effect" in late.reason) == (pb.OUTCOME_REFUSED, True)
     expired = await plane.join("z1", node("n1"), command_id=plane.command_id(late_ms=150_000))
     assert (expired.outcome, "expired" in expired.reason) == (pb.OUTCOME_REFUSED, True)

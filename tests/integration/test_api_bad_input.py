@@ -52,7 +52,7 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
         "pause nowhere",
         "RequestLifecycle",
         pb.RequestLifecycleRequest(dpu="d", request="pause"),
-        ("zone", "ShowDpu"),
+        ("zone", "GetDpu"),
     ),
     ("unknown verb", "RequestLifecycle", pb.RequestLifecycleRequest(dpu="d", zone="z"), ("request", "0", "provision")),
     ("empty policy", "SetPolicy", pb.SetPolicyRequest(), ("action", "''", "must be")),
@@ -107,11 +107,11 @@ async def test_what_the_state_forbids_is_a_refusal_with_a_reason(
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
-        ("ShowNode", pb.ShowNodeRequest(name="nobody")),
-        ("ShowZone", pb.ShowZoneRequest(zone="nowhere")),
-        ("ShowClique", pb.ShowCliqueRequest(domain="d", clique="c")),
-        ("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain="d", clique="c")),
-        ("ShowDpu", pb.ShowDpuRequest(dpu="d9")),
+        ("GetNode", pb.GetNodeRequest(name="nobody")),
+        ("GetZone", pb.GetZoneRequest(zone="nowhere")),
+        ("GetClique", pb.GetCliqueRequest(domain="d", clique="c")),
+        ("GetCliqueConfig", pb.GetCliqueConfigRequest(domain="d", clique="c")),
+        ("GetDpu", pb.GetDpuRequest(dpu="d9")),
     ],
 )
 async def test_what_is_not_there_is_not_found(plane: Served, method: str, request_: Any) -> None:
@@ -166,7 +166,7 @@ async def test_what_is_asked_for_and_cannot_be_is_named(plane: Served) -> None:
         await plane.queries.ListDevices(pb.ListDevicesRequest(zones=["z1"] * 1_001)).read()
     await plane.calls.RegisterDpu(pb.RegisterDpuRequest(zone="z1", dpu="d1"))
     with pytest.raises(grpc.aio.AioRpcError, match="'d1' is not a DPU of zone 'z2'"):
-        await plane.queries.ShowDpu(pb.ShowDpuRequest(dpu="d1", zone="z2"))
+        await plane.queries.GetDpu(pb.GetDpuRequest(dpu="d1", zone="z2"))
 
 
 def _as_it_is(raw: bytes) -> bytes:

@@ -32,7 +32,7 @@ async def joined(plane: Served, count: int = 8) -> None:
 
 
 async def rules_of(plane: Served) -> set[tuple[str, str]]:
-    pages = [page async for page in plane.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+    pages = [page async for page in plane.queries.GetRules(pb.GetRulesRequest(zone="z1"))]
     return {(rule.policy, rule.prefix) for page in pages for rule in page.rules}
 
 
@@ -112,7 +112,7 @@ async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path:
             assert [name for name, node in by_name.items() if node.held] == [name for name in names if name == "n0"]
             conflicts = {"n3": ["twin"], "twin": ["n3"]}
             assert all(list(node.conflicts) == conflicts.get(name, []) for name, node in by_name.items())
-        shown = await plane.queries.ShowNode(pb.ShowNodeRequest(name="n0"))
+        shown = await plane.queries.GetNode(pb.GetNodeRequest(name="n0"))
         assert (shown.held, shown.zone) == (True, "z1")
 
 

@@ -78,7 +78,7 @@ async def differing(settings: Settings, remembered: list[Remembered]) -> tuple[l
 async def test_every_query_at_every_position_answers_as_it_did(tmp_path: Path, seed: int) -> None:
     async with plane_of(data=tmp_path / "plane", simulate=2) as (plane, channel):
         remembered = await lived(plane, History(channel, seed), moments=9, commands=25)
-        assert {each.method for each in remembered} >= {"ShowZone", "ListHolds", "ShowLatency", "ShowClique", "ShowDpu"}
+        assert {each.method for each in remembered} >= {"GetZone", "ListHolds", "GetLatency", "GetClique", "GetDpu"}
         wrong, totals = await differing(plane.settings, remembered)
         assert not wrong, "\n".join(wrong)
         whole = sum(status.position for status in plane.replica.partitions_status())
@@ -109,9 +109,9 @@ async def test_a_name_that_is_new_was_not_known_before(tmp_path: Path) -> None:
         async with Pasts.open(plane.settings, now_ms) as pasts:
             then = await pasts.at(before, timeout_s=30)
             with pytest.raises(NotFound, match="late"):
-                await then.show_node(pb.ShowNodeRequest(name="late"), CALL)
+                await then.get_node(pb.GetNodeRequest(name="late"), CALL)
             since = await pasts.at(answer.position, timeout_s=30)
-            found = await since.show_node(pb.ShowNodeRequest(name="late"), CALL)
+            found = await since.get_node(pb.GetNodeRequest(name="late"), CALL)
             assert found.zone == "new"
             assert await pasts.at(before, timeout_s=30) is then
 

@@ -75,9 +75,9 @@ async def test_a_nodes_agent_joins_claims_and_leaves_for_its_node_only(plane: Gu
         agent.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n2"])),
         agent.calls.ClaimIndex(pb.ClaimIndexRequest(domain="d", clique="c", node="n2")),
         agent.calls.ReportReady(pb.ReportReadyRequest(domain="d", clique="c", node="n2", ready=True)),
-        agent.queries.ShowNode(pb.ShowNodeRequest(name="n2")),
+        agent.queries.GetNode(pb.GetNodeRequest(name="n2")),
         agent.queries.ListNodes(pb.ListNodesRequest()),
-        agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=plane.plane.command_id())),
+        agent.queries.GetCommand(pb.GetCommandRequest(command_id=plane.plane.command_id())),
         agent.calls.JoinNodesStream(iter([join("n2")])),
     ):
         assert (await refused(call))[0] == Code.PERMISSION_DENIED
@@ -93,7 +93,7 @@ async def test_nobody_says_who_they_are_where_a_certificate_does(plane: Guarded)
 async def test_a_stream_is_refused_like_a_call(plane: Guarded) -> None:
     async def rules() -> list[pb.Rules]:
         agent = plane.caller("dpu-agent/d1")
-        return [page async for page in agent.queries.ShowRules(pb.ShowRulesRequest(zone="z1"))]
+        return [page async for page in agent.queries.GetRules(pb.GetRulesRequest(zone="z1"))]
 
     assert (await refused(rules()))[0] == Code.PERMISSION_DENIED
 
@@ -138,7 +138,7 @@ async def test_a_command_id_belongs_to_its_principal_and_its_body(plane: Guarded
         answer = await call
         assert answer.outcome == pb.OUTCOME_REFUSED
         assert command_id in answer.reason
-    frozen = (await ann.queries.ShowStatus(pb.ShowStatusRequest())).frozen
+    frozen = (await ann.queries.GetStatus(pb.GetStatusRequest())).frozen
     assert list(frozen) == ["z1"]
     assert (await plane.plane.stated())["fleet/0"] <= stated["fleet/0"] + 3, "copies are in the log and do nothing"
 

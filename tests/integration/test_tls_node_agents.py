@@ -35,16 +35,16 @@ async def test_a_node_agent_gets_no_address_of_another_node_and_hears_why(plane:
     assert (labelled.outcome, "--agent-label-key trust" in labelled.reason) == (pb.OUTCOME_REFUSED, True)
     taken = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
     assert (taken.outcome, "node 'victim' holds it" in taken.reason) == (pb.OUTCOME_REFUSED, True)
-    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=taken.position))
+    shown = await agent.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=taken.position))
     assert (list(shown.conflicts), shown.withheld) == (["victim"], taken.reason)
     again = await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))
     assert (again.outcome, again.reason) == (pb.OUTCOME_REFUSED, taken.reason)
-    asked = pb.ShowCommandRequest(command_id=taken.command_id)
-    assert await operator.queries.ShowCommand(asked) == taken
+    asked = pb.GetCommandRequest(command_id=taken.command_id)
+    assert await operator.queries.GetCommand(asked) == taken
     gone = await operator.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["victim"]))
-    assert await operator.queries.ShowCommand(asked) == taken, "what it was told then"
+    assert await operator.queries.GetCommand(asked) == taken, "what it was told then"
     assert gone.outcome == pb.OUTCOME_DONE
-    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=gone.position))
+    shown = await agent.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=gone.position))
     assert (list(shown.conflicts), shown.withheld) == ([], "")
     assert (await agent.calls.JoinNodes(join("n1", "10.7.0.1", zone="z2"))).outcome == pb.OUTCOME_DONE
 
@@ -65,12 +65,12 @@ async def test_a_node_agent_creates_no_zone_and_moves_no_node(plane: Guarded) ->
 async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_operators_labels(plane: Guarded) -> None:
     await allow_agents(plane, "z1", networks=[NET], label_keys=["role"])
     operator, agent = plane.caller("operator/ann"), plane.caller("node-agent/n1")
-    zone = await operator.queries.ShowZone(pb.ShowZoneRequest(zone="z1"))
+    zone = await operator.queries.GetZone(pb.GetZoneRequest(zone="z1"))
     assert (list(zone.agent_networks), list(zone.agent_label_keys)) == ([NET], ["role"])
     assert (await operator.calls.JoinNodes(join("n1", trust="low"))).outcome == pb.OUTCOME_DONE
     answer = await agent.calls.JoinNodes(join("n1", "10.7.0.9", role="web"))
     assert answer.outcome == pb.OUTCOME_DONE
-    shown = await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1", min_position=answer.position))
+    shown = await agent.queries.GetNode(pb.GetNodeRequest(name="n1", min_position=answer.position))
     assert (dict(shown.labels), list(shown.addresses)) == ({"role": "web", "trust": "low"}, ["10.7.0.9"])
     changed = await agent.calls.ChangeNodes(
         pb.ChangeNodesRequest(zone="z1", nodes=[pb.NodeSpec(name="n1", addresses=["192.0.2.1"])])
@@ -79,7 +79,7 @@ async def test_what_an_operator_allows_is_shown_and_takes_effect_beside_the_oper
 
 
 async def test_a_node_agent_hears_what_became_of_its_command_by_repeating_it_under_its_id(plane: Guarded) -> None:
-    """It may not ask ShowCommand: what is remembered of a command does not say who gave it."""
+    """It may not ask GetCommand: what is remembered of a command does not say who gave it."""
     await allow_agents(plane, "z1", networks=[NET])
     agent = plane.caller("node-agent/n1")
     for request in (join("n1", "10.7.0.1"), join("n1", "192.0.2.1")):
@@ -87,5 +87,5 @@ async def test_a_node_agent_hears_what_became_of_its_command_by_repeating_it_und
         first = await agent.calls.JoinNodes(request)
         assert await agent.calls.JoinNodes(request) == first
         with pytest.raises(grpc.aio.AioRpcError, match="must have the role approver or operator or viewer"):
-            await agent.queries.ShowCommand(pb.ShowCommandRequest(command_id=request.command_id))
-    assert (await agent.queries.ShowNode(pb.ShowNodeRequest(name="n1"))).addresses == ["10.7.0.1"]
+            await agent.queries.GetCommand(pb.GetCommandRequest(command_id=request.command_id))
+    assert (await agent.queries.GetNode(pb.GetNodeRequest(name="n1"))).addresses == ["10.7.0.1"]

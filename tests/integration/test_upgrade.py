@@ -167,7 +167,7 @@ async def test_a_version_that_is_there_already_is_unchanged_as_each_partition_sa
         all_of = await plane.calls.RaiseFoldVersion(pb.RaiseFoldVersionRequest(topic="zones", version=1))
         assert all_of.outcome == pb.OUTCOME_UNCHANGED
         assert [part.outcome for part in all_of.partitions] == [pb.OUTCOME_UNCHANGED] * 3
-        shown = await plane.queries.ShowCommand(pb.ShowCommandRequest(command_id=all_of.command_id))
+        shown = await plane.queries.GetCommand(pb.GetCommandRequest(command_id=all_of.command_id))
         assert shown == all_of
 
 

@@ -49,13 +49,13 @@ class History:
     async def remember(self) -> list[Remembered]:
         """What every query answers now.
 
-        The position of ShowCommand is where the command was decided. What became of it in fleet, as a hold, may be
+        The position of GetCommand is where the command was decided. What became of it in fleet, as a hold, may be
         later: so it is of the moment of the first query, which has the positions of fleet and of every zone. That one
         is asked once fleet has taken the command.
         """
         await self._queries.ListZones(pb.ListZonesRequest(min_position=self._last.position), timeout=30)
         found: list[Remembered] = []
-        for method, request in [*_queries(), ("ShowCommand", pb.ShowCommandRequest(command_id=self._last.command_id))]:
+        for method, request in [*_queries(), ("GetCommand", pb.GetCommandRequest(command_id=self._last.command_id))]:
             try:
                 found += [
                     Remembered(method, request, answer, self._moment(method, answer, found))
@@ -67,7 +67,7 @@ class History:
         return found
 
     def _moment(self, method: str, answer: Any, found: list[Remembered]) -> str:
-        if method != "ShowCommand":
+        if method != "GetCommand":
             return str(answer.position)
         return merged_position([found[0].position, answer.position])
 
@@ -115,24 +115,24 @@ def _queries() -> list[tuple[str, Message]]:
     return [
         ("ListNodes", pb.ListNodesRequest()),
         ("ListNodes", pb.ListNodesRequest(zone=ZONES[0])),
-        ("ShowNode", pb.ShowNodeRequest(name=NODES[0])),
+        ("GetNode", pb.GetNodeRequest(name=NODES[0])),
         ("LocateNodes", pb.LocateNodesRequest(names=NODES)),
         ("ListZones", pb.ListZonesRequest()),
-        ("ShowZone", pb.ShowZoneRequest(zone=ZONES[1])),
-        ("ShowRules", pb.ShowRulesRequest(zone=ZONES[0])),
+        ("GetZone", pb.GetZoneRequest(zone=ZONES[1])),
+        ("GetRules", pb.GetRulesRequest(zone=ZONES[0])),
         ("ListCliques", pb.ListCliquesRequest()),
-        ("ShowClique", pb.ShowCliqueRequest(domain=DOMAIN, clique="0")),
-        ("ShowCliqueConfig", pb.ShowCliqueConfigRequest(domain=DOMAIN, clique="0")),
+        ("GetClique", pb.GetCliqueRequest(domain=DOMAIN, clique="0")),
+        ("GetCliqueConfig", pb.GetCliqueConfigRequest(domain=DOMAIN, clique="0")),
         ("ListDpus", pb.ListDpusRequest()),
-        ("ShowDpu", pb.ShowDpuRequest(dpu="card-0")),
+        ("GetDpu", pb.GetDpuRequest(dpu="card-0")),
         ("ListPolicies", pb.ListPoliciesRequest()),
         ("ListHolds", pb.ListHoldsRequest()),
-        ("ShowHold", pb.ShowHoldRequest(hold=1)),
+        ("GetHold", pb.GetHoldRequest(hold=1)),
         ("ListHoldNodes", pb.ListHoldNodesRequest(hold=1, page_size=1)),
         ("ListBudgets", pb.ListBudgetsRequest()),
         ("ListProgress", pb.ListProgressRequest()),
-        ("ShowLatency", pb.ShowLatencyRequest()),
-        ("ShowStatus", pb.ShowStatusRequest()),
+        ("GetLatency", pb.GetLatencyRequest()),
+        ("GetStatus", pb.GetStatusRequest()),
     ]
 
 

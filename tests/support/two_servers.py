@@ -76,8 +76,8 @@ class Server:
         return pb.CommandResult.FromString(raw)
 
     async def show(self, command_id: str) -> pb.CommandResult:
-        asked = pb.ShowCommandRequest(command_id=command_id).SerializeToString()
-        return pb.CommandResult.FromString(await self._api.call("Queries", "ShowCommand", asked, "ann", TIMEOUT_S))
+        asked = pb.GetCommandRequest(command_id=command_id).SerializeToString()
+        return pb.CommandResult.FromString(await self._api.call("Queries", "GetCommand", asked, "ann", TIMEOUT_S))
 
     async def join_all(self, *requests: pb.JoinNodesRequest) -> pb.JoinSummary:
         """A stream of joins."""

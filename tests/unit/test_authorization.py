@@ -94,7 +94,7 @@ OWN: list[tuple[str, Any, Any]] = [
     ("Commands.ReleaseIndex", pb.ReleaseIndexRequest(node="n1"), pb.ReleaseIndexRequest()),
     ("Commands.ReportReady", pb.ReportReadyRequest(node="n1"), pb.ReportReadyRequest(node="N1")),
     ("Commands.OpenSession", pb.OpenSessionRequest(node="n1"), pb.OpenSessionRequest(node="n2")),
-    ("Queries.ShowNode", pb.ShowNodeRequest(name="n1"), pb.ShowNodeRequest(name="n2")),
+    ("Queries.GetNode", pb.GetNodeRequest(name="n1"), pb.GetNodeRequest(name="n2")),
     ("Queries.LocateNodes", pb.LocateNodesRequest(names=["n1"]), pb.LocateNodesRequest(names=["n1", "n2"])),
 ]
 
@@ -108,7 +108,7 @@ def test_the_agent_of_a_node_speaks_for_it_and_no_other(method: str, mine: Any, 
 
 
 def test_the_agent_of_a_node_may_do_nothing_else() -> None:
-    reads = {"Queries.ShowClique", "Queries.ShowCliqueConfig"}
+    reads = {"Queries.GetClique", "Queries.GetCliqueConfig"}
     for method in EVERY:
         if METHODS[method].node_names is None:
             assert may(NODE_AGENT, method) == (method in reads), method

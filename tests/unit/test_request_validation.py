@@ -83,7 +83,7 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         "lifecycle of no zone",
         dpus.request_lifecycle,
         pb.RequestLifecycleRequest(dpu="d", request="pause"),
-        ("zone", "ShowDpu"),
+        ("zone", "GetDpu"),
     ),
     ("leave of nobody", nodes.leave, pb.LeaveNodesRequest(zone="z1"), ("names", "0", "1 to 1000")),
     ("leave twice", nodes.leave, pb.LeaveNodesRequest(zone="z1", names=["a", "a"]), ("names", "'a'", "once")),
