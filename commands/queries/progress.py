@@ -23,7 +23,9 @@ class ProgressQueries:
         self._progress = ProgressViews()
         self._latencies = Latencies()
 
-    async def list_progress(self, request: pb.ListProgressRequest, call: Call) -> AsyncIterator[pb.ProgressList]:
+    async def list_zone_progress(
+        self, request: pb.ListZoneProgressRequest, call: Call
+    ) -> AsyncIterator[pb.ListZoneProgressResponse]:
         """Zones by partition, then by name. A message is of one position; the next one may be of a later one."""
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         described: dict[int, set[str]] = {}
@@ -32,7 +34,7 @@ class ProgressQueries:
         for number in self._reader.partition_numbers:
             zones = sorted({*self._reader.zones(number).zones(), *described.get(number, ())})
             for start in range(0, len(zones), _ZONES_PER_MESSAGE):
-                yield pb.ProgressList(
+                yield pb.ListZoneProgressResponse(
                     zones=[self._zone_progress(zone, number) for zone in zones[start : start + _ZONES_PER_MESSAGE]],
                     position=self._reader.token(ZONES, FLEET, INSTALLS, numbers=[number]),
                 )

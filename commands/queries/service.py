@@ -58,7 +58,7 @@ class QueriesService(ProgressQueries):
 
     # --- nodes and zones ----------------------------------------------------------------------------------------------
 
-    async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.NodeList:
+    async def list_nodes(self, request: pb.ListNodesRequest, call: Call) -> pb.ListNodesResponse:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         numbers, fleet = self._numbers(request.zone), self._reader.fleet
         rows = {number: self._reader.zones(number).nodes.rows for number in numbers}
@@ -76,7 +76,7 @@ class QueriesService(ProgressQueries):
 
         found = page(numbers, keys, request.page_size, request.page_token).within(_LABELS_PER_PAGE, labels_of)
         views = (node_views.view(name, row_of(number, name), fleet) for number, name in found.keys)
-        return pb.NodeList(
+        return pb.ListNodesResponse(
             nodes=[message(pb.Node, view) for view in views],
             next_page_token=found.next_token,
             position=self._reader.token(ZONES, FLEET, numbers=numbers),
@@ -90,14 +90,14 @@ class QueriesService(ProgressQueries):
             raise NotFound(f"name: {names.shown(request.name)} is not a node of any zone")
         return message(pb.Node, view, position=self._everywhere())
 
-    async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.NodeZones:
+    async def locate_nodes(self, request: pb.LocateNodesRequest, call: Call) -> pb.LocateNodesResponse:
         require_count("names", len(request.names))
         await self._reader.wait_for_position(request.min_position, (ZONES,), call)
         zones, fleet = list(self._reader.all_zones()), self._reader.fleet
         found = ((name, node_views.zone_of_node(name, zones, fleet)) for name in request.names)
-        return pb.NodeZones(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
+        return pb.LocateNodesResponse(zones={name: zone for name, zone in found if zone}, position=self._everywhere())
 
-    async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ZoneList:
+    async def list_zones(self, request: pb.ListZonesRequest, call: Call) -> pb.ListZonesResponse:
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
         fleet = self._reader.fleet
         described: dict[int, set[str]] = {}
@@ -109,7 +109,7 @@ class QueriesService(ProgressQueries):
 
         found = page(self._reader.partition_numbers, keys, request.page_size, request.page_token)
         views = (zone_views.view(zone, self._reader.zones(number), fleet) for number, zone in found.keys)
-        return pb.ZoneList(
+        return pb.ListZonesResponse(
             zones=[message(pb.Zone, view) for view in views],
             next_page_token=found.next_token,
             position=self._everywhere(),
@@ -146,7 +146,7 @@ class QueriesService(ProgressQueries):
 
     # --- cliques ------------------------------------------------------------------------------------------------------
 
-    async def list_cliques(self, request: pb.ListCliquesRequest, call: Call) -> pb.CliqueList:
+    async def list_cliques(self, request: pb.ListCliquesRequest, call: Call) -> pb.ListCliquesResponse:
         await self._reader.wait_for_position(request.min_position, (CLIQUES,), call)
         numbers = self._numbers_of_domain(request.domain)
 
@@ -161,7 +161,7 @@ class QueriesService(ProgressQueries):
 
         found = page(numbers, keys, size, request.page_token).within(_CLIQUE_NODES_PER_PAGE, nodes_in)
         views = (clique_views.show(self._reader.cliques(number), *key.split("/", 1)) for number, key in found.keys)
-        return pb.CliqueList(
+        return pb.ListCliquesResponse(
             cliques=[message(pb.Clique, view) for view in views if view is not None],
             next_page_token=found.next_token,
             position=self._reader.token(CLIQUES, numbers=numbers),
@@ -203,7 +203,7 @@ class QueriesService(ProgressQueries):
 
     # --- DPUs ---------------------------------------------------------------------------------------------------------
 
-    async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.DpuList:
+    async def list_dpus(self, request: pb.ListDpusRequest, call: Call) -> pb.ListDpusResponse:
         if request.phase:
             require_one_of("phase", request.phase, PHASES)
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET), call)
@@ -216,7 +216,7 @@ class QueriesService(ProgressQueries):
 
         found = page(numbers, keys, request.page_size, request.page_token)
         views = (dpu_views.view(name, rows[number][name]) for number, name in found.keys)
-        return pb.DpuList(
+        return pb.ListDpusResponse(
             dpus=[message(pb.Dpu, view) for view in views],
             next_page_token=found.next_token,
             position=self._reader.token(ZONES, numbers=numbers),
@@ -228,7 +228,7 @@ class QueriesService(ProgressQueries):
         view = dpu_views.view(request.dpu, self._reader.zones(number).dpus.rows[request.dpu])
         return message(pb.Dpu, view, position=self._reader.token(ZONES, numbers=[number]))
 
-    async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.DeviceList]:
+    async def list_devices(self, request: pb.ListDevicesRequest, call: Call) -> AsyncIterator[pb.ListDevicesResponse]:
         if request.zones:
             require_count("zones", len(request.zones))
         for zone in request.zones:
@@ -240,43 +240,47 @@ class QueriesService(ProgressQueries):
             for dpu, (epoch, version, digest) in sorted(dpus.items())
         )
         while part := list(islice(devices, _DEVICES_PER_MESSAGE)):
-            yield pb.DeviceList(devices=part)
+            yield pb.ListDevicesResponse(devices=part)
             await asyncio.sleep(0)
 
     # --- what the fleet agreed on -------------------------------------------------------------------------------------
 
-    async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.PolicyList:
+    async def list_policies(self, request: pb.ListPoliciesRequest, call: Call) -> pb.ListPoliciesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.policies(self._reader.fleet)
-        return pb.PolicyList(policies=[policy(row) for row in found], position=self._reader.token(FLEET))
+        return pb.ListPoliciesResponse(policies=[policy(row) for row in found], position=self._reader.token(FLEET))
 
-    async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.HoldList:
+    async def list_holds(self, request: pb.ListHoldsRequest, call: Call) -> pb.ListHoldsResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.holds(self._reader.fleet)
-        return pb.HoldList(holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET))
+        return pb.ListHoldsResponse(
+            holds=[message(pb.Hold, view) for view in found], position=self._reader.token(FLEET)
+        )
 
     async def get_hold(self, request: pb.GetHoldRequest, call: Call) -> pb.Hold:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         return message(pb.Hold, self._hold(request.hold), position=self._reader.token(FLEET))
 
-    async def list_hold_nodes(self, request: pb.ListHoldNodesRequest, call: Call) -> pb.HoldNodeList:
+    async def list_hold_nodes(self, request: pb.ListHoldNodesRequest, call: Call) -> pb.ListHoldNodesResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         self._hold(request.hold)
         fleet = self._reader.fleet
         waiting = fleet.held_names.get(request.hold, {})
         found = page((FLEET_0.number,), lambda _: waiting, request.page_size, request.page_token)
-        return pb.HoldNodeList(
+        return pb.ListHoldNodesResponse(
             nodes=[pb.HoldNode(name=name, zone=fleet.members.rows[name].zone) for _, name in found.keys],
             next_page_token=found.next_token,
             position=self._reader.token(FLEET),
         )
 
-    async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.BudgetList:
+    async def list_budgets(self, request: pb.ListBudgetsRequest, call: Call) -> pb.ListBudgetsResponse:
         await self._reader.wait_for_position(request.min_position, (FLEET,), call)
         found = fleet_views.budgets(self._reader.fleet)
-        return pb.BudgetList(budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET))
+        return pb.ListBudgetsResponse(
+            budgets=[message(pb.Budget, view) for view in found], position=self._reader.token(FLEET)
+        )
 
-    async def explain_rule(self, request: pb.ExplainRuleRequest, call: Call) -> pb.Explanation:
+    async def explain_access(self, request: pb.ExplainAccessRequest, call: Call) -> pb.Explanation:
         require(names.check_name("node", request.node) or names.check_name("dpu", request.dpu))
         await self._reader.wait_for_position(request.min_position, (ZONES, FLEET, INSTALLS), call)
         zone = explain.zone_of_dpu(self._reader, request.dpu, request.zone)

@@ -76,14 +76,16 @@ class StatusReporter:
             ),
             replicas=replicas,
             halted=[
-                pb.Halted(replica=found.name, partition=part.partition, reason=part.halted)
+                pb.HaltedPartition(replica=found.name, partition=part.partition, reason=part.halted)
                 for found in replicas
                 for part in found.partitions
                 if part.halted
             ],
             replica=folds.name,
             clocks=self._clock_faults(),
-            stalled=[pb.Stalled(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())],
+            stalled=[
+                pb.StalledPartition(partition=str(part), reason=why) for part, why in sorted(self._stalled().items())
+            ],
         )
 
     def _own(self) -> pb.Replica:

@@ -97,9 +97,9 @@ METHODS = {
     "Queries.GetCommand": Permission(_READERS),
     "Queries.GetStatus": Permission(_READERS),
     "Queries.ListDevices": Permission(_READERS),
-    "Queries.ListProgress": Permission(_READERS),
+    "Queries.ListZoneProgress": Permission(_READERS),
     "Queries.GetLatency": Permission(_READERS),
-    "Queries.ExplainRule": Permission(_READERS),
+    "Queries.ExplainAccess": Permission(_READERS),
 }
 """Each method by SERVICE.METHOD. A node's agent needs the table of its clique, which names its peers."""
 

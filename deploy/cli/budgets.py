@@ -29,7 +29,7 @@ def list_budgets(*, client: Client, output: str) -> None:
 
     Example: dpuplane budgets list
     """
-    found: pb.BudgetList = client.query("ListBudgets", pb.ListBudgetsRequest())
+    found: pb.ListBudgetsResponse = client.query("ListBudgets", pb.ListBudgetsRequest())
     if output != "table":
         out.print_value(to_plain(found), output)
         return

@@ -56,7 +56,12 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
     Example: dpuplane cliques list --domain domain-1
     """
     found = paged(
-        client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques", by=("domain", "clique")
+        client,
+        "ListCliques",
+        pb.ListCliquesRequest(domain=domain),
+        pb.ListCliquesResponse,
+        "cliques",
+        by=("domain", "clique"),
     )
     if output != "table":
         out.print_value(to_plain(found), output)

@@ -31,7 +31,7 @@ def show(*, client: Client, output: str, command_id: str) -> None:
     Example: dpuplane commands show 0197b2a4-7c00-7000-8000-000000000001
     """
     answer: pb.CommandResult = client.query("GetCommand", pb.GetCommandRequest(command_id=command_id))
-    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
     parts = [hold for hold in of_the_command(found.holds, command_id) if hold.command_id != command_id]
     if parts:
         said = f"it is one of several commands, as of an import; {len(parts)} holds of the others are open"

@@ -103,7 +103,7 @@ def _find(client: Client, selection: Selection) -> Sequence[pb.Dpu]:
     if client.command_id:
         raise click.UsageError("--command-id is for DPUs given by name: what is selected may be others next time")
     wanted = pb.ListDpusRequest(zone=selection.zone, phase=selection.phase, stuck=selection.stuck)
-    found = [*paged(client, "ListDpus", wanted, pb.DpuList, "dpus", by=("zone", "ordinal")).dpus]
+    found = [*paged(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal")).dpus]
     if selection.labels:
         zones = _zones_with(client, selection.labels)
         found = [dpu for dpu in found if dpu.zone in zones]
@@ -120,7 +120,7 @@ def _named(client: Client, name: str, zone: str) -> pb.Dpu:
 
 
 def _zones_with(client: Client, labels: Mapping[str, str]) -> set[str]:
-    zones = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones", by=("zone",)).zones
+    zones = paged(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",)).zones
     return {zone.zone for zone in zones if labels.items() <= dict(zone.labels).items()}
 
 

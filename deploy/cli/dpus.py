@@ -51,7 +51,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuc
     Example: dpuplane dpus list --zone rack7 --phase Ready
     """
     wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
-    found = paged(client, "ListDpus", wanted, pb.DpuList, "dpus", by=("zone", "ordinal"))
+    found = paged(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal"))
     if output != "table":
         out.print_value(to_plain(found), output)
         return

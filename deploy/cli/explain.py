@@ -26,7 +26,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     table, sent, received, applied, in hardware. The first that is missing says why. With --at a moment of the past, the
     last steps are known from what relays had reported by then.
     """
-    found: pb.Explanation = client.query("ExplainRule", pb.ExplainRuleRequest(node=node, dpu=dpu, zone=zone))
+    found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":
         out.print_value(to_plain(found), output)
         return

@@ -40,7 +40,7 @@ def list_holds(*, client: Client, output: str, of_command: str) -> None:
 
     Example: dpuplane holds list --output json
     """
-    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
     if of_command:
         asked_for = of_the_command(found.holds, of_command)
         del found.holds[:]
@@ -76,7 +76,7 @@ def show(*, client: Client, output: str, hold: int) -> None:
     """
     found: pb.Hold = client.query("GetHold", pb.GetHoldRequest(hold=hold))
     request = pb.ListHoldNodesRequest(hold=hold, page_size=MAX_PAGE)
-    nodes = paged(client, "ListHoldNodes", request, pb.HoldNodeList, "nodes", by=("name",)).nodes
+    nodes = paged(client, "ListHoldNodes", request, pb.ListHoldNodesResponse, "nodes", by=("name",)).nodes
     del found.nodes[:]
     found.nodes.extend(node.name for node in nodes)
     if output != "table":
@@ -119,7 +119,7 @@ def _selected(client: Client, hold: int | None, of_command: str, *, all_holds: b
     """The open holds that are meant, each as it is now."""
     if sum((hold is not None, bool(of_command), all_holds)) != 1:
         raise click.UsageError("give one of HOLD, --command ID and --all")
-    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
     if of_command:
         chosen = of_the_command(found.holds, of_command)
     else:

@@ -121,7 +121,12 @@ def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
     domain = plan.cliques[0].domain
     try:
         found = paged(
-            client, "ListCliques", pb.ListCliquesRequest(domain=domain), pb.CliqueList, "cliques", by=("clique",)
+            client,
+            "ListCliques",
+            pb.ListCliquesRequest(domain=domain),
+            pb.ListCliquesResponse,
+            "cliques",
+            by=("clique",),
         )
     except NotKnown:
         return

@@ -59,7 +59,7 @@ def held_since(client: Client, names: Collection[str], known: Known, position: s
 
 
 def _holds(client: Client) -> list[pb.Hold]:
-    found: pb.HoldList = client.query("ListHolds", pb.ListHoldsRequest())
+    found: pb.ListHoldsResponse = client.query("ListHolds", pb.ListHoldsRequest())
     return [hold for hold in found.holds if hold.subject == "members"]
 
 
@@ -67,7 +67,7 @@ def _every_node(client: Client) -> Iterator[pb.Node]:
     request, read = pb.ListNodesRequest(page_size=_PAGE), 0
     with ProgressLine("reading the plane") as progress:
         while True:
-            page: pb.NodeList = client.query("ListNodes", request)
+            page: pb.ListNodesResponse = client.query("ListNodes", request)
             yield from page.nodes
             read += len(page.nodes)
             progress.count(f"{read:,} nodes read")

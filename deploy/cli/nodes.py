@@ -36,7 +36,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
 
     Example: dpuplane nodes list --zone rack7 --output json
     """
-    found = paged(client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.NodeList, "nodes", by=("name",))
+    found = paged(client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.ListNodesResponse, "nodes", by=("name",))
     if output != "table":
         out.print_value(to_plain(found), output)
         return

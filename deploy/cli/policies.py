@@ -81,7 +81,7 @@ def list_policies(*, client: Client, output: str) -> None:
 
     Example: dpuplane policies list
     """
-    found: pb.PolicyList = client.query("ListPolicies", pb.ListPoliciesRequest())
+    found: pb.ListPoliciesResponse = client.query("ListPolicies", pb.ListPoliciesRequest())
     if output != "table":
         out.print_value(to_plain(found), output)
         return

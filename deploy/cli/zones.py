@@ -33,7 +33,7 @@ def list_zones(*, client: Client, output: str) -> None:
 
     Example: dpuplane zones list
     """
-    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ZoneList, "zones", by=("zone",))
+    found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",))
     if output != "table":
         out.print_value(to_plain(found), output)
         return

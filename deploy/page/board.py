@@ -93,7 +93,7 @@ class Board:
     async def _see(self, now: float) -> None:
         seen: Items = {}
         zones: list[pb.ZoneProgress] = []
-        async for part in self._queries.list_progress(pb.ListProgressRequest(), self._call):
+        async for part in self._queries.list_zone_progress(pb.ListZoneProgressRequest(), self._call):
             zones.extend(part.zones)
         seen.update(("zone/" + str(row[0]), row) for row in rows(zones))
         seen["totals"] = totals(zones)

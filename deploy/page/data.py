@@ -80,7 +80,7 @@ class Data:
         at = parameters(request, ("at",)).get("at", "")
         source = self._source()
         zones: list[pb.ZoneProgress] = []
-        async for part in source.queries.list_progress(pb.ListProgressRequest(at=at), source.call):
+        async for part in source.queries.list_zone_progress(pb.ListZoneProgressRequest(at=at), source.call):
             zones.extend(part.zones)
         latency = await source.queries.get_latency(pb.GetLatencyRequest(at=at), source.call)
         holds = await source.queries.list_holds(pb.ListHoldsRequest(at=at), source.call)

@@ -58,7 +58,7 @@ def latency(found: pb.Latency) -> dict[str, Any]:
     }
 
 
-def holds(found: pb.HoldList) -> list[list[Any]]:
+def holds(found: pb.ListHoldsResponse) -> list[list[Any]]:
     """What tells whether any of them changed; the page asks for them when it shows them."""
     return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found.holds]
 

@@ -591,7 +591,7 @@ class ListNodesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class NodeList(_message.Message):
+class ListNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
     NODES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -654,7 +654,7 @@ class LocateNodesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., at: _Optional[str] = ...) -> None: ...
 
-class NodeZones(_message.Message):
+class LocateNodesResponse(_message.Message):
     __slots__ = ("zones", "position")
     class ZonesEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -681,7 +681,7 @@ class ListZonesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class ZoneList(_message.Message):
+class ListZonesResponse(_message.Message):
     __slots__ = ("zones", "next_page_token", "position")
     ZONES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -854,7 +854,7 @@ class ListCliquesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., domain: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class CliqueList(_message.Message):
+class ListCliquesResponse(_message.Message):
     __slots__ = ("cliques", "next_page_token", "position")
     CLIQUES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -875,12 +875,12 @@ class Clique(_message.Message):
     domain: str
     clique: str
     capacity: int
-    members: _containers.RepeatedCompositeFieldContainer[Member]
-    waiting: _containers.RepeatedCompositeFieldContainer[Waiting]
+    members: _containers.RepeatedCompositeFieldContainer[CliqueMember]
+    waiting: _containers.RepeatedCompositeFieldContainer[WaitingClaim]
     position: str
-    def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[Waiting, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, domain: _Optional[str] = ..., clique: _Optional[str] = ..., capacity: _Optional[int] = ..., members: _Optional[_Iterable[_Union[CliqueMember, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[WaitingClaim, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
-class Member(_message.Message):
+class CliqueMember(_message.Message):
     __slots__ = ("index", "node", "ready", "address", "uid", "created_ms", "heard")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -898,7 +898,7 @@ class Member(_message.Message):
     heard: bool
     def __init__(self, index: _Optional[int] = ..., node: _Optional[str] = ..., ready: _Optional[bool] = ..., address: _Optional[str] = ..., uid: _Optional[str] = ..., created_ms: _Optional[int] = ..., heard: _Optional[bool] = ...) -> None: ...
 
-class Waiting(_message.Message):
+class WaitingClaim(_message.Message):
     __slots__ = ("place", "node", "uid", "created_ms")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -966,7 +966,7 @@ class ListDpusRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., zone: _Optional[str] = ..., phase: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stuck: _Optional[bool] = ..., at: _Optional[str] = ...) -> None: ...
 
-class DpuList(_message.Message):
+class ListDpusResponse(_message.Message):
     __slots__ = ("dpus", "next_page_token", "position")
     DPUS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -1049,7 +1049,7 @@ class ListDevicesRequest(_message.Message):
     zones: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, zones: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class DeviceList(_message.Message):
+class ListDevicesResponse(_message.Message):
     __slots__ = ("devices",)
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -1077,7 +1077,7 @@ class ListPoliciesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class PolicyList(_message.Message):
+class ListPoliciesResponse(_message.Message):
     __slots__ = ("policies", "position")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1127,7 +1127,7 @@ class ListHoldsRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class HoldList(_message.Message):
+class ListHoldsResponse(_message.Message):
     __slots__ = ("holds", "position")
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1195,7 +1195,7 @@ class ListHoldNodesRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., hold: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class HoldNodeList(_message.Message):
+class ListHoldNodesResponse(_message.Message):
     __slots__ = ("nodes", "next_page_token", "position")
     NODES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -1221,7 +1221,7 @@ class ListBudgetsRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class BudgetList(_message.Message):
+class ListBudgetsResponse(_message.Message):
     __slots__ = ("budgets", "position")
     BUDGETS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1274,14 +1274,14 @@ class Status(_message.Message):
     generation: int
     log: LogLocation
     replicas: _containers.RepeatedCompositeFieldContainer[Replica]
-    halted: _containers.RepeatedCompositeFieldContainer[Halted]
+    halted: _containers.RepeatedCompositeFieldContainer[HaltedPartition]
     holds: int
     frozen: _containers.RepeatedScalarFieldContainer[str]
     position: str
     replica: str
-    stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
+    stalled: _containers.RepeatedCompositeFieldContainer[StalledPartition]
     clocks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[Halted, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., clocks: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, log_id: _Optional[str] = ..., generation: _Optional[int] = ..., log: _Optional[_Union[LogLocation, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., halted: _Optional[_Iterable[_Union[HaltedPartition, _Mapping]]] = ..., holds: _Optional[int] = ..., frozen: _Optional[_Iterable[str]] = ..., position: _Optional[str] = ..., replica: _Optional[str] = ..., stalled: _Optional[_Iterable[_Union[StalledPartition, _Mapping]]] = ..., clocks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LogLocation(_message.Message):
     __slots__ = ("engine", "data", "bootstrap", "topic_prefix", "partition_count")
@@ -1353,7 +1353,7 @@ class PartitionStatus(_message.Message):
     halted: str
     def __init__(self, partition: _Optional[str] = ..., position: _Optional[int] = ..., lag_records: _Optional[int] = ..., fold_version: _Optional[int] = ..., digest: _Optional[str] = ..., digest_position: _Optional[int] = ..., running_hash: _Optional[str] = ..., quarantined: _Optional[int] = ..., halted: _Optional[str] = ...) -> None: ...
 
-class Halted(_message.Message):
+class HaltedPartition(_message.Message):
     __slots__ = ("replica", "partition", "reason")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -1363,7 +1363,7 @@ class Halted(_message.Message):
     reason: str
     def __init__(self, replica: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
-class Stalled(_message.Message):
+class StalledPartition(_message.Message):
     __slots__ = ("partition", "reason")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -1371,7 +1371,7 @@ class Stalled(_message.Message):
     reason: str
     def __init__(self, partition: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
-class ListProgressRequest(_message.Message):
+class ListZoneProgressRequest(_message.Message):
     __slots__ = ("min_position", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -1379,7 +1379,7 @@ class ListProgressRequest(_message.Message):
     at: str
     def __init__(self, min_position: _Optional[str] = ..., at: _Optional[str] = ...) -> None: ...
 
-class ProgressList(_message.Message):
+class ListZoneProgressResponse(_message.Message):
     __slots__ = ("zones", "position")
     ZONES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1470,7 +1470,7 @@ class LatencyBucket(_message.Message):
     dpus: int
     def __init__(self, from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., dpus: _Optional[int] = ...) -> None: ...
 
-class ExplainRuleRequest(_message.Message):
+class ExplainAccessRequest(_message.Message):
     __slots__ = ("min_position", "node", "dpu", "zone", "at")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]

@@ -150,7 +150,7 @@ async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, 
     request = GetMessageClass(method.input_type)(min_position="elsewhere:zones/0=1")
     if method.name == "LocateNodes":
         request.names.append("n1")  # type: ignore[attr-defined]
-    if method.name == "ExplainRule":
+    if method.name == "ExplainAccess":
         request.node = request.dpu = "n1"  # type: ignore[attr-defined]
     with pytest.raises(grpc.aio.AioRpcError, match="must be that of this log") as caught:
         answer = getattr(plane.queries, method.name)(request)

@@ -117,7 +117,7 @@ async def test_nodes_that_holds_keep_are_listed_and_conflicts_are_told(tmp_path:
 
 
 async def explained(plane: Served, node: str = "n0") -> pb.Explanation:
-    found: pb.Explanation = await plane.queries.ExplainRule(pb.ExplainRuleRequest(node=node, dpu="dpu1"))
+    found: pb.Explanation = await plane.queries.ExplainAccess(pb.ExplainAccessRequest(node=node, dpu="dpu1"))
     return found
 
 
@@ -178,4 +178,4 @@ async def test_an_explanation_names_the_freeze_the_missing_policy_and_the_versio
             await plane.calls.ApproveHold(approve, metadata=[("x-dpuplane-as", name)])
         assert (await explained(plane, "late")).missing == "intended"
         with pytest.raises(grpc.aio.AioRpcError, match="is not a DPU of any zone"):
-            await plane.queries.ExplainRule(pb.ExplainRuleRequest(node="n0", dpu="other"))
+            await plane.queries.ExplainAccess(pb.ExplainAccessRequest(node="n0", dpu="other"))

@@ -121,10 +121,10 @@ class Api:
 
 
 _QUERIES: dict[str, tuple[str, Any, Any]] = {
-    ZONES: ("LocateNodes", partial(pb.LocateNodesRequest, names=["nobody"]), pb.NodeZones),
-    CLIQUES: ("ListCliques", pb.ListCliquesRequest, pb.CliqueList),
-    FLEET: ("ListPolicies", pb.ListPoliciesRequest, pb.PolicyList),
-    "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ZoneList),
+    ZONES: ("LocateNodes", partial(pb.LocateNodesRequest, names=["nobody"]), pb.LocateNodesResponse),
+    CLIQUES: ("ListCliques", pb.ListCliquesRequest, pb.ListCliquesResponse),
+    FLEET: ("ListPolicies", pb.ListPoliciesRequest, pb.ListPoliciesResponse),
+    "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ListZonesResponse),
 }
 """What is asked to read a topic: the position of its answer has every partition of it."""
 

@@ -104,7 +104,7 @@ def comparable(answer: Message) -> Message:
         return pb.Status(log_id=answer.log_id, generation=answer.generation, holds=answer.holds, frozen=answer.frozen)
     if isinstance(answer, pb.Zone):
         answer.ClearField("waiting_since_ms")
-    if isinstance(answer, pb.ProgressList):
+    if isinstance(answer, pb.ListZoneProgressResponse):
         for zone in answer.zones:
             for field in {field.name for field, _ in zone.ListFields()} & {"waiting_ms", "unreported_ms"}:
                 zone.ClearField(field)
@@ -130,7 +130,7 @@ def _queries() -> list[tuple[str, Message]]:
         ("GetHold", pb.GetHoldRequest(hold=1)),
         ("ListHoldNodes", pb.ListHoldNodesRequest(hold=1, page_size=1)),
         ("ListBudgets", pb.ListBudgetsRequest()),
-        ("ListProgress", pb.ListProgressRequest()),
+        ("ListZoneProgress", pb.ListZoneProgressRequest()),
         ("GetLatency", pb.GetLatencyRequest()),
         ("GetStatus", pb.GetStatusRequest()),
     ]

@@ -42,7 +42,9 @@ def run(answer: pb.CommandResult, output: str) -> Result:
 
 
 def test_plain_data_has_defaults_numbers_and_names() -> None:
-    clique = pb.Clique(domain="d", clique="c", capacity=18, members=[pb.Member(index=0, node="n", created_ms=1 << 52)])
+    clique = pb.Clique(
+        domain="d", clique="c", capacity=18, members=[pb.CliqueMember(index=0, node="n", created_ms=1 << 52)]
+    )
     assert to_plain(clique) == {
         "domain": "d",
         "clique": "c",
@@ -59,7 +61,7 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
 
 
 def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
-    listed = to_plain(pb.NodeList(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
+    listed = to_plain(pb.ListNodesResponse(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
     assert "position" not in listed["nodes"][0] and listed["position"] == "log:zones/0=1"
     assert to_plain(pb.Node(name="n"))["position"] == ""
     partition = pb.Replica(partitions=[pb.PartitionStatus(partition="zones/0")])
@@ -261,7 +263,7 @@ def test_a_policy_file_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
 def test_the_list_of_holds_says_where_and_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pb.Hold(hold=8, zones=["a", "b", "c"], requested_by="ann", approved_by=["bob", "eve"])
     wide = pb.Hold(hold=9, zones=[f"z{number}" for number in range(7)], requested_by="ann")
-    monkeypatch.setattr(Client, "query", lambda *_: pb.HoldList(holds=[asked, wide]))
+    monkeypatch.setattr(Client, "query", lambda *_: pb.ListHoldsResponse(holds=[asked, wide]))
     lines = CliRunner().invoke(cli, ["holds", "list"]).stdout.splitlines()
     assert lines[0].split()[4:10] == ["ZONES", "ASKED", "BY", "COMMAND", "APPROVED", "BY"]
     assert lines[1].split()[3:] == ["a,b,c", "ann", "bob,eve"]
@@ -286,7 +288,7 @@ def test_an_import_that_is_interrupted_says_that_some_of_it_may_be_applied(
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    empty = {"ListHolds": pb.HoldList(), "ListNodes": pb.NodeList()}
+    empty = {"ListHolds": pb.ListHoldsResponse(), "ListNodes": pb.ListNodesResponse()}
     monkeypatch.setattr(Client, "query", lambda _, method, __: empty[method])
     monkeypatch.setattr(Client, "stream", pressed)
     file = tmp_path / "fleet.csv"

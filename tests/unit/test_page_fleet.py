@@ -5,10 +5,10 @@ from __future__ import annotations
 from deploy.page.fleet import alerts, past_alerts
 from schemas.api import dpuplane_pb2 as pb
 
-HALTED = pb.Halted(replica="r1", partition="zones/3", reason="fold version 9 is not known")
+HALTED = pb.HaltedPartition(replica="r1", partition="zones/3", reason="fold version 9 is not known")
 STATUS = pb.Status(
     halted=[HALTED],
-    stalled=[pb.Stalled(partition="zones/4", reason="no relay answers")],
+    stalled=[pb.StalledPartition(partition="zones/4", reason="no relay answers")],
     replicas=[pb.Replica(name="r1", newer_dpus=12), pb.Replica(name="r2")],
     frozen=["*", *(f"rack-{n}" for n in range(20))],
 )
@@ -30,7 +30,9 @@ def test_of_the_past_only_what_the_log_says() -> None:
 
 
 def test_a_thousand_halted_partitions_leave_room_for_the_page() -> None:
-    flood = pb.Status(halted=[HALTED] * 1_000, stalled=[pb.Stalled(partition="zones/4", reason="no relay")] * 1_000)
+    flood = pb.Status(
+        halted=[HALTED] * 1_000, stalled=[pb.StalledPartition(partition="zones/4", reason="no relay")] * 1_000
+    )
     assert len(alerts(flood)) == 20
     assert len(past_alerts(flood)) == 10
 

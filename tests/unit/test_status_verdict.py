@@ -24,8 +24,8 @@ PARTS = [
             pb.Status(replicas=[pb.Replica(partitions=PARTS[:1]), pb.Replica(partitions=PARTS[:1])]),
             "look: 1 records quarantined; nothing is broken",
         ),
-        (pb.Status(halted=[pb.Halted(partition="zones/0")] * 2, holds=1), "wrong: 2 halted, 1 held"),
-        (pb.Status(stalled=[pb.Stalled(partition="zones/0")]), "wrong: 1 not forwarded"),
+        (pb.Status(halted=[pb.HaltedPartition(partition="zones/0")] * 2, holds=1), "wrong: 2 halted, 1 held"),
+        (pb.Status(stalled=[pb.StalledPartition(partition="zones/0")]), "wrong: 1 not forwarded"),
         (
             pb.Status(replicas=[pb.Replica(newer_dpus=1), pb.Replica(newer_dpus=9)]),
             "wrong: DPUs hold more than this log knows",

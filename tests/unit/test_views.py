@@ -53,8 +53,8 @@ VIEWS: list[tuple[Any, type[Message]]] = [
     (progress_views.ChangeView, pb.ChangeLatency),
     (progress_views.BucketView, pb.LatencyBucket),
     (CliqueView, pb.Clique),
-    (MemberView, pb.Member),
-    (WaiterView, pb.Waiting),
+    (MemberView, pb.CliqueMember),
+    (WaiterView, pb.WaitingClaim),
 ]
 
 
