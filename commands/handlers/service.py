@@ -58,8 +58,8 @@ class CommandsService:
     ) -> pb.JoinSummary:
         return await self._join_stream.join(requests, call)
 
-    async def describe_zone(self, request: pb.DescribeZoneRequest, call: Call) -> pb.CommandResult:
-        return await self._edit(fleet.describe_zone, request, call)
+    async def update_zone(self, request: pb.UpdateZoneRequest, call: Call) -> pb.CommandResult:
+        return await self._edit(fleet.update_zone, request, call)
 
     async def delete_zone(self, request: pb.DeleteZoneRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(nodes.delete_zone, request, call)

@@ -87,7 +87,7 @@ def set_budget(request: pb.SetBudgetRequest, envelope: EnvelopeFactory) -> NewEv
     return NewEvent(FLEET, request.kind, event)
 
 
-def describe_zone(request: pb.DescribeZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
+def update_zone(request: pb.UpdateZoneRequest, envelope: EnvelopeFactory) -> NewEvent:
     require(names.check_zone("zone", request.zone))
     labels = sorted_labels("labels", request.labels)
     require(names.check_labels("labels", labels))
@@ -117,7 +117,7 @@ def describe_zone(request: pb.DescribeZoneRequest, envelope: EnvelopeFactory) ->
     return NewEvent(FLEET, request.zone, event)
 
 
-def _check_agent_limits(request: pb.DescribeZoneRequest) -> None:
+def _check_agent_limits(request: pb.UpdateZoneRequest) -> None:
     """Check what node agents shall be allowed to state. Raises BadRequest."""
     require(names.check_networks("agent_networks", request.agent_networks))
     require(names.check_label_keys("agent_label_keys", request.agent_label_keys))
@@ -131,7 +131,7 @@ def _check_agent_limits(request: pb.DescribeZoneRequest) -> None:
         )
 
 
-def _limit(request: pb.DescribeZoneRequest, field: str) -> int:
+def _limit(request: pb.UpdateZoneRequest, field: str) -> int:
     if not request.HasField(field):
         return -1
     value: int = getattr(request, field)

@@ -61,7 +61,7 @@ METHODS = {
     "Commands.ChangeNodes": Permission(_OPERATORS, _changing),
     "Commands.LeaveNodes": Permission(_OPERATORS, _names),
     "Commands.JoinNodesStream": Permission(_OPERATORS),
-    "Commands.DescribeZone": Permission(_OPERATORS),
+    "Commands.UpdateZone": Permission(_OPERATORS),
     "Commands.DeleteZone": Permission(_OPERATORS),
     "Commands.RegisterDpu": Permission(_SUPPLIERS | {SIMULATOR}),
     "Commands.RequestLifecycle": Permission(_SUPPLIERS),

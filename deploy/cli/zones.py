@@ -141,8 +141,8 @@ def label(*, client: Client, output: str, zone: str, labels: tuple[str, ...], re
             wanted.pop(text[:-1], None)
         else:
             raise click.BadParameter(f"{shown(text)} must be KEY=VALUE, or KEY- to remove it", param_hint="K=V|K-")
-    request = pb.DescribeZoneRequest(zone=zone, set_labels=True, labels=wanted)
-    finish(client.command("DescribeZone", request), output)
+    request = pb.UpdateZoneRequest(zone=zone, set_labels=True, labels=wanted)
+    finish(client.command("UpdateZone", request), output)
 
 
 @zones.command()
@@ -197,7 +197,7 @@ def limit(
         raise click.UsageError(f"give {options}, --transient-tries, --device-tries or --operator-tries")
     if not create:
         known_zone(client, zone, otherwise="--create creates it with these limits")
-    request = pb.DescribeZoneRequest(
+    request = pb.UpdateZoneRequest(
         zone=zone,
         parallel_installs=parallel_installs,
         unavailable_nodes=unavailable_nodes,
@@ -209,7 +209,7 @@ def limit(
         set_agent_label_keys=bool(keys),
         agent_label_keys=_unless_none("--agent-label-key", keys),
     )
-    finish(client.command("DescribeZone", request), output)
+    finish(client.command("UpdateZone", request), output)
 
 
 @zones.command()
@@ -227,7 +227,7 @@ def delete(*, client: Client, output: str, zone: str) -> None:
         raise Refused(f"zone: {shown(zone)} is frozen; thaw it first")
     answer: pb.CommandResult = client.command("DeleteZone", pb.DeleteZoneRequest(zone=zone))
     if exit_status(answer) == 0 and not client.command_id and is_known(client, zone):
-        nothing = pb.DescribeZoneRequest(
+        nothing = pb.UpdateZoneRequest(
             zone=zone,
             set_labels=True,
             parallel_installs=0,
@@ -238,7 +238,7 @@ def delete(*, client: Client, output: str, zone: str) -> None:
             device_tries=0,
             operator_tries=0,
         )
-        answer = client.command("DescribeZone", nothing)
+        answer = client.command("UpdateZone", nothing)
     finish(answer, output)
 
 

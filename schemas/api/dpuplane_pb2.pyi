@@ -294,7 +294,7 @@ class LeaveNodesRequest(_message.Message):
     dry_run: bool
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
-class DescribeZoneRequest(_message.Message):
+class UpdateZoneRequest(_message.Message):
     __slots__ = ("command_id", "zone", "set_labels", "labels", "parallel_installs", "unavailable_nodes", "set_agent_networks", "agent_networks", "set_agent_label_keys", "agent_label_keys", "transient_tries", "device_tries", "operator_tries")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")

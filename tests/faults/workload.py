@@ -104,8 +104,8 @@ class Workload:
 
     def _describe(self) -> Asked:
         labels = self._rng.choice(LABELS)
-        request = pb.DescribeZoneRequest(zone=self._rng.choice(ZONE_NAMES), set_labels=True, labels=labels)
-        return self._of_fleet("DescribeZone", request)
+        request = pb.UpdateZoneRequest(zone=self._rng.choice(ZONE_NAMES), set_labels=True, labels=labels)
+        return self._of_fleet("UpdateZone", request)
 
     def _freeze(self) -> Asked:
         return self._of_fleet("Freeze", pb.FreezeRequest(zone=self._rng.choice(ZONE_NAMES)))

@@ -34,7 +34,7 @@ SHAPES: dict[type[Message], Callable[[Any, EnvelopeFactory], NewEvent]] = {
     pb.JoinNodesRequest: nodes.join,
     pb.ChangeNodesRequest: nodes.change,
     pb.LeaveNodesRequest: nodes.leave,
-    pb.DescribeZoneRequest: fleet.describe_zone,
+    pb.UpdateZoneRequest: fleet.update_zone,
     pb.DeleteZoneRequest: nodes.delete_zone,
     pb.RegisterDpuRequest: dpus.register,
     pb.RequestLifecycleRequest: dpus.request_lifecycle,

@@ -79,7 +79,7 @@ def _commands() -> Iterable[bytes]:
         pb.JoinNodesRequest(zone="z", columns=columns),
         pb.ChangeNodesRequest(zone="z", nodes=[node]),
         pb.LeaveNodesRequest(zone="z", names=["n1"]),
-        pb.DescribeZoneRequest(zone="z", set_labels=True, labels={"t": "1"}, parallel_installs=5, unavailable_nodes=3),
+        pb.UpdateZoneRequest(zone="z", set_labels=True, labels={"t": "1"}, parallel_installs=5, unavailable_nodes=3),
         pb.DeleteZoneRequest(zone="z"),
         pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
         pb.RequestLifecycleRequest(zone="z", dpu="d1", request="provision", image="bf-bundle-2.10"),

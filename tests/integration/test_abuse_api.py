@@ -254,7 +254,7 @@ async def test_one_stolen_operator_cannot_withdraw_the_fleet(plane: Guarded) -> 
     narrow = pb.PolicySpec(name="default", action="allow", sources={"no": "node"})
     assert (await eve.calls.SetPolicy(pb.SetPolicyRequest(policy=narrow))).outcome == pb.OUTCOME_HELD
     await eve.calls.DeletePolicy(pb.DeletePolicyRequest(name="default"))
-    position = (await eve.calls.DescribeZone(pb.DescribeZoneRequest(zone="z1", set_labels=True))).position
+    position = (await eve.calls.UpdateZone(pb.UpdateZoneRequest(zone="z1", set_labels=True))).position
     assert (await refused(eve.calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-change", permille=1000))))[0] == (
         Code.PERMISSION_DENIED
     )

@@ -307,8 +307,8 @@ async def test_pages_of_large_cliques_have_few_of_them(plane: Served, monkeypatc
 
 async def test_zones_are_described_frozen_and_shown(plane: Served) -> None:
     await plane.join("z1", node("n1", "10.0.0.1"))
-    described = await plane.calls.DescribeZone(
-        pb.DescribeZoneRequest(zone="z1", set_labels=True, labels={"tier": "gpu"}, parallel_installs=3)
+    described = await plane.calls.UpdateZone(
+        pb.UpdateZoneRequest(zone="z1", set_labels=True, labels={"tier": "gpu"}, parallel_installs=3)
     )
     assert described.outcome == pb.OUTCOME_DONE, described.reason
     frozen = await plane.calls.Freeze(pb.FreezeRequest(zone="z1"))

@@ -97,14 +97,14 @@ async def allow_agents(
     plane: Guarded, zone: str, *, networks: Sequence[str] = (), label_keys: Sequence[str] = ()
 ) -> None:
     """An operator says what node agents may state in a zone, and the zone has heard it."""
-    request = pb.DescribeZoneRequest(
+    request = pb.UpdateZoneRequest(
         zone=zone,
         set_agent_networks=True,
         agent_networks=networks,
         set_agent_label_keys=True,
         agent_label_keys=label_keys,
     )
-    answer = await plane.caller("operator/ann").calls.DescribeZone(request)
+    answer = await plane.caller("operator/ann").calls.UpdateZone(request)
     assert answer.outcome == pb.OUTCOME_DONE, answer.reason
     replica = plane.plane.replica
     state = replica.state(replica.partition_for(ZONES, zone))

@@ -153,7 +153,7 @@ def _leave(rng: random.Random) -> tuple[str, Message]:
 
 def _describe(rng: random.Random) -> tuple[str, Message]:
     labels = {"tier": rng.choice(("gpu", "cpu"))}
-    return "DescribeZone", pb.DescribeZoneRequest(zone=rng.choice(ZONES), set_labels=True, labels=labels)
+    return "UpdateZone", pb.UpdateZoneRequest(zone=rng.choice(ZONES), set_labels=True, labels=labels)
 
 
 def _policy(rng: random.Random) -> tuple[str, Message]:

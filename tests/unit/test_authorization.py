@@ -24,7 +24,7 @@ from schemas.api import dpuplane_pb2 as pb
 SERVICES = pb.DESCRIPTOR.services_by_name.values()
 EVERY = [f"{service.name}.{method.name}" for service in SERVICES for method in service.methods]
 COMMANDS = [method for method in EVERY if method.startswith("Commands.")]
-WITHDRAWS = ("Commands.LeaveNodes", "Commands.SetPolicy", "Commands.DeletePolicy", "Commands.DescribeZone")
+WITHDRAWS = ("Commands.LeaveNodes", "Commands.SetPolicy", "Commands.DeletePolicy", "Commands.UpdateZone")
 
 
 def may(role: str, method: str, request: Any = None) -> bool:

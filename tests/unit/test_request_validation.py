@@ -143,11 +143,11 @@ BAD: list[tuple[str, Shape, Any, tuple[str, ...]]] = [
         pb.SetBudgetRequest(kind="denied-by-leave", permille=1_001),
         ("permille", "1001", "0 to 1000"),
     ),
-    ("empty description", fleet.describe_zone, pb.DescribeZoneRequest(zone="z"), ("request", "labels or a limit")),
+    ("empty description", fleet.update_zone, pb.UpdateZoneRequest(zone="z"), ("request", "labels or a limit")),
     (
         "bad limit",
-        fleet.describe_zone,
-        pb.DescribeZoneRequest(zone="z", parallel_installs=-1),
+        fleet.update_zone,
+        pb.UpdateZoneRequest(zone="z", parallel_installs=-1),
         ("parallel_installs", "-1", "from 0"),
     ),
     ("bad freeze", fleet.freeze, pb.FreezeRequest(zone="a b"), ("zone", "'a b'", "must be")),
@@ -244,7 +244,7 @@ def test_a_repeated_command_becomes_the_same_record_whatever_the_order_of_its_la
         (nodes.join, lambda labels: join(node(labels=labels))),
         (nodes.join, lambda labels: columns(names=["n"], label_sets=[{"labels": labels}], label_index=[0])),
         (fleet.set_policy, lambda labels: policy(sources=labels, zones=labels)),
-        (fleet.describe_zone, lambda labels: pb.DescribeZoneRequest(zone="z", set_labels=True, labels=labels)),
+        (fleet.update_zone, lambda labels: pb.UpdateZoneRequest(zone="z", set_labels=True, labels=labels)),
     ]
     for shape, make in cases:
         assert repr(shape(make(one), envelope)) == repr(shape(make(other), envelope))
@@ -288,8 +288,8 @@ KEYS = {f"{number:x}": "" for number in range(MANY // 4)}
             id="ports",
         ),
         pytest.param(
-            fleet.describe_zone,
-            pb.DescribeZoneRequest(zone="z", set_labels=True, labels=KEYS),
+            fleet.update_zone,
+            pb.UpdateZoneRequest(zone="z", set_labels=True, labels=KEYS),
             "labels: 50000 labels are more than the 128 allowed",
             id="of a zone",
         ),
@@ -304,5 +304,5 @@ def test_what_is_too_much_is_counted_before_it_is_looked_at(shape: Shape, reques
 
 
 def test_absent_and_zero_limits_differ() -> None:
-    event: Any = fleet.describe_zone(pb.DescribeZoneRequest(zone="z", parallel_installs=0), envelope).event
+    event: Any = fleet.update_zone(pb.UpdateZoneRequest(zone="z", parallel_installs=0), envelope).event
     assert (event.parallel_installs, event.unavailable_nodes, event.set_labels) == (0, -1, False)
