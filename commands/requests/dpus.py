@@ -15,9 +15,11 @@ from commands.requests.validation import EnvelopeFactory, InvalidRequest, NewEve
 from eventstore.log import ZONES
 from projections import names
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import LIFECYCLE_VERBS
 from schemas.events import DpuRegistered, LifecycleRequested
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(?:[:@][A-Za-z0-9][A-Za-z0-9._:+-]{0,123})?")
+_VERBS = {number: name for name, number in LIFECYCLE_VERBS.items()}
 _METADATA = frozenset(map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")))
 _NAT64 = IPv6Network("64:ff9b::/96")
 """What stands for an IPv4 address behind a gateway that translates: its last 32 bits."""
@@ -54,10 +56,10 @@ def request_lifecycle(request: pb.RequestLifecycleRequest, envelope: EnvelopeFac
 
 
 def _verb(request: pb.RequestLifecycleRequest) -> str:
-    verbs = pb.RequestLifecycleRequest.Verb
-    if request.request == verbs.unspecified or request.request not in verbs.values():
-        raise InvalidRequest(f"request: {int(request.request)} must be one of {', '.join(verbs.keys()[1:])}")
-    return verbs.Name(request.request)
+    verb = _VERBS.get(request.verb)
+    if verb is None:
+        raise InvalidRequest(f"verb: {int(request.verb)} must be one of {', '.join(_VERBS.values())}")
+    return verb
 
 
 def _check_image(image: str) -> str | None:

@@ -20,6 +20,7 @@ from deploy.cli.options import check_zone_of_id, key_values, paged
 from deploy.cli.results import finish, finish_items
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import LIFECYCLE_VERBS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +81,8 @@ def request_all(client: Client, output: str, verb: str, selection: Selection, im
     found = _find(client, selection)
     if selection.is_selecting:
         _ask(verb, found, yes=selection.yes)
-    requests = [pb.RequestLifecycleRequest(dpu=d.dpu, zone=d.zone, request=verb, image=image) for d in found]
+    number = LIFECYCLE_VERBS[verb]
+    requests = [pb.RequestLifecycleRequest(dpu=d.dpu, zone=d.zone, verb=number, image=image) for d in found]
     if len(requests) == 1:
         finish(client.command("RequestLifecycle", requests[0]), output)
     answers = client.pipelined("RequestLifecycle", requests)

@@ -95,7 +95,7 @@ class Story:
 
     async def _provision(self) -> None:
         wanted = [
-            pb.RequestLifecycleRequest(zone=zone, dpu=dpu, request=pb.RequestLifecycleRequest.provision, image=IMAGE)
+            pb.RequestLifecycleRequest(zone=zone, dpu=dpu, verb=pb.RequestLifecycleRequest.VERB_PROVISION, image=IMAGE)
             for zone in self._fleet.zones
             for dpu in self._names(zone)[: self._sizes.provisioned_per_zone]
         ]
@@ -124,8 +124,8 @@ class Story:
         registered = {dpu: self._dpu_rows(zone)[dpu] for zone, dpu in replaced}
         what = "DPUs removed, registered again"
         with self._display.step(what, 2 * len(replaced)) as step:
-            delete = pb.RequestLifecycleRequest.delete
-            gone = [pb.RequestLifecycleRequest(zone=zone, dpu=dpu, request=delete) for zone, dpu in replaced]
+            delete = pb.RequestLifecycleRequest.VERB_DELETE
+            gone = [pb.RequestLifecycleRequest(zone=zone, dpu=dpu, verb=delete) for zone, dpu in replaced]
             await run_all(lambda each: self._api.command("RequestLifecycle", each), gone)
             await self._until(
                 what, lambda: sum(dpu not in self._dpu_rows(zone) for zone, dpu in replaced), len(replaced), step

@@ -17,7 +17,7 @@ from projections.rules.rule import Delta, Rule, SetStep
 from schemas.api import agent_pb2 as pb
 
 ACTIONS = ("", "allow", "drop")
-PROTOCOLS = ("any", "tcp", "udp", "icmp")
+PROTOCOLS = ("", "any", "tcp", "udp", "icmp")
 _ACTION_NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
 _PROTOCOL_NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
 
@@ -129,8 +129,8 @@ def _read_frame(frame: pb.Frame, group: bytes) -> Frame:
 def _read_step(step: pb.Step) -> SetStep:
     if not 0 < step.action < len(ACTIONS):
         raise ProtocolError(f"frame.steps.action: {step.action} must be 1 (allow) or 2 (drop)")
-    if not 0 <= step.protocol < len(PROTOCOLS):
-        raise ProtocolError(f"frame.steps.protocol: {step.protocol} must be 0 to {len(PROTOCOLS) - 1}")
+    if not 0 < step.protocol < len(PROTOCOLS):
+        raise ProtocolError(f"frame.steps.protocol: {step.protocol} must be 1 to {len(PROTOCOLS) - 1}")
     rule = Rule(step.priority, ACTIONS[step.action], PROTOCOLS[step.protocol], tuple(step.ports))
     return SetStep(rule, step.add4, step.add6, step.remove4, step.remove6)
 

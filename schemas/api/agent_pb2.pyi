@@ -73,20 +73,20 @@ class Refusal(_message.Message):
     __slots__ = ("holding", "version", "code", "reason")
     class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        UNSPECIFIED: _ClassVar[Refusal.Code]
-        OLDER: _ClassVar[Refusal.Code]
-        BASE: _ClassVar[Refusal.Code]
-        DIGEST: _ClassVar[Refusal.Code]
-        FULL: _ClassVar[Refusal.Code]
-        MALFORMED: _ClassVar[Refusal.Code]
-        DEVICE: _ClassVar[Refusal.Code]
-    UNSPECIFIED: Refusal.Code
-    OLDER: Refusal.Code
-    BASE: Refusal.Code
-    DIGEST: Refusal.Code
-    FULL: Refusal.Code
-    MALFORMED: Refusal.Code
-    DEVICE: Refusal.Code
+        CODE_UNSPECIFIED: _ClassVar[Refusal.Code]
+        CODE_OLDER_VERSION: _ClassVar[Refusal.Code]
+        CODE_UNKNOWN_BASE: _ClassVar[Refusal.Code]
+        CODE_DIGEST_MISMATCH: _ClassVar[Refusal.Code]
+        CODE_TABLE_FULL: _ClassVar[Refusal.Code]
+        CODE_MALFORMED: _ClassVar[Refusal.Code]
+        CODE_DEVICE_FAILED: _ClassVar[Refusal.Code]
+    CODE_UNSPECIFIED: Refusal.Code
+    CODE_OLDER_VERSION: Refusal.Code
+    CODE_UNKNOWN_BASE: Refusal.Code
+    CODE_DIGEST_MISMATCH: Refusal.Code
+    CODE_TABLE_FULL: Refusal.Code
+    CODE_MALFORMED: Refusal.Code
+    CODE_DEVICE_FAILED: Refusal.Code
     HOLDING_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -163,22 +163,24 @@ class Step(_message.Message):
     __slots__ = ("priority", "action", "protocol", "ports", "add4", "add6", "remove4", "remove6")
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        NO_ACTION: _ClassVar[Step.Action]
-        ALLOW: _ClassVar[Step.Action]
-        DROP: _ClassVar[Step.Action]
-    NO_ACTION: Step.Action
-    ALLOW: Step.Action
-    DROP: Step.Action
+        ACTION_UNSPECIFIED: _ClassVar[Step.Action]
+        ACTION_ALLOW: _ClassVar[Step.Action]
+        ACTION_DROP: _ClassVar[Step.Action]
+    ACTION_UNSPECIFIED: Step.Action
+    ACTION_ALLOW: Step.Action
+    ACTION_DROP: Step.Action
     class Protocol(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        ANY: _ClassVar[Step.Protocol]
-        TCP: _ClassVar[Step.Protocol]
-        UDP: _ClassVar[Step.Protocol]
-        ICMP: _ClassVar[Step.Protocol]
-    ANY: Step.Protocol
-    TCP: Step.Protocol
-    UDP: Step.Protocol
-    ICMP: Step.Protocol
+        PROTOCOL_UNSPECIFIED: _ClassVar[Step.Protocol]
+        PROTOCOL_ANY: _ClassVar[Step.Protocol]
+        PROTOCOL_TCP: _ClassVar[Step.Protocol]
+        PROTOCOL_UDP: _ClassVar[Step.Protocol]
+        PROTOCOL_ICMP: _ClassVar[Step.Protocol]
+    PROTOCOL_UNSPECIFIED: Step.Protocol
+    PROTOCOL_ANY: Step.Protocol
+    PROTOCOL_TCP: Step.Protocol
+    PROTOCOL_UDP: Step.Protocol
+    PROTOCOL_ICMP: Step.Protocol
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]

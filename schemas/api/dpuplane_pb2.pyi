@@ -356,36 +356,36 @@ class RegisterDpuRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ...) -> None: ...
 
 class RequestLifecycleRequest(_message.Message):
-    __slots__ = ("command_id", "zone", "dpu", "request", "image")
+    __slots__ = ("command_id", "zone", "dpu", "verb", "image")
     class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        unspecified: _ClassVar[RequestLifecycleRequest.Verb]
-        provision: _ClassVar[RequestLifecycleRequest.Verb]
-        pause: _ClassVar[RequestLifecycleRequest.Verb]
-        resume: _ClassVar[RequestLifecycleRequest.Verb]
-        retry: _ClassVar[RequestLifecycleRequest.Verb]
-        skip: _ClassVar[RequestLifecycleRequest.Verb]
-        abort: _ClassVar[RequestLifecycleRequest.Verb]
-        delete: _ClassVar[RequestLifecycleRequest.Verb]
-    unspecified: RequestLifecycleRequest.Verb
-    provision: RequestLifecycleRequest.Verb
-    pause: RequestLifecycleRequest.Verb
-    resume: RequestLifecycleRequest.Verb
-    retry: RequestLifecycleRequest.Verb
-    skip: RequestLifecycleRequest.Verb
-    abort: RequestLifecycleRequest.Verb
-    delete: RequestLifecycleRequest.Verb
+        VERB_UNSPECIFIED: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_PROVISION: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_PAUSE: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_RESUME: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_RETRY: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_SKIP: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_ABORT: _ClassVar[RequestLifecycleRequest.Verb]
+        VERB_DELETE: _ClassVar[RequestLifecycleRequest.Verb]
+    VERB_UNSPECIFIED: RequestLifecycleRequest.Verb
+    VERB_PROVISION: RequestLifecycleRequest.Verb
+    VERB_PAUSE: RequestLifecycleRequest.Verb
+    VERB_RESUME: RequestLifecycleRequest.Verb
+    VERB_RETRY: RequestLifecycleRequest.Verb
+    VERB_SKIP: RequestLifecycleRequest.Verb
+    VERB_ABORT: RequestLifecycleRequest.Verb
+    VERB_DELETE: RequestLifecycleRequest.Verb
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     DPU_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     zone: str
     dpu: str
-    request: RequestLifecycleRequest.Verb
+    verb: RequestLifecycleRequest.Verb
     image: str
-    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., request: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., verb: _Optional[_Union[RequestLifecycleRequest.Verb, str]] = ..., image: _Optional[str] = ...) -> None: ...
 
 class ClaimIndexRequest(_message.Message):
     __slots__ = ("command_id", "domain", "clique", "node", "address", "created_ms", "uid", "requested_index")

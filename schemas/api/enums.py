@@ -6,17 +6,19 @@ case.
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.descriptor import EnumDescriptor, EnumValueDescriptor
 
 from schemas.api import dpuplane_pb2 as pb
 
 
 def short_name(value: EnumValueDescriptor) -> str:
-    """The name of a value without that of its enum: `bad_digest` for CODE_BAD_DIGEST."""
+    """The name of a value without that of its enum: `table_full` for CODE_TABLE_FULL."""
     return value.name.removeprefix(_prefix(value.type)).lower()
 
 
-def values_by_short_name(enum: EnumDescriptor) -> dict[str, int]:
+def values_by_short_name(enum: EnumDescriptor) -> dict[str, Any]:
     """The numbers of an enum by short name, without the zero value, which says that none was given."""
     return {short_name(value): value.number for value in enum.values if value.number}
 
@@ -29,3 +31,9 @@ def outcome_name(outcome: int) -> str:
 def _prefix(enum: EnumDescriptor) -> str:
     words = "".join(f"_{letter}" if letter.isupper() else letter for letter in enum.name).lstrip("_")
     return f"{words.upper()}_"
+
+
+_Verb = pb.RequestLifecycleRequest.Verb
+
+LIFECYCLE_VERBS: dict[str, pb.RequestLifecycleRequest.Verb] = values_by_short_name(_Verb.DESCRIPTOR)
+"""The number of each verb of RequestLifecycle by short name."""

@@ -118,7 +118,7 @@ class Workload:
         request = pb.RequestLifecycleRequest(
             zone=zone,
             dpu=f"{zone}-dpu-0000",
-            request=pb.RequestLifecycleRequest.provision,
+            verb=pb.RequestLifecycleRequest.VERB_PROVISION,
             image=self._rng.choice(("bf-1", "bf-2")),
         )
         return self._zoned("RequestLifecycle", zone, request)

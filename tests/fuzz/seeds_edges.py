@@ -82,7 +82,7 @@ def _commands() -> Iterable[bytes]:
         pb.UpdateZoneRequest(zone="z", set_labels=True, labels={"t": "1"}, parallel_installs=5, unavailable_nodes=3),
         pb.DeleteZoneRequest(zone="z"),
         pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
-        pb.RequestLifecycleRequest(zone="z", dpu="d1", request="provision", image="bf-bundle-2.10"),
+        pb.RequestLifecycleRequest(zone="z", dpu="d1", verb="VERB_PROVISION", image="bf-bundle-2.10"),
         pb.ClaimIndexRequest(**about, address="10.0.0.1", created_ms=T0, uid="u", requested_index=3),
         pb.ReleaseIndexRequest(**about, created_ms=T0, uid="u"),
         pb.SetCapacityRequest(domain="d", clique="c", capacity=4),

@@ -15,7 +15,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
 from tests.integration.test_http_bmc import listening
 
-PROVISION = pb.RequestLifecycleRequest.Verb.provision
+PROVISION = pb.RequestLifecycleRequest.VERB_PROVISION
 
 
 def envelope(subject: str) -> Envelope:
@@ -23,7 +23,7 @@ def envelope(subject: str) -> Envelope:
 
 
 def provision(image: str) -> Any:
-    request = pb.RequestLifecycleRequest(zone="z", dpu="d", request=PROVISION, image=image)
+    request = pb.RequestLifecycleRequest(zone="z", dpu="d", verb=PROVISION, image=image)
     return dpus.request_lifecycle(request, envelope).event
 
 

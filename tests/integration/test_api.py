@@ -266,14 +266,14 @@ async def test_lists_come_in_pages_that_join_to_the_whole(plane: Served) -> None
 async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
     register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="http://10.9.0.1")
     assert (await plane.calls.RegisterDpu(register)).outcome == pb.OUTCOME_DONE
-    provision = pb.RequestLifecycleRequest(zone="z1", dpu="d1", request="provision", image="bundle-2")
+    provision = pb.RequestLifecycleRequest(zone="z1", dpu="d1", verb="VERB_PROVISION", image="bundle-2")
     answer = await plane.calls.RequestLifecycle(provision)
     assert answer.outcome == pb.OUTCOME_DONE, answer.reason
     shown = await plane.queries.GetDpu(pb.GetDpuRequest(dpu="d1", min_position=answer.position))
     assert (shown.zone, shown.ordinal, shown.image, shown.serial) == ("z1", 0, "bundle-2", "MT1")
     listed = await plane.queries.ListDpus(pb.ListDpusRequest(zone="z1", phase=shown.phase))
     assert [dpu.dpu for dpu in listed.dpus] == ["d1"]
-    nowhere = await plane.calls.RequestLifecycle(pb.RequestLifecycleRequest(zone="z1", dpu="d2", request="pause"))
+    nowhere = await plane.calls.RequestLifecycle(pb.RequestLifecycleRequest(zone="z1", dpu="d2", verb="VERB_PAUSE"))
     assert (nowhere.outcome, "'d2'" in nowhere.reason) == (pb.OUTCOME_REFUSED, True)
 
 

@@ -51,10 +51,10 @@ SHAPES: list[tuple[str, str, Any, tuple[str, ...]]] = [
     (
         "pause nowhere",
         "RequestLifecycle",
-        pb.RequestLifecycleRequest(dpu="d", request="pause"),
+        pb.RequestLifecycleRequest(dpu="d", verb="VERB_PAUSE"),
         ("zone", "GetDpu"),
     ),
-    ("unknown verb", "RequestLifecycle", pb.RequestLifecycleRequest(dpu="d", zone="z"), ("request", "0", "provision")),
+    ("unknown verb", "RequestLifecycle", pb.RequestLifecycleRequest(dpu="d", zone="z"), ("verb", "0", "provision")),
     ("empty policy", "SetPolicy", pb.SetPolicyRequest(), ("action", "''", "must be")),
     ("unseen hold", "ApproveHold", pb.ApproveHoldRequest(hold=4, hash="xyz"), ("hash", "'xyz'", "hexadecimal")),
 ]
@@ -85,7 +85,7 @@ async def test_the_names_of_a_leave_are_counted(plane: Served, dry_run: bool) ->
 
 REFUSED: list[tuple[str, str, Any, tuple[str, ...]]] = [
     ("unknown zone", "LeaveNodes", pb.LeaveNodesRequest(zone="z9", names=["nobody"]), ("'z9' is not known",)),
-    ("unknown DPU", "RequestLifecycle", pb.RequestLifecycleRequest(zone="z1", dpu="d9", request="pause"), ("'d9'",)),
+    ("unknown DPU", "RequestLifecycle", pb.RequestLifecycleRequest(zone="z1", dpu="d9", verb="VERB_PAUSE"), ("'d9'",)),
     ("unknown member", "ReportReady", pb.ReportReadyRequest(domain="d", clique="c", node="n"), ("'n'",)),
     ("unknown policy", "DeletePolicy", pb.DeletePolicyRequest(name="nothing"), ("'nothing'",)),
     ("unknown hold", "RejectHold", pb.RejectHoldRequest(hold=77), ("77",)),

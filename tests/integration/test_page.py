@@ -51,7 +51,7 @@ async def _furnish(calls: Any) -> None:
         )
     )
     await calls.RequestLifecycle(
-        pb.RequestLifecycleRequest(zone="rack-2", dpu="odd", request="provision", image="bundle-1")
+        pb.RequestLifecycleRequest(zone="rack-2", dpu="odd", verb="VERB_PROVISION", image="bundle-1")
     )
     await calls.Freeze(pb.FreezeRequest(zone="rack-6"))
     await calls.SetBudget(pb.SetBudgetRequest(kind="denied-by-leave", permille=1, min_addresses=3))

@@ -46,7 +46,7 @@ async def lively(office: Office, data: Path) -> AsyncIterator[Plane]:
             dpu = (await ann.queries.ListDpus(pb.ListDpusRequest(zone="z1"))).dpus[0].dpu
             await ann.calls.RequestLifecycle(
                 pb.RequestLifecycleRequest(
-                    zone="z1", dpu=dpu, request=pb.RequestLifecycleRequest.provision, image="image-1"
+                    zone="z1", dpu=dpu, verb=pb.RequestLifecycleRequest.VERB_PROVISION, image="image-1"
                 )
             )
             yield plane

@@ -21,6 +21,7 @@ from eventstore.replicas.replica import Answer
 from projections.fleet import views as fleet_views
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.enums import LIFECYCLE_VERBS
 from schemas.api.metadata import PRINCIPAL_KEY
 from tests.support.answers import answer_of, outcome_of, positions_of
 
@@ -138,7 +139,6 @@ _LIKE: dict[type[e.Event], tuple[str, type[Message]]] = {
     e.PolicyDeleted: ("DeletePolicy", pb.DeletePolicyRequest),
     e.BudgetSet: ("SetBudget", pb.SetBudgetRequest),
     e.HoldRejected: ("RejectHold", pb.RejectHoldRequest),
-    e.LifecycleRequested: ("RequestLifecycle", pb.RequestLifecycleRequest),
     e.DpuRegistered: ("RegisterDpu", pb.RegisterDpuRequest),
 }
 """Events that have the fields of their requests. What an event has as -1 is left out."""
@@ -168,6 +168,11 @@ def asked(event: e.Event) -> tuple[str, Message] | None:
             return "Freeze", pb.FreezeRequest(command_id=command_id, zone=zone, all_zones=not zone)
         case e.WritesThawed(zone=zone):
             return "Thaw", pb.ThawRequest(command_id=command_id, zone=zone, all_zones=not zone)
+        case e.LifecycleRequested():
+            verb = LIFECYCLE_VERBS[event.request]
+            return "RequestLifecycle", pb.RequestLifecycleRequest(
+                command_id=command_id, zone=event.zone, dpu=event.dpu, verb=verb, image=event.image
+            )
     if type(event) not in _LIKE:
         return None
     method, request = _LIKE[type(event)]

@@ -174,8 +174,10 @@ def _claim(rng: random.Random) -> tuple[str, Message]:
 def _dpu(rng: random.Random) -> tuple[str, Message]:
     number = rng.randrange(3)
     if rng.random() < 0.5:
-        request = pb.RequestLifecycleRequest.pause if rng.random() < 0.5 else pb.RequestLifecycleRequest.resume
-        return "RequestLifecycle", pb.RequestLifecycleRequest(zone=ZONES[number], dpu=f"card-{number}", request=request)
+        request = (
+            pb.RequestLifecycleRequest.VERB_PAUSE if rng.random() < 0.5 else pb.RequestLifecycleRequest.VERB_RESUME
+        )
+        return "RequestLifecycle", pb.RequestLifecycleRequest(zone=ZONES[number], dpu=f"card-{number}", verb=request)
     return "RegisterDpu", pb.RegisterDpuRequest(
         zone=ZONES[number], dpu=f"card-{number}", node=f"host-{number}", serial=f"s{number}"
     )

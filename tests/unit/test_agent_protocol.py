@@ -51,7 +51,7 @@ RULES = st.builds(
     Rule,
     st.integers(-(1 << 40), 1 << 40),
     st.sampled_from(("allow", "drop")),
-    st.sampled_from(protocol_down.PROTOCOLS),
+    st.sampled_from(protocol_down.PROTOCOLS[1:]),
     st.lists(st.integers(0, 65_535), max_size=4).map(tuple),
 )
 STEPS = st.builds(SetStep, RULES, st.binary(), st.binary(), st.binary(), st.binary())
@@ -174,7 +174,8 @@ def step(**fields: Any) -> pb.Step:
         (frame(from_version=1), "must be above from_version"),
         (frame(steps=[step(action=0)]), "frame.steps.action: 0"),
         (frame(steps=[step(action=9)]), "frame.steps.action: 9"),
-        (frame(steps=[step(action=1, protocol=4)]), "frame.steps.protocol: 4"),
+        (frame(steps=[step(action=1)]), "frame.steps.protocol: 0"),
+        (frame(steps=[step(action=1, protocol=5)]), "frame.steps.protocol: 5"),
         (frame() + pb.ToAgent(group=bytes(1251)).SerializeToString(), "group: 1251 bytes"),
         (pb.ToAgent(welcome=pb.Welcome()).SerializeToString(), "heartbeat_ms: 0"),
     ],

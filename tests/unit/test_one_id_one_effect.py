@@ -56,12 +56,12 @@ REQUESTS: dict[str, tuple[str, Message, str]] = {
     "a join": ("JoinNodes", joining("n9", "z1"), "done"),
     "a request about a DPU": (
         "RequestLifecycle",
-        pb.RequestLifecycleRequest(zone="z1", dpu="d1", request="pause"),
+        pb.RequestLifecycleRequest(zone="z1", dpu="d1", verb="VERB_PAUSE"),
         "done",
     ),
     "a request about no DPU": (
         "RequestLifecycle",
-        pb.RequestLifecycleRequest(zone="z1", dpu="d9", request="pause"),
+        pb.RequestLifecycleRequest(zone="z1", dpu="d9", verb="VERB_PAUSE"),
         "refused",
     ),
     "a freeze": ("Freeze", pb.FreezeRequest(zone="z1"), "done"),
