@@ -22,7 +22,6 @@ from projections.fleet.tables import delta, snapshot, table
 from projections.fleet.tombstones import Tombstone
 from projections.rules.rule import Delta
 from schemas.events import Event
-from tests.support.few import with_few
 from tests.support.fleet import (
     PARTITIONS,
     Address,
@@ -43,6 +42,7 @@ from tests.support.fleet import (
     take,
 )
 from tests.support.sometimes import Sometimes, sized
+from tests.support.thresholds import with_threshold
 
 ZONES = ("z0", "z2", "z4")
 """The last two are in one partition."""
@@ -471,5 +471,6 @@ def verdicts(devices: dict[str, Device]) -> Iterator[tuple[tuple[str, Address], 
 
 
 TestFleet = sized(FleetMachine, 25, 25, SOMETIMES)
-TestSeated = sized(with_few(FleetMachine, 0, joins, members, name_index), 25, 25, SOMETIMES)
-"""A single new member is taken as columns, and looked for as a column of names."""
+_THRESHOLDS = ((joins, "_COLUMNS_MIN"), (members, "_BATCH_LOOKUP_MIN"), (name_index, "_FEW"))
+TestColumnarMembers = sized(with_threshold(FleetMachine, 0, *_THRESHOLDS), 25, 25, SOMETIMES)
+"""A single new member is added as columns, and looked up as a column of names."""

@@ -15,8 +15,8 @@ from projections.zones.joined import Joined
 from projections.zones.node_rows import NodeRows
 from projections.zones.rows import Node
 from schemas.events import NodesJoined
-from tests.support.few import with_few
 from tests.support.sometimes import Sometimes, sized
+from tests.support.thresholds import with_threshold
 
 FEW = 3
 NUMBERS = 60
@@ -143,7 +143,9 @@ class NodeRowsMachine(RuleBasedStateMachine):
         return len(self.rows._joined)
 
 
-TestNodeRowsMachine = sized(with_few(NodeRowsMachine, FEW, node_rows, name_index), 60, 30, SOMETIMES)
+TestNodeRowsMachine = sized(
+    with_threshold(NodeRowsMachine, FEW, (node_rows, "_FEW"), (name_index, "_FEW")), 60, 30, SOMETIMES
+)
 
 
 def test_the_last_few_of_many_that_joined_together_do_not_keep_the_columns_of_all() -> None:

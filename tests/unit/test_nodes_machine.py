@@ -23,8 +23,8 @@ from projections.zones.forwarding import forward
 from projections.zones.state import ZonesState
 from schemas.events import PRESENT, MembershipChanged, NodesLeft, NodesSuperseded
 from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
-from tests.support.few import with_few
 from tests.support.sometimes import Sometimes, sized
+from tests.support.thresholds import with_threshold
 from tests.support.zones import PARTITION, DeliveredZones, derived_of, internal_envelope, reloaded, replayed, rows_of
 
 NAMES = st.sampled_from(["a", "b", "k/c", "k/d"])
@@ -240,5 +240,7 @@ class NodesMachine(DeliveredMachine):
 TestNodesMachine = sized(NodesMachine, 100, 50, SOMETIMES)
 
 
-TestColumnsMachine = sized(with_few(NodesMachine, 1, node_rows, name_index), 100, 50, SOMETIMES)
+TestColumnsMachine = sized(
+    with_threshold(NodesMachine, 1, (node_rows, "_FEW"), (name_index, "_FEW")), 100, 50, SOMETIMES
+)
 """Even two nodes that joined together stay columns, and are looked for as columns."""
