@@ -54,23 +54,13 @@ def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.C
     return message
 
 
-<<<<<<< ours
 def with_fleet_outcome(answer: pb.CommandResult, outcome: CommandOutcome | None) -> pb.CommandResult:
-    """The answer to a command that its zone took, with what became of it in fleet."""
+    """The result of a command that its zone accepted, corrected by what the fleet fold decided of it."""
     if outcome is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
         answer.outcome = _CODES[outcome.code]
         answer.reason = outcome.reason
         if outcome.hold >= 0:
             answer.hold = outcome.hold
-=======
-def with_fleet_outcome(answer: pb.CommandResult, verdict: Verdict | None) -> pb.CommandResult:
-    """The result of a command that its zone accepted, corrected by what the fleet fold decided of it."""
-    if verdict is not None and answer.outcome in (pb.OUTCOME_DONE, pb.OUTCOME_HELD):
-        answer.outcome = _CODES[verdict.code]
-        answer.reason = verdict.reason
-        if verdict.hold >= 0:
-            answer.hold = verdict.hold
->>>>>>> theirs
     return answer
 
 
