@@ -6,7 +6,7 @@
     agents                 the other end, on a DPU; `simulators` stand for thousands of them
     wire                   between the two: messages, over WebSocket or within a process
 
-Start with `forwarder.py`, the smallest whole one; `following` (wait for a fold) and `internal_events` (whose turn it
+Start with `forwarder.py`, the smallest whole one; `fold_watcher` (wait for a fold) and `internal_events` (whose turn it
 is) are what it shares with the others. For rules start with `relays/relay.py` and `relays/standing.py`.
 
 Imports projections, eventstore and schemas; never commands.

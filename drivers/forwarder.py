@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
@@ -64,13 +64,13 @@ class Forwarder:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"forwarder/{replica.name}"
-        self._following = Following(replica, ZONES, FLEET)
-        self.internal_events = InternalEvents(replica, ranks, self._following, "api")
+        self._fold_watcher = FoldWatcher(replica, ZONES, FLEET)
+        self.internal_events = InternalEvents(replica, ranks, self._fold_watcher, "api")
 
     async def run(self) -> None:
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._following.run())
+            tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._forward(partition))
                 tasks.create_task(self._hand_down(partition))
@@ -82,7 +82,7 @@ class Forwarder:
             return mark >= zone.forwarded and zone.has_outgoing_from(mark)
 
         while True:
-            await self._following.when(is_needed, partition, FLEET_0)
+            await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
             self._busy += 1
             try:
                 await self._forward_from(partition, self._mark(partition))
@@ -117,7 +117,7 @@ class Forwarder:
             return next_record(self._states.fleet, partition.number, mark) is not None
 
         while True:
-            await self._following.when(is_needed, partition, FLEET_0)
+            await self._fold_watcher.wait_for(is_needed, partition, FLEET_0)
             await self._hand_down_from(partition, self._states.zones_at(partition).fleet_mark)
 
     async def _hand_down_from(self, partition: Partition, mark: int) -> None:
@@ -136,7 +136,7 @@ class Forwarder:
             return is_behind_us and self._states.zones_at(partition).has_outgoing_before(mark)
 
         while True:
-            await self._following.when(is_possible, partition, FLEET_0)
+            await self._fold_watcher.wait_for(is_possible, partition, FLEET_0)
             await asyncio.sleep(PRUNE_S)
             await self._prune_to(partition, self._mark(partition))
 
@@ -168,7 +168,7 @@ class Forwarder:
         if not await self.internal_events.append(need.target, event.envelope.subject, event):
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
             return False
-        return await self._following.until(need.target, need.is_met, LANDING_S)
+        return await self._fold_watcher.wait_with_timeout(need.target, need.is_met, LANDING_S)
 
     def _mark(self, partition: Partition) -> int:
         return self._states.fleet.marks.get(partition.number, 0)

@@ -14,7 +14,7 @@ from random import Random
 
 from drivers.decisions.kept import Kept, kept, kept_of
 from drivers.decisions.owed import Owed
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from eventstore.errors import LogUnavailable
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun
 from eventstore.folding.partition import FoldedPartition
@@ -45,14 +45,14 @@ class Missed:
         self,
         replica: Replica,
         owed: Mapping[Partition, Owed],
-        following: Following,
+        fold_watcher: FoldWatcher,
         *,
         rng: Random,
         earlier: Earlier,
     ) -> None:
         self._replica = replica
         self._owed = owed
-        self._following = following
+        self._fold_watcher = fold_watcher
         self._rng = rng
         self._earlier = earlier
         self._room = asyncio.Event()
@@ -64,7 +64,7 @@ class Missed:
     async def run(self) -> None:
         backoff = Backoff(self._rng)
         while True:
-            await self._following.when(self._is_any_missing, *self._owed)
+            await self._fold_watcher.wait_for(self._is_any_missing, *self._owed)
             for partition in [partition for partition, owed in self._owed.items() if owed.gap is not None]:
                 try:
                     await self._make_again(partition)
@@ -101,7 +101,7 @@ class Missed:
                     while start < stop and asyncio.get_running_loop().time() < began_s + SLICE_S:
                         start, _ = folded.fold_some(records, start, stop)
                     owed.made_again(heard.take(), folded.position)
-                    self._following.wake(partition)
+                    self._fold_watcher.wake(partition)
                     await self._pause(owed, asyncio.get_running_loop().time() - began_s)
                 if owed.gap is None or folded.halted:
                     break

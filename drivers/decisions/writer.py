@@ -24,7 +24,7 @@ from random import Random
 from drivers.decisions.kept import Kept
 from drivers.decisions.missed import Earlier, Missed, nothing_earlier
 from drivers.decisions.owed import TAKEN_BYTES, Owed
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from eventstore.avro.codec import encode
 from eventstore.errors import FatalError, LogUnavailable, PlaneError
 from eventstore.log import DECISIONS, Partition
@@ -84,14 +84,14 @@ class DecisionWriter:
         self._ranks = ranks
         self._now_ms = now_ms
         self._rng = rng
-        self._following = Following(replica, *DECIDED_TOPICS)
-        self.missed = Missed(replica, owed, self._following, rng=rng, earlier=earlier)
+        self._fold_watcher = FoldWatcher(replica, *DECIDED_TOPICS)
+        self.missed = Missed(replica, owed, self._fold_watcher, rng=rng, earlier=earlier)
 
     async def run(self) -> None:
         await self._replica.ready()
         ends = await self._look_back()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._following.run())
+            tasks.create_task(self._fold_watcher.run())
             tasks.create_task(self._write())
             tasks.create_task(self._see(ends))
             tasks.create_task(self.missed.run())
@@ -103,7 +103,7 @@ class DecisionWriter:
             if await self._write_some():
                 continue
             if not any(owed.waits() for owed in self._owed.values()):
-                await self._following.changed(*self._owed)
+                await self._fold_watcher.changed(*self._owed)
             await asyncio.sleep(GATHER_S)
 
     async def _write_some(self) -> bool:

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from drivers.backends.bmc import Connect, SessionEnded, TaskFailed
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import InternalEvents
 from drivers.provisioning import steps
 from eventstore.errors import PermanentError, TransientError
@@ -100,8 +100,8 @@ class Provisioner:
         self._now_ms = now_ms
         self._rng = rng
         self._settings = settings
-        self._following = Following(replica, ZONES, FLEET)
-        self.internal_events = InternalEvents(replica, ranks, self._following, "provisioner")
+        self._fold_watcher = FoldWatcher(replica, ZONES, FLEET)
+        self.internal_events = InternalEvents(replica, ranks, self._fold_watcher, "provisioner")
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -111,7 +111,7 @@ class Provisioner:
     async def run(self) -> None:
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._following.run())
+            tasks.create_task(self._fold_watcher.run())
             for partition in self._replica.partitions(ZONES):
                 tasks.create_task(self._serve(partition, tasks))
 
@@ -122,7 +122,7 @@ class Provisioner:
             wait_s = self._look(partition, tasks)
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._following.changed(partition)
+                    await self._fold_watcher.changed(partition)
             except TimeoutError:
                 continue
             await asyncio.sleep(self._settings.look_s)
@@ -172,7 +172,7 @@ class Provisioner:
                 self._taken_s.pop((step.partition, step.name), None)
             self._busy[step.partition].discard(step.name)
             self.under_way -= 1
-            self._following.wake(step.partition)
+            self._fold_watcher.wake(step.partition)
 
     def _is_gone(self, replica: str) -> bool:
         """Whether a replica has been without a beacon for long enough."""
@@ -206,7 +206,9 @@ class Provisioner:
         except (steps.NotActor, SessionEnded) as error:
             self.ended[step.dpu.phase, "given up"] += 1
             logger.info("step given up", extra=_about(step, str(error)))
-            await self._following.until(step.partition, lambda: self._moved(step), self._settings.landing_s)
+            await self._fold_watcher.wait_with_timeout(
+                step.partition, lambda: self._moved(step), self._settings.landing_s
+            )
             return
         if isinstance(event, StepSucceeded):
             self.ended[event.phase, "done"] += 1
@@ -227,7 +229,7 @@ class Provisioner:
         async def thawed() -> None:
             while self._is_frozen(step):
                 check()
-                await self._following.changed(step.partition, FLEET_0)
+                await self._fold_watcher.changed(step.partition, FLEET_0)
 
         async def progressed(task: str, percent: int) -> None:
             check()
@@ -269,7 +271,9 @@ class Provisioner:
     async def _say(self, step: _Step, event: Event) -> bool:
         """Append a statement, and wait until the fold has taken it, or something else, about this DPU."""
         await self.internal_events.append(step.partition, step.dpu.zone, event)
-        return await self._following.until(step.partition, lambda: self._moved(step), self._settings.landing_s)
+        return await self._fold_watcher.wait_with_timeout(
+            step.partition, lambda: self._moved(step), self._settings.landing_s
+        )
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._settings.retry_s * self._rng.uniform(0.5, 1.5))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from drivers.internal_events import RANK_MAX, TURN_S, InternalEvents
 from eventstore.errors import AppendRefused, AppendUnknown, LogMismatch, LogUnavailable
 from eventstore.ids import internal_envelope
@@ -38,7 +38,7 @@ def toy() -> Replica:
 
 
 def statements_of(replica: Replica, rank: int) -> InternalEvents:
-    return InternalEvents(replica, Ranked(rank), Following(replica, ZONES), "api")
+    return InternalEvents(replica, Ranked(rank), FoldWatcher(replica, ZONES), "api")
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 5])
@@ -57,9 +57,9 @@ def test_a_turn_comes_later_by_rank_while_the_need_stands(rank: int) -> None:
 def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
     async def scenario() -> None:
         async with running(replica := toy()):
-            following = Following(replica, "fleet")
-            internal_events = InternalEvents(replica, Ranked(2), following, "api")
-            following_task = asyncio.ensure_future(following.run())
+            fold_watcher = FoldWatcher(replica, "fleet")
+            internal_events = InternalEvents(replica, Ranked(2), fold_watcher, "api")
+            fold_watcher_task = asyncio.ensure_future(fold_watcher.run())
             position = replica.position(FLEET_0)
 
             def is_met() -> bool:
@@ -70,7 +70,7 @@ def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
             await replica.append_event(FLEET_0, b"", fact("a"), timeout_s=5.0)
             assert await turn
             assert not internal_events.turns
-            following_task.cancel()
+            fold_watcher_task.cancel()
 
     run_virtual(scenario())
 
@@ -78,12 +78,12 @@ def test_a_need_that_is_met_before_the_turn_is_anothers() -> None:
 def test_what_came_to_hold_without_a_record_of_the_partition_is_seen_when_the_time_is_over() -> None:
     async def scenario() -> None:
         async with running(replica := toy()):
-            following, met = Following(replica, ZONES), False
-            waiting = asyncio.ensure_future(following.until(FLEET_0, lambda: met, 2.0))
+            fold_watcher, met = FoldWatcher(replica, ZONES), False
+            waiting = asyncio.ensure_future(fold_watcher.wait_with_timeout(FLEET_0, lambda: met, 2.0))
             await asyncio.sleep(1.0)
             met = True
             assert await waiting
-            assert not await following.until(FLEET_0, lambda: False, 2.0)
+            assert not await fold_watcher.wait_with_timeout(FLEET_0, lambda: False, 2.0)
 
     run_virtual(scenario())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from drivers.following import Following
+from drivers.fold_watcher import FoldWatcher
 from eventstore.log import ZONES, Partition
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import toy_replica
@@ -27,8 +27,8 @@ class Need:
         return self.holds
 
 
-def following() -> Following:
-    return Following(toy_replica(MemoryLog(Contents(4), lambda: T0)), ZONES)
+def fold_watcher() -> FoldWatcher:
+    return FoldWatcher(toy_replica(MemoryLog(Contents(4), lambda: T0)), ZONES)
 
 
 async def settled() -> None:
@@ -38,8 +38,8 @@ async def settled() -> None:
 
 def test_who_waits_for_something_returns_once_it_holds_and_is_looked_at_only_when_something_is_folded() -> None:
     async def scenario() -> None:
-        watch, need = following(), Need()
-        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        watch, need = fold_watcher(), Need()
+        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
         await settled()
         assert need.looks == 1
         watch.wake(THREE)
@@ -63,7 +63,7 @@ def test_what_holds_already_is_not_waited_for() -> None:
     async def scenario() -> None:
         need = Need()
         need.holds = True
-        await asyncio.wait_for(following().when(need, ONE), 1.0)
+        await asyncio.wait_for(fold_watcher().wait_for(need, ONE), 1.0)
         assert need.looks == 1
 
     run_virtual(scenario())
@@ -71,8 +71,8 @@ def test_what_holds_already_is_not_waited_for() -> None:
 
 def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
     async def scenario() -> None:
-        watch, need = following(), Need()
-        waiting = asyncio.ensure_future(watch.when(need, ONE))
+        watch, need = fold_watcher(), Need()
+        waiting = asyncio.ensure_future(watch.wait_for(need, ONE))
         await settled()
         need.holds = True
         watch.wake(ONE)
@@ -89,8 +89,8 @@ def test_what_holds_no_more_when_its_turn_comes_is_waited_for_again() -> None:
 
 def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
     async def scenario() -> None:
-        watch, need = following(), Need()
-        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        watch, need = fold_watcher(), Need()
+        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
         await settled()
         need.holds = True
         watch.wake(ONE, TWO)
@@ -102,8 +102,8 @@ def test_nobody_is_looked_at_twice_for_what_is_folded_at_once() -> None:
 
 def test_who_has_gone_is_looked_at_no_more() -> None:
     async def scenario() -> None:
-        watch, need = following(), Need()
-        waiting = asyncio.ensure_future(watch.when(need, ONE, TWO))
+        watch, need = fold_watcher(), Need()
+        waiting = asyncio.ensure_future(watch.wait_for(need, ONE, TWO))
         await settled()
         waiting.cancel()
         with suppress(asyncio.CancelledError):
@@ -116,7 +116,7 @@ def test_who_has_gone_is_looked_at_no_more() -> None:
 
 def test_who_waits_for_any_change_returns_at_the_first_of_its_partitions() -> None:
     async def scenario() -> None:
-        watch = following()
+        watch = fold_watcher()
         waiting = [asyncio.ensure_future(watch.changed(ONE)), asyncio.ensure_future(watch.changed(TWO, THREE))]
         await settled()
         watch.wake(THREE)
