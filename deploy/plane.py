@@ -41,7 +41,7 @@ from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.relays.relay import Relay
 from drivers.simulators.simulator import Simulator
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from drivers.wire.accepting import ConnectionLimits
 from drivers.wire.links import Link, pair
 from drivers.wire.websocket import AgentListener
@@ -255,8 +255,8 @@ class Plane:
         self.addresses["agents"] = str(Address(host, listener.port))
 
     async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
-        self.parts.stalls = stalls = Stalls(self.replica, now_ms=self._now_ms)
-        running.start(stalls.run())
+        self.parts.stall_detector = stall_detector = StallDetector(self.replica, now_ms=self._now_ms)
+        running.start(stall_detector.run())
         board = StatusReporter(
             self.replica,
             location=location_of(self.settings),
@@ -264,7 +264,7 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             alive=self._alive,
-            stalled=lambda: stalls.reasons,
+            stalled=lambda: stall_detector.reasons,
             newer_dpus=self._newer_dpus,
             revocations_fault=self._revocations_fault,
             clock_faults=self.clocks.faults,

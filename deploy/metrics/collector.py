@@ -20,7 +20,7 @@ from deploy.roles import ROLES, Actors
 from deploy.tls.security import Security
 from drivers.internal_events import RANK_MAX, InternalEvents
 from drivers.relays.relay import Relay
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from drivers.wire.accepting import REFUSING, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clocks import Clocks
@@ -42,7 +42,7 @@ class Parts:
     relay: Relay | None = None
     beacons: Beacons | None = None
     server: CommandServer | None = None
-    stalls: Stalls | None = None
+    stall_detector: StallDetector | None = None
     clocks: Clocks | None = None
     actors: Actors = field(default_factory=Actors)
     refused_feeds: Callable[[], int] | None = None
@@ -60,7 +60,7 @@ class PlaneCollector:
     def collect(self) -> Iterator[Metric]:
         parts = self._parts
         yield from _process(parts)
-        yield from log.collect(parts.replica, parts.stalls, parts.now_ms())
+        yield from log.collect(parts.replica, parts.stall_detector, parts.now_ms())
         if parts.clocks is not None:
             yield from log.collect_clocks(parts.clocks)
         if parts.server is not None:

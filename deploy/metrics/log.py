@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from deploy.metrics import catalog
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.kafka.appender import Appender
 from eventstore.kafka.log import KafkaLog
@@ -18,7 +18,7 @@ from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
 
 
-def collect(replica: Replica, stalls: Stalls | None, now_ms: int) -> Iterator[Metric]:
+def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int) -> Iterator[Metric]:
     """All of them."""
     partitions = replica.partitions_status()
     yield from _partitions(partitions, now_ms)
@@ -34,8 +34,8 @@ def collect(replica: Replica, stalls: Stalls | None, now_ms: int) -> Iterator[Me
         made.add_metric(["written"], counted.batches)
         made.add_metric(["failed"], counted.failed_batches)
     yield made
-    if stalls is not None:
-        yield catalog.STALLED.family(len(stalls.reasons))
+    if stall_detector is not None:
+        yield catalog.STALLED.family(len(stall_detector.reasons))
 
 
 def collect_clocks(clocks: Clocks) -> Iterator[Metric]:

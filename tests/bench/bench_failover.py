@@ -75,13 +75,15 @@ def figures() -> list[Figure]:
 
 async def _measure() -> list[Figure]:
     async with _cluster(CONTROLLERS) as (brokers, prefix, processes, bench):
-        stalls = {f"role {role}": [await bench.stalled(each) for each in _in_turn(processes, role)] for role in ROLES}
+        stall_detector = {
+            f"role {role}": [await bench.stalled(each) for each in _in_turn(processes, role)] for role in ROLES
+        }
         controllers = [_Controller(brokers, number) for number in brokers.controller_ids]
-        stalls["each controller"] = [await bench.stalled(each) for each in controllers]
-        stalls["leading broker"] = await _leader_stalls(brokers, prefix, bench)
+        stall_detector["each controller"] = [await bench.stalled(each) for each in controllers]
+        stall_detector["leading broker"] = await _leader_stalls(brokers, prefix, bench)
     async with _cluster(0) as (brokers, prefix, _, bench):
         both = await _leader_stalls(brokers, prefix, bench)
-    return [figure for name, found in stalls.items() for figure in _figures(name, found)] + _figures(BOTH, both)
+    return [figure for name, found in stall_detector.items() for figure in _figures(name, found)] + _figures(BOTH, both)
 
 
 @asynccontextmanager
@@ -114,8 +116,8 @@ def _partition_of(zone: str) -> Partition:
     return partition_for(ZONES, zone, DEFAULT_PARTITION_COUNT)
 
 
-def _figures(name: str, stalls: Sequence[Stall]) -> list[Figure]:
-    answered, applied, bare = ([stall[column] for stall in stalls] for column in (0, 1, 2))
+def _figures(name: str, stall_detector: Sequence[Stall]) -> list[Figure]:
+    answered, applied, bare = ([stall[column] for stall in stall_detector] for column in (0, 1, 2))
     dpus = f"on all of {FLEET_ZONES * AGENTS_PER_ZONE} DPUs"
     peer = "librdkafka acknowledged" if any(bare) else ""
     bare_p50, bare_p99 = (percentile(bare, share) or None for share in (0.5, 0.99))

@@ -15,7 +15,7 @@ from typing import Any
 
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.relays.relay import Relay
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from drivers.wire.links import Busy, LinkClosed
 from eventstore.errors import AppendUnknown, LogUnavailable, PlaneError
 from eventstore.log import EventLog, Partition
@@ -44,7 +44,7 @@ class Life:
         self.replica: Replica
         self.relay: Relay | None = None
         self.beacons: Beacons
-        self.stalls: Stalls | None = None
+        self.stall_detector: StallDetector | None = None
         self.api: Api | None = None
         self.group: asyncio.TaskGroup
         self.is_up = False

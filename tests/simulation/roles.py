@@ -12,7 +12,7 @@ from deploy.devices import of_relay, of_relays
 from deploy.roles import actors_of, relay_of, replica_of
 from drivers.backends.bmc import Bmc
 from drivers.relays.relay import Relay
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Replica
@@ -41,10 +41,10 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
         life.relay = relay_of(replica, now_ms=now_ms, rng=rng())
         life.spawn(_relay(replica, life.relay), "relay")
     if "api" in roles:
-        stalls = life.stalls = Stalls(replica, now_ms=now_ms)
-        server = _server(replica, ranks, stalls, life.relay, roles, now_ms=now_ms, rng=rng())
+        stall_detector = life.stall_detector = StallDetector(replica, now_ms=now_ms)
+        server = _server(replica, ranks, stall_detector, life.relay, roles, now_ms=now_ms, rng=rng())
         life.api = Api(server)
-        life.spawn(stalls.run(), "stalls")
+        life.spawn(stall_detector.run(), "stall_detector")
         life.spawn(server.position_waiter.run(), "waiting")
     for part, actor in actors_of(roles, replica, ranks, connect, now_ms=now_ms, rng=rng).named().items():
         life.spawn(actor.run(), part)
@@ -53,7 +53,7 @@ def start_roles(process: Process, life: Life, log: EventLog) -> None:
 def _server(
     replica: Replica,
     beacons: Beacons,
-    stalls: Stalls,
+    stall_detector: StallDetector,
     relay: Relay | None,
     roles: frozenset[str],
     *,
@@ -68,7 +68,7 @@ def _server(
         addresses={},
         version="simulated",
         alive=beacons.alive,
-        stalled=lambda: stalls.reasons,
+        stalled=lambda: stall_detector.reasons,
     )
     source = of_relay(relay) if relay is not None else of_relays(lambda: ())
     return CommandServer(

@@ -46,5 +46,5 @@ def _warned_of(life: Life) -> Iterator[str]:
     for status in life.replica.partitions_status():
         if status.halted:
             yield str(status.partition)
-    for partition in life.stalls.reasons if life.stalls else ():
+    for partition in life.stall_detector.reasons if life.stall_detector else ():
         yield str(partition)

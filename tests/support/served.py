@@ -16,7 +16,7 @@ from commands.queries.status import LogLocation, StatusReporter
 from commands.rpc.limits import DEFAULTS, Limits
 from commands.server import CommandServer
 from drivers.forwarder import Forwarder
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from eventstore.avro.codec import decode
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.errors import AppendUnknown
@@ -121,8 +121,8 @@ async def served(
             forwarder = Forwarder(replica, Solo("replica-1"), now_ms=now_ms, rng=rng)
             running.append(tasks.create_task(forwarder.run()))
         await replica.ready()
-        stalls = Stalls(replica, now_ms=now_ms)
-        running.append(tasks.create_task(stalls.run()))
+        stall_detector = StallDetector(replica, now_ms=now_ms)
+        running.append(tasks.create_task(stall_detector.run()))
         board = StatusReporter(
             replica,
             location=LogLocation("embedded", data=str(path)),
@@ -130,7 +130,7 @@ async def served(
             addresses={"api": "127.0.0.1:1"},
             version="1.2.3",
             alive=lambda: [],
-            stalled=lambda: stalls.reasons,
+            stalled=lambda: stall_detector.reasons,
         )
         plane: Served
 

@@ -33,7 +33,7 @@ from deploy.metrics.catalog import (
 from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.survey import Survey
 from deploy.roles import Actors
-from drivers.stalls import Stalls
+from drivers.stall_detector import StallDetector
 from drivers.wire.protocol import Holding
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
@@ -100,10 +100,10 @@ def test_what_is_not_saved_yet_and_what_is_not_forwarded_is_counted() -> None:
         async with plane() as made:
             replica = await made.add("r1")
             await asyncio.sleep(5)
-            stalls = cast(
-                "Stalls", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
+            stall_detector = cast(
+                "StallDetector", SimpleNamespace(reasons={Partition(ZONES, 1): "ahead", Partition(ZONES, 2): "behind"})
             )
-            before = [*log.collect(replica, stalls, made.now_ms())]
+            before = [*log.collect(replica, stall_detector, made.now_ms())]
             assert (told(before, UNSAVED), told(before, STALLED)) == ({(): 0}, {(): 2})
             await made.join("z1", "a")
             assert told(log.collect(replica, None, made.now_ms()), UNSAVED) == {(): 1}

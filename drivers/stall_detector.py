@@ -1,4 +1,4 @@
-"""What keeps a zones partition from being forwarded for ever, told instead of waited out.
+"""Finds zones partitions whose changes will never be forwarded, so that an operator hears of it.
 
 Nothing is forwarded while fleet's mark lies ahead of what is folded of the zone, or behind what the zone has pruned:
 in a sound log either is this replica's own lag, and passes. In one where a mark was forged, or whose other half was
@@ -30,8 +30,8 @@ class _Contradiction(NamedTuple):
     reason: str
 
 
-class Stalls:
-    """Looks until `run` is cancelled. `reasons` has the partitions that are not forwarded, with why."""
+class StallDetector:
+    """Looks for stalled partitions until `run` is cancelled. `reasons` names them, each with its cause."""
 
     def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
         self.reasons: dict[Partition, str] = {}

@@ -10,7 +10,7 @@ import pytest
 from commands.queries.status import LogLocation, StatusReporter
 from deploy.cli.status import summary
 from drivers.forwarder import Forwarder
-from drivers.stalls import LOOK_S, Stalls
+from drivers.stall_detector import LOOK_S, StallDetector
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0
 from eventstore.replica_limits import ReplicaLimits
@@ -36,27 +36,27 @@ def state(made: Plane, zone: str, event: Event) -> None:
     made.log.contents.add(partition, made.now_ms(), zone.encode(), encode(event))
 
 
-async def started(made: Plane) -> Stalls:
+async def started(made: Plane) -> StallDetector:
     replica = await made.add("r1")
-    stalls = Stalls(replica, now_ms=made.now_ms)
+    stall_detector = StallDetector(replica, now_ms=made.now_ms)
     made.spawn("r1", Forwarder(replica, made.ranks("r1"), now_ms=made.now_ms, rng=made.rng()).run())
-    made.spawn("r1", stalls.run())
-    return stalls
+    made.spawn("r1", stall_detector.run())
+    return stall_detector
 
 
 def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with plane() as made:
-            stalls = await started(made)
+            stall_detector = await started(made)
             partition = made.partition("z1")
             state(made, "z1", forged(999, partition.number))
             await made.join("z1", "a")
-            with caplog.at_level(logging.ERROR, logger="drivers.stalls"):
+            with caplog.at_level(logging.ERROR, logger="drivers.stall_detector"):
                 await asyncio.sleep(5 * LONG_S)
             assert "a" not in made.fleet().members.rows
-            assert list(stalls.reasons) == [partition]
+            assert list(stall_detector.reasons) == [partition]
             assert [(r.getMessage(), vars(r)["partition"], vars(r)["reason"]) for r in caplog.records] == [
-                ("not forwarded", partition, stalls.reasons[partition])
+                ("not forwarded", partition, stall_detector.reasons[partition])
             ]
             assert made.count(partition, OutboxAcknowledged) == 0, "said again and again what the zone cannot take"
             board = StatusReporter(
@@ -66,10 +66,10 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
                 addresses={},
                 version="1",
                 alive=lambda: [],
-                stalled=lambda: stalls.reasons,
+                stalled=lambda: stall_detector.reasons,
             )
-            assert (f"not forwarded {partition}", stalls.reasons[partition]) in summary(board.status())
-            assert "999" in stalls.reasons[partition]
+            assert (f"not forwarded {partition}", stall_detector.reasons[partition]) in summary(board.status())
+            assert "999" in stall_detector.reasons[partition]
 
     run_virtual(scenario())
 
@@ -77,11 +77,11 @@ def test_a_mark_ahead_of_its_partition_is_told_once_and_shown(caplog: pytest.Log
 def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
     async def scenario() -> None:
         async with plane() as made:
-            stalls = await started(made)
+            stall_detector = await started(made)
             partition = made.partition("z1")
             state(made, "z1", OutboxAcknowledged(made.command("z1"), 1))
             await asyncio.sleep(LONG_S)
-            assert "behind 1" in stalls.reasons[partition]
+            assert "behind 1" in stall_detector.reasons[partition]
             await made.join("z1", "a")
             await asyncio.sleep(LONG_S)
             assert "a" not in made.fleet().members.rows
@@ -92,15 +92,15 @@ def test_a_mark_behind_what_the_zone_has_pruned_is_told() -> None:
 def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with plane() as made:
-            stalls = await started(made)
+            stall_detector = await started(made)
             partition = made.partition("z1")
             state(made, "z1", forged(4, partition.number))
             await asyncio.sleep(LONG_S)
-            assert stalls.reasons
+            assert stall_detector.reasons
             for i in range(6):
                 await made.join("z1", f"n{i}")
             await asyncio.sleep(LONG_S)
-            assert not stalls.reasons and "n5" in made.fleet().members.rows
+            assert not stall_detector.reasons and "n5" in made.fleet().members.rows
             assert "forwarded again" in caplog.records[-1].getMessage()
 
     run_virtual(scenario())
@@ -109,10 +109,10 @@ def test_it_is_over_when_the_partition_has_grown_past_the_mark(caplog: pytest.Lo
 def test_what_is_seen_before_the_ends_are_asked_again_may_only_lag() -> None:
     async def scenario() -> None:
         async with plane() as made:
-            stalls = await started(made)
+            stall_detector = await started(made)
             await asyncio.sleep(LOOK_S - 0.5)
             state(made, "z1", forged(999, made.partition("z1").number))
             await asyncio.sleep(1.0)
-            assert not stalls.reasons
+            assert not stall_detector.reasons
 
     run_virtual(scenario())
