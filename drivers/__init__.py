@@ -7,7 +7,7 @@
     wire                   between the two: messages, over WebSocket or within a process
 
 Start with `forwarder.py`, the smallest whole one; `fold_watcher` (wait for a fold) and `internal_events` (whose turn it
-is) are what it shares with the others. For rules start with `relays/relay.py` and `relays/standing.py`.
+is) are what it shares with the others. For rules start with `relays/relay.py` and `relays/delivery_state.py`.
 
 Imports projections, eventstore and schemas; never commands.
 """

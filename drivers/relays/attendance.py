@@ -1,4 +1,4 @@
-"""Which DPUs a link speaks for, as far as they may be served, and how they stand.
+"""Which DPUs a link speaks for, as far as they may be served, and their delivery states.
 
 They come with a Hello, and may come again with the next one. Whom the log does not know, and who comes from a later log
 than it, is told when to ask again; whom another link spoke for is taken from that one. What they bring is held against
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from drivers.relays import standing
+from drivers.relays import delivery_state
+from drivers.relays.delivery_state import DeliveryState, DeliveryStates
 from drivers.relays.numbering import Numbering
 from drivers.relays.rule_source import RuleSource
-from drivers.relays.standing import Standing, Standings
 from drivers.relays.zones import Zone
 from drivers.wire.down import Unwelcome
 from drivers.wire.protocol import Holding, numbers_of, union
@@ -37,7 +37,7 @@ class Attendance:
         self, zone: Zone[Any], source: RuleSource, rng: random.Random, deserted: Callable[[], None], peer: str
     ) -> None:
         self.numbering = Numbering()
-        self.standings = Standings()
+        self.delivery_states = DeliveryStates()
         self._zone = zone
         self._source = source
         self._rng = rng
@@ -71,7 +71,7 @@ class Attendance:
         if not unknown:
             return []
         mask = self.numbering.mask_of(unknown)
-        self.standings.drop(mask)
+        self.delivery_states.drop(mask)
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         names = f"{shown(unknown[0])}{others}"
         reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)}, as far as this relay knows"
@@ -80,15 +80,15 @@ class Attendance:
     def present_again(self, dpus: Sequence[str], now_ms: int) -> None:
         """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
         mask = self.numbering.mask_of(dpus)
-        for state, members in self.standings.dpus.items():
+        for state, members in self.delivery_states.dpus.items():
             if members & mask:
                 self._present(members & mask, state, now_ms)
 
     def forget(self, number: int) -> None:
         """Another link speaks for this DPU now."""
-        self.standings.drop(1 << number)
+        self.delivery_states.drop(1 << number)
         self.numbering.place(number, None)
-        if not self.standings.dpus:
+        if not self.delivery_states.dpus:
             self._deserted()
 
     def leave(self) -> None:
@@ -105,7 +105,7 @@ class Attendance:
         """What each DPU has."""
         return {
             name: Held(state.epoch, state.applied, state.digest)
-            for state, dpus in self.standings.dpus.items()
+            for state, dpus in self.delivery_states.dpus.items()
             for name in self.numbering.names_of(dpus)
         }
 
@@ -121,16 +121,16 @@ class Attendance:
             self._see_newer(members, holding)
             if holding.epoch > target.epoch:
                 reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
-                self.standings.drop(members)
+                self.delivery_states.drop(members)
                 unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
                 continue
             self._compare(members, (holding.epoch, holding.applied))
             known = self._zone.digest(holding.applied)
-            self.standings.put(members, standing.arrived(holding, target, known))
+            self.delivery_states.put(members, delivery_state.arrived(holding, target, known))
             self._present(members, holding, now_ms)
         return unwelcome
 
-    def _present(self, dpus: int, has: Holding | Standing, now_ms: int) -> None:
+    def _present(self, dpus: int, has: Holding | DeliveryState, now_ms: int) -> None:
         """Says what these DPUs have, as far as it is what the log says of that version."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
@@ -140,7 +140,7 @@ class Attendance:
         """Notes which of these DPUs come back with less than they had."""
         had = {
             number: (state.epoch, state.applied)
-            for state, members in self.standings.dpus.items()
+            for state, members in self.delivery_states.dpus.items()
             for number in numbers_of(members & dpus)
         }
         for number in numbers_of(dpus):

@@ -1,7 +1,8 @@
 """One link as a relay sees it: what its DPUs say (`attendance` knows which they are), and what to send them next.
 
-Everything here runs to its end without waiting: a message comes in, standings change, frames go out. Sending never
-waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged delta.
+Everything here runs to its end without waiting: a message comes in, delivery states change, frames go out. Sending
+never waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged
+delta.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from drivers.relays import standing
+from drivers.relays import delivery_state
 from drivers.relays.attendance import Attendance
+from drivers.relays.delivery_state import DeliveryState, Transition
 from drivers.relays.frames import Frames
 from drivers.relays.rule_source import RuleSource
-from drivers.relays.standing import Standing, Transition
 from drivers.relays.zones import Budget, Zone
 from drivers.wire import down as protocol_down
 from drivers.wire.down import Heard, Unwelcome, Welcome
@@ -61,7 +62,7 @@ class Session:
         self._only = only
         self._attendance = Attendance(zone, around.source, around.rng, link.abort, link.peer)
         self._numbering = self._attendance.numbering
-        self._standings = self._attendance.standings
+        self._delivery_states = self._attendance.delivery_states
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
@@ -94,23 +95,25 @@ class Session:
             )
         self._answer(self._attendance.come(hello, self._around.now_ms()))
         named, now = self._numbering.mask_of(hello.dpus), self._around.now()
-        for state, members in list(self._standings.dpus.items()):
+        for state, members in list(self._delivery_states.dpus.items()):
             if state.applied and members & named:
                 self._within(self.zone.claims, members & named, now)
 
     def advance(self) -> None:
         """Sends what is due to whom it is due."""
         now, target = self._around.now(), self.zone.target
-        for state, dpus in list(self._standings.dpus.items()):
-            due = standing.due(state, target, now)
+        for state, dpus in list(self._delivery_states.dpus.items()):
+            due = delivery_state.due(state, target, now)
             if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_held:
                 continue
             frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
-            if frame.is_snapshot and state.flying:
+            if frame.is_snapshot and state.in_flight:
                 continue
             if frame.version != target.version:
                 self.zone.foresee()
-            instead = due == "delta" and standing.keeps_up(state)  # more has changed since than the table is large
+            instead = due == "delta" and delivery_state.keeps_up(
+                state
+            )  # more has changed since than the table is large
             allowed = self._within(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
             if allowed:
                 group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
@@ -118,11 +121,13 @@ class Session:
                 self.sent += 1
                 if self.zone.delivery is not None:
                     self.zone.delivery.sent(self.zone.name, frame.version)
-                self._standings.change(allowed, partial(standing.after_send, version=frame.version, now=now))
+                self._delivery_states.change(
+                    allowed, partial(delivery_state.after_send, version=frame.version, now=now)
+                )
 
-    def states(self) -> Iterator[tuple[Standing, int]]:
-        """How the DPUs of the link stand, and how many stand so."""
-        for state, dpus in self._standings.dpus.items():
+    def states(self) -> Iterator[tuple[DeliveryState, int]]:
+        """The delivery states of the link's DPUs, each with the number of DPUs that have it."""
+        for state, dpus in self._delivery_states.dpus.items():
             yield state, dpus.bit_count()
 
     def holdings(self) -> dict[str, Held]:
@@ -138,19 +143,23 @@ class Session:
 
     def _acknowledge(self, holding: Holding) -> None:
         epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
-        self._note(self._standings.change(holding.dpus, lambda s: standing.after_ack(s, holding, epoch, known)))
+        self._note(
+            self._delivery_states.change(holding.dpus, lambda s: delivery_state.after_ack(s, holding, epoch, known))
+        )
 
     def _beat(self, holding: Holding) -> None:
         epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
         lost_before = float("-inf") if self.link.backlog else self._around.now() - 2 * self._around.heartbeat_s
-        moves = self._standings.change(
-            holding.dpus, lambda s: standing.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
+        moves = self._delivery_states.change(
+            holding.dpus, lambda s: delivery_state.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
         )
         self._note(moves)
 
     def _refuse(self, refusal: Refusal) -> None:
         now, jitter = self._around.now(), self._around.rng.uniform(0.5, 1.0)
-        moves = self._standings.change(refusal.holding.dpus, lambda s: standing.after_refusal(s, refusal, now, jitter))
+        moves = self._delivery_states.change(
+            refusal.holding.dpus, lambda s: delivery_state.after_refusal(s, refusal, now, jitter)
+        )
         self._note(moves)
         for move in moves:
             if move.after.failures > move.before.failures:
@@ -162,14 +171,14 @@ class Session:
             before, after = move.before, move.after
             if before == after:
                 continue
-            if after.applied not in (before.applied, before.sent, *before.flying):
+            if after.applied not in (before.applied, before.sent, *before.in_flight):
                 self._within(self.zone.claims, move.dpus, self._around.now())
             self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.regressed[name] = after.applied
                 self.zone.newer.pop(name, None)
 
-    def _went_back(self, before: Standing, after: Standing) -> bool:
+    def _went_back(self, before: DeliveryState, after: DeliveryState) -> bool:
         """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
         if after.epoch > before.epoch:
             return not self._around.source.knows(before.epoch, before.applied)
@@ -182,7 +191,7 @@ class Session:
         for number, wait_s in zip(numbers, waits.tolist(), strict=True):
             if wait_s:
                 dpus &= ~(1 << number)
-                self._standings.change(1 << number, partial(standing.after_wait, until=now + wait_s))
+                self._delivery_states.change(1 << number, partial(delivery_state.after_wait, until=now + wait_s))
         return dpus
 
     def _answer(self, unwelcome: Sequence[Unwelcome]) -> None:

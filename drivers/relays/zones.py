@@ -16,10 +16,10 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from drivers.relays.delivery import Delivery
+from drivers.relays.delivery_state import Target, Transition
 from drivers.relays.latency import Histogram
 from drivers.relays.reports import Level, Pending
 from drivers.relays.rule_source import Current, RuleSource
-from drivers.relays.standing import Target, Transition
 from drivers.wire.up import NO_DIGEST
 
 S = TypeVar("S")

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+import drivers.relays.delivery_state
 import drivers.relays.reports
-import drivers.relays.standing
 import eventstore.replicas.beacons
 import projections.rules.device_table
 from drivers.agents.agent import Agent
@@ -198,7 +198,7 @@ BUGS = (
         "unbounded-window",
         "a relay sends a device frame after frame without an answer",
         "I17",
-        lambda: patched((drivers.relays.standing, "WINDOW", instead(10_000))),
+        lambda: patched((drivers.relays.delivery_state, "WINDOW", instead(10_000))),
         Simulated(5),
     ),
     Bug(

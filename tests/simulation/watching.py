@@ -33,13 +33,13 @@ async def watch(processes: Sequence[Process], history: History) -> None:
 def _held(life: Life) -> Iterator[tuple[str, float]]:
     yield "tasks", len(current_loop().tasks_of(life.name))
     yield "backlog bytes", max((link.backlog for link in life.links), default=0)
-    standings = [
-        len(standing.flying)
+    in_flight = [
+        len(state.in_flight)
         for zone in (life.relay.zones.values() if life.relay else ())
         for session in zone.sessions
-        for standing, _ in session.states()
+        for state, _ in session.states()
     ]
-    yield "frames under way to a DPU", max(standings, default=0)
+    yield "frames under way to a DPU", max(in_flight, default=0)
 
 
 def _warned_of(life: Life) -> Iterator[str]:

@@ -25,7 +25,7 @@ DEVICES = (
         "answers late, twice, in another order, or for something else",
         (
             "real: device answers lost",
-            "tests/unit/test_standing.py::test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting",
+            "tests/unit/test_delivery_state.py::test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting",
             "tests/integration/test_tls_agents.py::test_acknowledgements_for_others_move_nobody",
         ),
     ),
@@ -49,7 +49,10 @@ DEVICES = (
     Known(
         88,
         "a device comes back with an older state",
-        ("simulated: device reboots", "tests/unit/test_standing.py::test_a_dpu_that_went_back_is_led_on_from_there"),
+        (
+            "simulated: device reboots",
+            "tests/unit/test_delivery_state.py::test_a_dpu_that_went_back_is_led_on_from_there",
+        ),
     ),
     Known(
         89,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.relays.standing import (
+from drivers.relays.delivery_state import (
     BACKOFF_LAST_S,
     WINDOW,
-    Standing,
-    Standings,
+    DeliveryState,
+    DeliveryStates,
     Target,
     after_ack,
     after_heartbeat,
@@ -29,7 +29,7 @@ def holding(version: int, digest: bytes = b"d" * 16, *, received: int = 0, epoch
     return Holding(1, epoch, max(received, version), version, version, digest)
 
 
-def standing(version: int, *, epoch: int = 1) -> Standing:
+def state(version: int, *, epoch: int = 1) -> DeliveryState:
     return arrived(holding(version, epoch=epoch), NEWEST, None)
 
 
@@ -39,36 +39,36 @@ def refusal(version: int, kept: int, code: Code) -> Refusal:
 
 def test_a_dpu_gets_what_it_lacks() -> None:
     assert due(arrived(Holding(1, 0, 0, 0, 0, NO_DIGEST), NEWEST, NO_DIGEST), NEWEST, 0.0) == "snapshot"
-    assert due(standing(5), NEWEST, 0.0) == "delta"
-    assert due(standing(9), NEWEST, 0.0) == "nothing"
-    assert due(standing(5), Target(1, 0, NO_DIGEST), 0.0) == "nothing"
+    assert due(state(5), NEWEST, 0.0) == "delta"
+    assert due(state(9), NEWEST, 0.0) == "nothing"
+    assert due(state(5), Target(1, 0, NO_DIGEST), 0.0) == "nothing"
 
 
 def test_another_epoch_takes_a_snapshot_and_a_relay_that_is_behind_waits() -> None:
-    assert due(standing(500, epoch=0), NEWEST, 0.0) == "snapshot"
-    assert due(standing(12), NEWEST, 0.0) == "nothing"
-    assert due(standing(12)._replace(repair=True), NEWEST, 0.0) == "nothing"
+    assert due(state(500, epoch=0), NEWEST, 0.0) == "snapshot"
+    assert due(state(12), NEWEST, 0.0) == "nothing"
+    assert due(state(12)._replace(repair=True), NEWEST, 0.0) == "nothing"
 
 
 def test_a_slow_dpu_gets_one_merged_delta_after_its_answer() -> None:
-    slow = standing(5)
+    slow = state(5)
     for version in range(6, 6 + WINDOW):
         assert due(slow, Target(1, version, b""), 0.0) == "delta"
         slow = after_send(slow, version, 0.0)
     assert due(slow, NEWEST, 1e9) == "nothing"
     answered = after_ack(slow, holding(6), 1, None)
-    assert (due(answered, NEWEST, 0.0), answered.sent, answered.flying) == ("delta", 7, (7,))
+    assert (due(answered, NEWEST, 0.0), answered.sent, answered.in_flight) == ("delta", 7, (7,))
 
 
 def test_received_alone_is_no_answer() -> None:
-    sent = after_send(after_send(standing(5), 6, 0.0), 7, 0.0)
-    assert after_ack(sent, holding(5, received=7), 1, None).flying == (6, 7)
+    sent = after_send(after_send(state(5), 6, 0.0), 7, 0.0)
+    assert after_ack(sent, holding(5, received=7), 1, None).in_flight == (6, 7)
 
 
 def test_a_digest_that_is_not_the_versions_own_is_repaired_and_others_are_not() -> None:
     assert arrived(holding(5), NEWEST, b"x" * 16).repair
     assert not arrived(holding(5), NEWEST, b"d" * 16).repair
-    liar = after_ack(standing(5), holding(5), 1, b"x" * 16)
+    liar = after_ack(state(5), holding(5), 1, b"x" * 16)
     assert due(liar, NEWEST, 0.0) == "snapshot"
     sent = after_send(liar, 9, 0.0)
     assert not after_heartbeat(sent, holding(5), 1, b"x" * 16, lost_before=-1.0).repair  # the cure is on its way
@@ -76,7 +76,7 @@ def test_a_digest_that_is_not_the_versions_own_is_repaired_and_others_are_not() 
 
 
 def test_a_frame_that_was_lost_is_sent_again_and_one_under_way_is_not() -> None:
-    sent = after_send(standing(5), 9, 10.0)
+    sent = after_send(state(5), 9, 10.0)
     waiting = after_heartbeat(sent, holding(5), 1, None, lost_before=9.0)
     assert due(waiting, NEWEST, 20.0) == "nothing"
     assert due(after_heartbeat(sent, holding(5, received=9), 1, None, lost_before=11.0), NEWEST, 20.0) == "nothing"
@@ -92,12 +92,12 @@ def test_a_frame_that_was_lost_on_its_way_to_a_dpu_of_another_epoch_is_sent_agai
 
 
 def test_a_dpu_that_went_back_is_led_on_from_there() -> None:
-    back = after_heartbeat(standing(9), holding(4), 1, None, lost_before=0.0)
+    back = after_heartbeat(state(9), holding(4), 1, None, lost_before=0.0)
     assert (due(back, NEWEST, 0.0), back.sent) == ("delta", 4)
 
 
 def test_a_wrong_base_is_met_at_once_from_the_version_that_is_kept_and_then_by_a_snapshot() -> None:
-    first = after_refusal(after_send(standing(5), 9, 0.0), refusal(9, 3, Code.BASE), 0.0, 1.0)
+    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 3, Code.BASE), 0.0, 1.0)
     assert (due(first, NEWEST, 0.0), first.sent) == ("delta", 3)
     again = after_refusal(after_send(first, 9, 0.0), refusal(9, 3, Code.BASE), 0.0, 1.0)
     assert due(again, NEWEST, 0.0) == "nothing"
@@ -105,13 +105,13 @@ def test_a_wrong_base_is_met_at_once_from_the_version_that_is_kept_and_then_by_a
 
 
 def test_a_wrong_digest_is_met_by_a_snapshot_at_once_the_first_time() -> None:
-    first = after_refusal(after_send(standing(5), 9, 0.0), refusal(9, 5, Code.DIGEST), 0.0, 1.0)
+    first = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 5, Code.DIGEST), 0.0, 1.0)
     assert due(first, NEWEST, 0.0) == "snapshot"
     assert due(after_refusal(after_send(first, 9, 0.0), refusal(9, 5, Code.DIGEST), 0.0, 1.0), NEWEST, 0.0) == "nothing"
 
 
 def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
-    full, now, waits = standing(5), 0.0, []
+    full, now, waits = state(5), 0.0, []
     for _ in range(20):
         full = after_refusal(after_send(full, 9, now), refusal(9, 5, Code.FULL), now, 1.0)
         assert due(full, NEWEST, now) == "nothing"
@@ -125,9 +125,9 @@ def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
 
 
 def test_an_answer_to_a_frame_that_is_not_on_its_way_costs_no_waiting() -> None:
-    stale = after_refusal(after_send(standing(5), 9, 0.0), refusal(7, 5, Code.FULL), 0.0, 1.0)
+    stale = after_refusal(after_send(state(5), 9, 0.0), refusal(7, 5, Code.FULL), 0.0, 1.0)
     assert (stale.failures, due(stale, NEWEST, 0.0)) == (0, "delta")
-    older = after_refusal(after_send(standing(5), 9, 0.0), refusal(9, 12, Code.OLDER), 0.0, 1.0)
+    older = after_refusal(after_send(state(5), 9, 0.0), refusal(9, 12, Code.OLDER), 0.0, 1.0)
     assert (older.failures, older.applied, due(older, NEWEST, 0.0)) == (0, 12, "nothing")
 
 
@@ -137,19 +137,19 @@ CHANGES = st.lists(st.tuples(MASKS, st.integers(0, 3), st.sampled_from(("put", "
 
 @given(CHANGES)
 def test_every_dpu_stands_somewhere_and_only_once(changes: list[tuple[int, int, str]]) -> None:
-    standings, model = Standings(), dict[int, int]()
+    states, model = DeliveryStates(), dict[int, int]()
     for mask, version, kind in changes:
         if kind == "put":
-            standings.put(mask, standing(version))
+            states.put(mask, state(version))
             model.update(dict.fromkeys(numbers_of(mask), version))
         elif kind == "drop":
-            standings.drop(mask)
+            states.drop(mask)
             model = {number: held for number, held in model.items() if not mask >> number & 1}
         else:
-            moves = standings.change(mask, lambda s, v=version: after_ack(s, holding(v), 1, None))  # type: ignore[misc]
+            moves = states.change(mask, lambda s, v=version: after_ack(s, holding(v), 1, None))  # type: ignore[misc]
             touched = {number for move in moves for number in numbers_of(move.dpus)}
             assert touched == {number for number in model if mask >> number & 1}
             model.update(dict.fromkeys(touched, version))
-        found = [(number, s.applied) for s, dpus in standings.dpus.items() for number in numbers_of(dpus)]
+        found = [(number, s.applied) for s, dpus in states.dpus.items() for number in numbers_of(dpus)]
         assert sorted(found) == sorted(model.items())
-        assert all(standings.dpus.values())
+        assert all(states.dpus.values())

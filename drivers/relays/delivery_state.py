@@ -1,7 +1,8 @@
-"""What a relay knows of a DPU, and what it does next: pure, one value per DPU, one transition per message.
+"""How far the delivery of tables to a DPU is, and what the relay sends next: one value per DPU, one pure transition per
+message.
 
-DPUs of a link that stand alike share one value (see `Standings`), so a thousand simulated DPUs that move together cost
-what one costs. A few rules hold it together:
+DPUs of a link in the same state share one value (see `DeliveryStates`), so a thousand simulated DPUs that move together
+cost what one costs. A few rules hold it together:
 
 - At most WINDOW frames are on their way to a DPU. It gets the next one when it has answered, and that one holds all
   that happened meanwhile: a slow DPU costs nothing, holds up nobody and is never more than one delta behind.
@@ -37,8 +38,9 @@ class Target(NamedTuple):
     digest: bytes
 
 
-class Standing(NamedTuple):
-    """One DPU, as it was last heard of. Versions are of `epoch`, times are of the loop's clock, in seconds.
+class DeliveryState(NamedTuple):
+    """The delivery of tables to one DPU, as of its last message. Versions are of `epoch`, times are of the loop's
+    clock, in seconds.
 
     Up to the digest it is what it said that it has: a Holding without `dpus`.
     """
@@ -50,7 +52,7 @@ class Standing(NamedTuple):
     digest: bytes
     sent: int
     """Version that it will have when all that is on its way has been applied."""
-    flying: tuple[int, ...] = ()
+    in_flight: tuple[int, ...] = ()
     """Versions of the frames on their way to it."""
     sent_at: float = 0.0
     repair: bool = False
@@ -61,75 +63,75 @@ class Standing(NamedTuple):
     """The zone's version when it came: how long it took for older ones says nothing about us."""
 
 
-def arrived(holding: Holding, target: Target, known: bytes | None) -> Standing:
+def arrived(holding: Holding, target: Target, known: bytes | None) -> DeliveryState:
     """A DPU that has just said hello. `known` is the digest that its version has, if we know that version."""
     wrong = known is not None and holding.epoch == target.epoch and known != holding.digest
-    return Standing(*holding[1:], sent=holding.applied, repair=wrong, since=target.version)
+    return DeliveryState(*holding[1:], sent=holding.applied, repair=wrong, since=target.version)
 
 
-def due(standing: Standing, target: Target, now: float) -> Due:
+def due(state: DeliveryState, target: Target, now: float) -> Due:
     """What to send next."""
-    if not target.version or now < standing.not_before or len(standing.flying) >= WINDOW:
+    if not target.version or now < state.not_before or len(state.in_flight) >= WINDOW:
         return "nothing"
-    if standing.repair or standing.epoch != target.epoch or not standing.sent:
-        older = (target.epoch, target.version) < (standing.epoch, standing.applied)
-        return "nothing" if standing.flying or older else "snapshot"
-    return "delta" if standing.sent < target.version else "nothing"
+    if state.repair or state.epoch != target.epoch or not state.sent:
+        older = (target.epoch, target.version) < (state.epoch, state.applied)
+        return "nothing" if state.in_flight or older else "snapshot"
+    return "delta" if state.sent < target.version else "nothing"
 
 
-def keeps_up(standing: Standing) -> bool:
+def keeps_up(state: DeliveryState) -> bool:
     """Whether it was sent here what its zone had when it came, and so does not come over and over with less."""
-    return standing.sent >= standing.since
+    return state.sent >= state.since
 
 
-def after_send(standing: Standing, version: int, now: float) -> Standing:
+def after_send(state: DeliveryState, version: int, now: float) -> DeliveryState:
     """A frame to `version` is on its way."""
-    return standing._replace(sent=version, flying=(*standing.flying, version), sent_at=now, repair=False)
+    return state._replace(sent=version, in_flight=(*state.in_flight, version), sent_at=now, repair=False)
 
 
-def after_wait(standing: Standing, until: float) -> Standing:
+def after_wait(state: DeliveryState, until: float) -> DeliveryState:
     """It has to wait for what is due to it."""
-    return standing._replace(not_before=max(standing.not_before, until))
+    return state._replace(not_before=max(state.not_before, until))
 
 
-def after_ack(standing: Standing, holding: Holding, epoch: int, known: bytes | None) -> Standing:
+def after_ack(state: DeliveryState, holding: Holding, epoch: int, known: bytes | None) -> DeliveryState:
     """It says what it has now. `epoch` is ours; `known` as in `arrived`."""
     if holding.epoch != epoch:
-        return _holds(standing, holding)
-    flying = tuple([version for version in standing.flying if version > holding.applied])
-    wrong = not flying and known is not None and known != holding.digest
-    fine = holding.applied > standing.applied and not wrong
-    return Standing(
+        return _holds(state, holding)
+    in_flight = tuple([version for version in state.in_flight if version > holding.applied])
+    wrong = not in_flight and known is not None and known != holding.digest
+    fine = holding.applied > state.applied and not wrong
+    return DeliveryState(
         *holding[1:],
-        sent=flying[-1] if flying else holding.applied,
-        flying=flying,
-        sent_at=standing.sent_at,
-        repair=standing.repair or wrong,
-        failures=0 if fine else standing.failures,
-        not_before=0.0 if fine else standing.not_before,
-        since=standing.since,
+        sent=in_flight[-1] if in_flight else holding.applied,
+        in_flight=in_flight,
+        sent_at=state.sent_at,
+        repair=state.repair or wrong,
+        failures=0 if fine else state.failures,
+        not_before=0.0 if fine else state.not_before,
+        since=state.since,
     )
 
 
 def after_heartbeat(
-    standing: Standing, holding: Holding, epoch: int, known: bytes | None, *, lost_before: float
-) -> Standing:
+    state: DeliveryState, holding: Holding, epoch: int, known: bytes | None, *, lost_before: float
+) -> DeliveryState:
     """As an ack; and a frame sent before `lost_before` that it has not received is lost. What it received of another
     epoch is no frame of ours, whatever its number."""
-    after = after_ack(standing, holding, epoch, known)
-    if not after.flying or after.sent_at >= lost_before:
+    after = after_ack(state, holding, epoch, known)
+    if not after.in_flight or after.sent_at >= lost_before:
         return after
-    if holding.epoch != epoch or holding.received < after.flying[0]:
-        return after._replace(flying=(), sent=holding.applied)
+    if holding.epoch != epoch or holding.received < after.in_flight[0]:
+        return after._replace(in_flight=(), sent=holding.applied)
     return after
 
 
-def after_refusal(standing: Standing, refusal: Refusal, now: float, jitter: float) -> Standing:
+def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: float) -> DeliveryState:
     """It refused a frame. `jitter`, from 0.5 to 1, keeps many from trying again together."""
-    kept = _holds(standing, refusal.holding)._replace(flying=(), sent=refusal.holding.applied)
-    if refusal.version not in standing.flying or refusal.code is Code.OLDER:
+    kept = _holds(state, refusal.holding)._replace(in_flight=(), sent=refusal.holding.applied)
+    if refusal.version not in state.in_flight or refusal.code is Code.OLDER:
         return kept
-    failures = standing.failures + 1
+    failures = state.failures + 1
     first = failures == 1
     at_once = first and refusal.code in (Code.BASE, Code.DIGEST)
     wait_s = 0.0 if at_once else jitter * ceiling(failures, BACKOFF_FIRST_S, BACKOFF_LAST_S)
@@ -137,8 +139,8 @@ def after_refusal(standing: Standing, refusal: Refusal, now: float, jitter: floa
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 
 
-def _holds(standing: Standing, holding: Holding) -> Standing:
-    return standing._replace(
+def _holds(state: DeliveryState, holding: Holding) -> DeliveryState:
+    return state._replace(
         epoch=holding.epoch,
         received=holding.received,
         applied=holding.applied,
@@ -148,34 +150,34 @@ def _holds(standing: Standing, holding: Holding) -> Standing:
 
 
 class Transition(NamedTuple):
-    """These DPUs went from one standing to another."""
+    """These DPUs went from one delivery state to another."""
 
-    before: Standing
-    after: Standing
+    before: DeliveryState
+    after: DeliveryState
     dpus: int
 
 
-class Standings:
-    """The DPUs of one link by how they stand."""
+class DeliveryStates:
+    """The DPUs of one link by delivery state."""
 
     __slots__ = ("dpus",)
 
     def __init__(self) -> None:
-        self.dpus: dict[Standing, int] = {}
+        self.dpus: dict[DeliveryState, int] = {}
 
-    def put(self, dpus: int, standing: Standing) -> None:
-        """These DPUs stand like this now, whatever they did before."""
+    def put(self, dpus: int, state: DeliveryState) -> None:
+        """These DPUs have this state now, whatever they had before."""
         self.drop(dpus)
         if dpus:
-            self.dpus[standing] = self.dpus.get(standing, 0) | dpus
+            self.dpus[state] = self.dpus.get(state, 0) | dpus
 
     def drop(self, dpus: int) -> None:
         """Forget these DPUs."""
-        for standing, members in list(self.dpus.items()):
+        for state, members in list(self.dpus.items()):
             if members & dpus:
-                self._set(standing, members & ~dpus)
+                self._set(state, members & ~dpus)
 
-    def change(self, dpus: int, step: Callable[[Standing], Standing]) -> list[Transition]:
+    def change(self, dpus: int, step: Callable[[DeliveryState], DeliveryState]) -> list[Transition]:
         """Takes these DPUs one transition on; who is not here is left out."""
         if len(self.dpus) == 1:
             ((before, members),) = self.dpus.items()
@@ -184,16 +186,16 @@ class Standings:
                 self.dpus = {after: members}
                 return [Transition(before, after, members)]
         moves = []
-        for standing, members in list(self.dpus.items()):
+        for state, members in list(self.dpus.items()):
             if moving := members & dpus:
-                moves.append(Transition(standing, step(standing), moving))
+                moves.append(Transition(state, step(state), moving))
         for before, after, moving in moves:
             self._set(before, self.dpus[before] & ~moving)
             self.dpus[after] = self.dpus.get(after, 0) | moving
         return moves
 
-    def _set(self, standing: Standing, members: int) -> None:
+    def _set(self, state: DeliveryState, members: int) -> None:
         if members:
-            self.dpus[standing] = members
+            self.dpus[state] = members
         else:
-            del self.dpus[standing]
+            del self.dpus[state]
