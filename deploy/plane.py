@@ -265,7 +265,7 @@ class Plane:
             version=version("dpuplane"),
             alive=self._alive,
             stalled=lambda: stall_detector.reasons,
-            newer_dpus=self._newer_dpus,
+            dpus_ahead_of_log=self._dpus_ahead_of_log,
             revocations_fault=self._revocations_fault,
             clock_faults=self.clocks.faults,
         )
@@ -307,15 +307,15 @@ class Plane:
             addresses=self.addresses,
             version=version("dpuplane"),
             rng=self._rng,
-            newer_dpus=self._newer_dpus,
+            dpus_ahead_of_log=self._dpus_ahead_of_log,
             revocations_fault=self._revocations_fault,
             clocks=self.clocks,
         )
         running.start(self._beacons.run())
         return self._beacons
 
-    def _newer_dpus(self) -> int:
-        return 0 if self.relay is None else self.relay.newer_dpus()
+    def _dpus_ahead_of_log(self) -> int:
+        return 0 if self.relay is None else self.relay.dpus_ahead_of_log()
 
     def _revocations_fault(self) -> str:
         return "" if self.security is None else self.security.revocations_fault

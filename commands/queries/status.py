@@ -27,9 +27,9 @@ class LogLocation(NamedTuple):
 
 class StatusReporter:
     """What `dpuplane status` shows. `addresses` may be filled in while listeners start; `alive` hears beacons;
-    `stalled` knows which partitions are not forwarded, and why; `newer_dpus` how many DPUs of our relay hold more than
-    the log, which was restored, knows; `clock_faults` which clocks are off; `revocations_fault` why our list of revoked
-    certificates is not taken up."""
+    `stalled` knows which partitions are not forwarded, and why; `dpus_ahead_of_log` how many DPUs of our relay hold
+    more than the log, which was restored, knows; `clock_faults` which clocks are off; `revocations_fault` why our list
+    of revoked certificates is not taken up."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class StatusReporter:
         version: str,
         alive: Callable[[], Sequence[Beacon]],
         stalled: Callable[[], Mapping[Partition, str]],
-        newer_dpus: Callable[[], int] = lambda: 0,
+        dpus_ahead_of_log: Callable[[], int] = lambda: 0,
         clock_faults: Callable[[], Iterable[str]] = tuple,
         revocations_fault: Callable[[], str] = lambda: "",
     ) -> None:
         self._clock_faults = clock_faults
-        self._newer_dpus = newer_dpus
+        self._dpus_ahead_of_log = dpus_ahead_of_log
         self._revocations_fault = revocations_fault
         self._folds = folds
         self._location = location
@@ -95,7 +95,7 @@ class StatusReporter:
             addresses=self._addresses,
             version=self._version,
             partitions=map(_partition, self._folds.partitions_status()),
-            newer_dpus=self._newer_dpus(),
+            dpus_ahead_of_log=self._dpus_ahead_of_log(),
             revocations_fault=self._revocations_fault(),
             supports=_supports(self._folds.supports()),
         )
@@ -108,7 +108,7 @@ def _other(beacon: Beacon) -> pb.Replica:
         addresses=beacon.addresses,
         version=beacon.version,
         partitions=map(_partition, beacon.partitions),
-        newer_dpus=beacon.newer_dpus,
+        dpus_ahead_of_log=beacon.dpus_ahead_of_log,
         revocations_fault=beacon.revocations_fault,
         supports=_supports(beacon.supports),
     )

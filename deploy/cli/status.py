@@ -47,7 +47,7 @@ def verdict(found: pb.Status) -> str:
         *(f"{len(found.halted)} halted" for _ in found.halted[:1]),
         *(f"{len(found.stalled)} not forwarded" for _ in found.stalled[:1]),
         *(f"{len(found.clocks)} about clocks" for _ in found.clocks[:1]),
-        *("DPUs hold more than this log knows" for r in found.replicas if r.newer_dpus),
+        *("DPUs hold more than this log knows" for r in found.replicas if r.dpus_ahead_of_log),
         *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
@@ -93,10 +93,10 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
         *(
             (
                 f"newer on {r.name}",
-                f"{r.newer_dpus} DPUs hold more than this log, which was restored, knows: see verify",
+                f"{r.dpus_ahead_of_log} DPUs hold more than this log, which was restored, knows: see verify",
             )
             for r in found.replicas
-            if r.newer_dpus
+            if r.dpus_ahead_of_log
         ),
         *(
             (f"revoked on {r.name}", f"the last good list of certificates is in use: {r.revocations_fault}")

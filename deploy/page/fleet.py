@@ -68,9 +68,9 @@ def alerts(status: pb.Status) -> list[str]:
     halted = [f"{found.partition} is halted on {found.replica}: {found.reason}" for found in status.halted]
     stalled = [f"{found.partition} is not forwarded: {found.reason}" for found in status.stalled]
     newer = [
-        f"{found.newer_dpus} DPUs of {found.name} hold more than this restored log knows: see dpuplane verify"
+        f"{found.dpus_ahead_of_log} DPUs of {found.name} hold more than this restored log knows: see dpuplane verify"
         for found in status.replicas
-        if found.newer_dpus
+        if found.dpus_ahead_of_log
     ]
     return [*halted[:_OF_A_KIND], *stalled[:_OF_A_KIND], *newer[:_OF_A_KIND], *_frozen(status)]
 

@@ -137,9 +137,9 @@ class Relay:
         """What each connected DPU has, by zone and name."""
         return {name: self.zone_devices(name) for name in sorted(self.zones)}
 
-    def newer_dpus(self) -> int:
+    def dpus_ahead_of_log(self) -> int:
         """How many DPUs hold more than the log knows, as it was restored from before they got it."""
-        return sum(len(zone.newer) for zone in self.zones.values())
+        return sum(len(zone.ahead_of_log) for zone in self.zones.values())
 
     def zone_devices(self, zone: str) -> dict[str, Held]:
         """What each connected DPU of one zone has."""
@@ -186,10 +186,10 @@ class Relay:
                 since_turn = 0
 
     def _leave(self, session: Session) -> None:
-        session.leave()
+        session.end()
         zone = session.zone
         self._see_pending(zone)
-        if not zone.sessions and not zone.last_held:  # nobody who is registered ever spoke for it
+        if not zone.sessions and not zone.last_reported:  # nobody who is registered ever spoke for it
             del self.zones[zone.name]
 
     def _turn_away(self, link: Link, reason: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""One link as a relay sees it: what its DPUs say (`attendance` knows which they are), and what to send them next.
+"""One link as a relay sees it: what its DPUs say (`link_membership` knows which they are), and what to send them next.
 
 Everything here runs to its end without waiting: a message comes in, delivery states change, frames go out. Sending
 never waits either; a link that has not taken what it was sent gets nothing more until it has, and then one merged
@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from drivers.relays import delivery_state
-from drivers.relays.attendance import Attendance
 from drivers.relays.delivery_state import DeliveryState, Transition
 from drivers.relays.frames import Frames
+from drivers.relays.link_membership import LinkMembership
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.zones import Budget, Zone
 from drivers.wire import down as protocol_down
@@ -60,9 +60,9 @@ class Session:
         self.sent = 0
         self._around = around
         self._only = only
-        self._attendance = Attendance(zone, around.source, around.rng, link.abort, link.peer)
-        self._numbering = self._attendance.numbering
-        self._delivery_states = self._attendance.delivery_states
+        self._membership = LinkMembership(zone, around.source, around.rng, link.abort, link.peer)
+        self._numbering = self._membership.numbering
+        self._delivery_states = self._membership.delivery_states
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
@@ -77,11 +77,11 @@ class Session:
                 for refusal in message.refusals:
                     self._refuse(refusal)
             case Heartbeat():
-                if moved := self._attendance.renumbered():  # what is said next is noted by ordinal
-                    self._answer(self._attendance.take_up(moved))
+                if moved := self._membership.renumbered():  # what is said next is noted by ordinal
+                    self._answer(self._membership.attach(moved))
                 for holding in message.holdings:
                     self._beat(holding)
-                self._attendance.present_again(moved, self._around.now_ms())
+                self._membership.report_again(moved, self._around.now_ms())
                 target = self.zone.target
                 self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
         self.advance()
@@ -93,7 +93,7 @@ class Session:
             raise ProtocolError(
                 f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, which this link spoke for"
             )
-        self._answer(self._attendance.come(hello, self._around.now_ms()))
+        self._answer(self._membership.handle_hello(hello, self._around.now_ms()))
         named, now = self._numbering.mask_of(hello.dpus), self._around.now()
         for state, members in list(self._delivery_states.dpus.items()):
             if state.applied and members & named:
@@ -132,12 +132,12 @@ class Session:
 
     def holdings(self) -> dict[str, Held]:
         """What each DPU of the link has."""
-        return self._attendance.holdings()
+        return self._membership.holdings()
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """The link has ended."""
         self.zone.sessions.pop(self, None)
-        self._attendance.leave()
+        self._membership.end()
 
     # --- what DPUs say ------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Session:
             self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.regressed[name] = after.applied
-                self.zone.newer.pop(name, None)
+                self.zone.ahead_of_log.pop(name, None)
 
     def _went_back(self, before: DeliveryState, after: DeliveryState) -> bool:
         """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""

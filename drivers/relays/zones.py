@@ -62,10 +62,10 @@ class Budget:
             self._at_s = np.append(self._at_s, np.zeros(missing))
 
 
-class Speaker(Protocol):
+class DpuLink(Protocol):
     """Speaks for DPUs on one link, each of which has a number there."""
 
-    def forget(self, number: int) -> None:
+    def detach(self, number: int) -> None:
         """Another speaks for this DPU now."""
 
 
@@ -84,11 +84,11 @@ class Zone(Generic[S]):
         takes a while, and a DPU may say any."""
         self.sessions: dict[S, None] = {}
         """In order of arrival: a set would be walked by where its members lie in memory, differently in every run."""
-        self.speakers: dict[str, tuple[Speaker, int]] = {}
-        """Per connected DPU who speaks for it, and its number there."""
-        self.last_held: dict[str, tuple[int, int]] = {}
+        self.links: dict[str, tuple[DpuLink, int]] = {}
+        """Per connected DPU the link that speaks for it, and its number there."""
+        self.last_reported: dict[str, tuple[int, int]] = {}
         """Per DPU that has gone: the (epoch, version) it had."""
-        self.newer: dict[str, tuple[int, int]] = {}
+        self.ahead_of_log: dict[str, tuple[int, int]] = {}
         """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
         self._source = source
         self._latency = latency

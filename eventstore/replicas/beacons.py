@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `newer_dpus` is how
-    many DPUs of its relay hold more than the log knows; `now_ms` is the time by its clock; `revocations_fault` says why
-    its list of revoked certificates is not taken up."""
+    """What a replica says of itself. `supports` lists the fold versions it has rules for, by topic; `dpus_ahead_of_log`
+    is how many DPUs of its relay hold more than the log knows; `now_ms` is the time by its clock; `revocations_fault`
+    says why its list of revoked certificates is not taken up."""
 
     replica: str
     roles: list[str]
@@ -52,7 +52,7 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     supports: dict[str, list[int]]
     partitions: list[PartitionStatus] = []
-    newer_dpus: int = 0
+    dpus_ahead_of_log: int = 0
     now_ms: int = 0
     revocations_fault: str = ""
 
@@ -94,13 +94,13 @@ class Beacons:
         addresses: Mapping[str, str],
         version: str,
         rng: Random,
-        newer_dpus: Callable[[], int] = lambda: 0,
+        dpus_ahead_of_log: Callable[[], int] = lambda: 0,
         revocations_fault: Callable[[], str] = lambda: "",
         clocks: Clocks | None = None,
     ) -> None:
         self.divergences = 0
         self._clocks = clocks
-        self._newer_dpus = newer_dpus
+        self._dpus_ahead_of_log = dpus_ahead_of_log
         self._revocations_fault = revocations_fault
         self._log = log
         self._replica = replica
@@ -158,7 +158,7 @@ class Beacons:
             addresses=self._addresses,
             version=self._version,
             supports=self._replica.supports(),
-            newer_dpus=self._newer_dpus(),
+            dpus_ahead_of_log=self._dpus_ahead_of_log(),
             revocations_fault=self._revocations_fault(),
             now_ms=self._clocks.now_ms() if self._clocks else 0,
             partitions=[partition._replace(marks=partition.marks[-1:]) for partition in status],

@@ -1298,7 +1298,7 @@ class LogLocation(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., data: _Optional[str] = ..., bootstrap: _Optional[_Iterable[str]] = ..., topic_prefix: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("name", "roles", "addresses", "version", "partitions", "newer_dpus", "supports", "revocations_fault")
+    __slots__ = ("name", "roles", "addresses", "version", "partitions", "dpus_ahead_of_log", "supports", "revocations_fault")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1318,7 +1318,7 @@ class Replica(_message.Message):
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    NEWER_DPUS_FIELD_NUMBER: _ClassVar[int]
+    DPUS_AHEAD_OF_LOG_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_FIELD_NUMBER: _ClassVar[int]
     REVOCATIONS_FAULT_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -1326,10 +1326,10 @@ class Replica(_message.Message):
     addresses: _containers.ScalarMap[str, str]
     version: str
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
-    newer_dpus: int
+    dpus_ahead_of_log: int
     supports: _containers.MessageMap[str, FoldVersions]
     revocations_fault: str
-    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., newer_dpus: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ..., revocations_fault: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., dpus_ahead_of_log: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ..., revocations_fault: _Optional[str] = ...) -> None: ...
 
 class PartitionStatus(_message.Message):
     __slots__ = ("partition", "position", "lag_records", "fold_version", "digest", "digest_position", "running_hash", "quarantined", "halted")

@@ -193,7 +193,7 @@ async def _change(plane: Plane, relay: Relay, known: int) -> Histogram:
 
 
 def _connected(relay: Relay) -> int:
-    return sum(len(zone.speakers) for zone in relay.zones.values())
+    return sum(len(zone.links) for zone in relay.zones.values())
 
 
 def _run_agents(port: int, zones: Sequence[int], papers: Files | None, each: int) -> None:

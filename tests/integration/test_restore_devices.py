@@ -42,7 +42,7 @@ class Plane:
         """Until so many DPUs are said to hold more than the log knows."""
 
         def is_so(ran: Ran) -> bool:
-            return ran.status == 0 and sum(each["newer_dpus"] for each in ran.json()["replicas"]) == count
+            return ran.status == 0 and sum(each["dpus_ahead_of_log"] for each in ran.json()["replicas"]) == count
 
         await until(lambda: self.say("status"), is_so)
 

@@ -121,7 +121,7 @@ def test_an_event_of_another_topic_is_refused_by_its_name(log: CliqueLog) -> Non
     assert refused.reason == "event: OutboxAcknowledged is not one that decides about cliques"
 
 
-def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
+def test_who_waits_gets_the_index_last_reported_if_it_is_free_and_else_the_lowest(log: CliqueLog) -> None:
     """What a node's peers know of it stays true where it can: its index is in the names that they look up."""
     log.fill(4)
     for node in ("n0", "n1", "n3"):
@@ -141,7 +141,7 @@ def test_who_waits_gets_the_index_last_held_if_it_is_free_and_else_the_lowest(lo
     assert log.line() == ["y"]
 
 
-def test_the_index_last_held_is_not_given_beyond_the_capacity(log: CliqueLog) -> None:
+def test_the_index_last_reported_is_not_given_beyond_the_capacity(log: CliqueLog) -> None:
     log.fill(4)
     for node in ("n0", "n1", "n2", "n3"):
         log.release(node)

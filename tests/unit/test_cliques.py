@@ -16,7 +16,7 @@ def log() -> CliqueLog:
     return CliqueLog()
 
 
-def test_growth_serves_the_line_in_order_and_prefers_the_index_last_held(log: CliqueLog) -> None:
+def test_growth_serves_the_line_in_order_and_prefers_the_index_last_reported(log: CliqueLog) -> None:
     log.resize(4)
     log.fill(4)
     log.release("n3")

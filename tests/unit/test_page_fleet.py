@@ -9,7 +9,7 @@ HALTED = pb.HaltedPartition(replica="r1", partition="zones/3", reason="fold vers
 STATUS = pb.Status(
     halted=[HALTED],
     stalled=[pb.StalledPartition(partition="zones/4", reason="no relay answers")],
-    replicas=[pb.Replica(name="r1", newer_dpus=12), pb.Replica(name="r2")],
+    replicas=[pb.Replica(name="r1", dpus_ahead_of_log=12), pb.Replica(name="r2")],
     frozen=["*", *(f"rack-{n}" for n in range(20))],
 )
 

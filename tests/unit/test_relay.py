@@ -361,13 +361,13 @@ def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_i
             newer, known = Holding(0b01, 1, 9, 9, 9, bytes(16)), Holding(0b10, 1, 4, 4, 4, bytes(16))
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer, known]))
             await asyncio.sleep(3)
-            assert (made.relay.newer_dpus(), made.relay.zones["z"].newer) == (1, {"d": (1, 9)})
+            assert (made.relay.dpus_ahead_of_log(), made.relay.zones["z"].ahead_of_log) == (1, {"d": (1, 9)})
             tables.frozen.clear()
             tables.wake()
             frame = await peer.frame()
             peer.say(Ack([Holding(0b11, 2, 5, 5, 5, frame.delta.digest)], []))
             await asyncio.sleep(6)
-            assert made.relay.newer_dpus() == 0
+            assert made.relay.dpus_ahead_of_log() == 0
             assert [report.regressed for report in tables.reports if report.regressed] == [{"d": 5}]
 
     run_virtual(scenario())
@@ -386,17 +386,17 @@ def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gone() ->
             other.hello("f", held=Holding(1, 3, 9, 9, 9, bytes(16)))
             await asyncio.sleep(1)
             zone = made.relay.zones["z"]
-            assert set(zone.newer) == set(zone.speakers) == {"d", "e", "f"}
+            assert set(zone.ahead_of_log) == set(zone.links) == {"d", "e", "f"}
             del tables.ordinals["e"]
             peer.say(Heartbeat([newer]))
             await asyncio.sleep(1)
-            assert set(zone.newer) == set(zone.speakers) == {"d", "f"}
+            assert set(zone.ahead_of_log) == set(zone.links) == {"d", "f"}
             other.link.abort()
             await asyncio.sleep(1)
-            assert set(zone.newer) == set(zone.speakers) == {"d"}
+            assert set(zone.ahead_of_log) == set(zone.links) == {"d"}
             peer.link.abort()
             await asyncio.sleep(1)
-            assert (zone.newer, zone.speakers, zone.last_held) == ({}, {}, {"d": (1, 9)})
+            assert (zone.ahead_of_log, zone.links, zone.last_reported) == ({}, {}, {"d": (1, 9)})
 
     run_virtual(scenario())
 
@@ -414,7 +414,7 @@ def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_when_it_e
             older.link.abort()
             await asyncio.sleep(1)
             zone = made.relay.zones["z"]
-            assert zone.newer.keys() == zone.speakers.keys() == {"d"}
+            assert zone.ahead_of_log.keys() == zone.links.keys() == {"d"}
 
     run_virtual(scenario())
 

@@ -27,7 +27,7 @@ PARTS = [
         (pb.Status(halted=[pb.HaltedPartition(partition="zones/0")] * 2, holds=1), "wrong: 2 halted, 1 held"),
         (pb.Status(stalled=[pb.StalledPartition(partition="zones/0")]), "wrong: 1 not forwarded"),
         (
-            pb.Status(replicas=[pb.Replica(newer_dpus=1), pb.Replica(newer_dpus=9)]),
+            pb.Status(replicas=[pb.Replica(dpus_ahead_of_log=1), pb.Replica(dpus_ahead_of_log=9)]),
             "wrong: DPUs hold more than this log knows",
         ),
         (

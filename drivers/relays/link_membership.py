@@ -30,44 +30,44 @@ RETRY_UNKNOWN_MS = 2_000
 """When a DPU that is not registered should ask again."""
 
 
-class Attendance:
-    """The DPUs of one link to `peer`. `deserted` is called when another link has taken over the last of them."""
+class LinkMembership:
+    """The DPUs of one link to `peer`. `on_empty` is called when another link has taken over the last of them."""
 
     def __init__(
-        self, zone: Zone[Any], source: RuleSource, rng: random.Random, deserted: Callable[[], None], peer: str
+        self, zone: Zone[Any], source: RuleSource, rng: random.Random, on_empty: Callable[[], None], peer: str
     ) -> None:
         self.numbering = Numbering()
         self.delivery_states = DeliveryStates()
         self._zone = zone
         self._source = source
         self._rng = rng
-        self._deserted = deserted
+        self._on_empty = on_empty
         self._peer = peer
 
-    def come(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
+    def handle_hello(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
         """Takes up the DPUs of a Hello; who is unwelcome. Raises ProtocolError if they would be too many."""
         named = self.numbering.take_in(hello.dpus)
-        unwelcome = self.take_up(hello.dpus)
-        return unwelcome + self._place(named & ~union(part.dpus for part in unwelcome), hello.holdings, now_ms)
+        unwelcome = self.attach(hello.dpus)
+        return unwelcome + self._add(named & ~union(part.dpus for part in unwelcome), hello.holdings, now_ms)
 
     def renumbered(self) -> list[str]:
         """Those whom the log knows by another ordinal meanwhile, or not at all."""
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
-    def take_up(self, dpus: Sequence[str]) -> list[Unwelcome]:
+    def attach(self, dpus: Sequence[str]) -> list[Unwelcome]:
         """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
         unknown = []
         for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)
             self.numbering.place(number, ordinal)
-            speaker, elsewhere = self._zone.speakers.pop(dpu, (self, number))
-            if speaker is not self:
-                speaker.forget(elsewhere)
+            link, elsewhere = self._zone.links.pop(dpu, (self, number))
+            if link is not self:
+                link.detach(elsewhere)
             if ordinal is None:
                 unknown.append(dpu)
-                self._zone.newer.pop(dpu, None)
+                self._zone.ahead_of_log.pop(dpu, None)
             else:
-                self._zone.speakers[dpu] = (self, number)
+                self._zone.links[dpu] = (self, number)
         if not unknown:
             return []
         mask = self.numbering.mask_of(unknown)
@@ -77,29 +77,29 @@ class Attendance:
         reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)}, as far as this relay knows"
         return [Unwelcome(mask, reason, self._retry_ms())]
 
-    def present_again(self, dpus: Sequence[str], now_ms: int) -> None:
+    def report_again(self, dpus: Sequence[str], now_ms: int) -> None:
         """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
         mask = self.numbering.mask_of(dpus)
         for state, members in self.delivery_states.dpus.items():
             if members & mask:
-                self._present(members & mask, state, now_ms)
+                self._report(members & mask, state, now_ms)
 
-    def forget(self, number: int) -> None:
+    def detach(self, number: int) -> None:
         """Another link speaks for this DPU now."""
         self.delivery_states.drop(1 << number)
         self.numbering.place(number, None)
         if not self.delivery_states.dpus:
-            self._deserted()
+            self._on_empty()
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """The link has ended: nobody speaks for its DPUs, and what those had that were served is remembered."""
         held = self.holdings()
         for name in self.numbering.names:
-            if self._zone.speakers.get(name, (None, 0))[0] is self:
-                del self._zone.speakers[name]
-                self._zone.newer.pop(name, None)  # another relay may know better by now
+            if self._zone.links.get(name, (None, 0))[0] is self:
+                del self._zone.links[name]
+                self._zone.ahead_of_log.pop(name, None)  # another relay may know better by now
                 if name in held:
-                    self._zone.last_held[name] = (held[name].epoch, held[name].version)
+                    self._zone.last_reported[name] = (held[name].epoch, held[name].version)
 
     def holdings(self) -> dict[str, Held]:
         """What each DPU has."""
@@ -109,7 +109,7 @@ class Attendance:
             for name in self.numbering.names_of(dpus)
         }
 
-    def _place(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unwelcome]:
+    def _add(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unwelcome]:
         """Puts these DPUs where their Hello says that they stand; who comes from a later log is unwelcome."""
         target, unwelcome, left = self._zone.target, [], dpus
         nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
@@ -118,25 +118,25 @@ class Attendance:
             if not members:
                 continue
             left &= ~members
-            self._see_newer(members, holding)
+            self._note_ahead_of_log(members, holding)
             if holding.epoch > target.epoch:
                 reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
                 self.delivery_states.drop(members)
                 unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
                 continue
-            self._compare(members, (holding.epoch, holding.applied))
+            self._note_regressions(members, (holding.epoch, holding.applied))
             known = self._zone.digest(holding.applied)
             self.delivery_states.put(members, delivery_state.arrived(holding, target, known))
-            self._present(members, holding, now_ms)
+            self._report(members, holding, now_ms)
         return unwelcome
 
-    def _present(self, dpus: int, has: Holding | DeliveryState, now_ms: int) -> None:
+    def _report(self, dpus: int, has: Holding | DeliveryState, now_ms: int) -> None:
         """Says what these DPUs have, as far as it is what the log says of that version."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
             self._zone.present(levels, self.numbering.bitmap_of(dpus), now_ms)
 
-    def _compare(self, dpus: int, has: tuple[int, int]) -> None:
+    def _note_regressions(self, dpus: int, has: tuple[int, int]) -> None:
         """Notes which of these DPUs come back with less than they had."""
         had = {
             number: (state.epoch, state.applied)
@@ -145,19 +145,19 @@ class Attendance:
         }
         for number in numbers_of(dpus):
             name = self.numbering.name_of(number)
-            before = self._zone.last_held.pop(name, (0, 0))
+            before = self._zone.last_reported.pop(name, (0, 0))
             if has < max(before, had.get(number, (0, 0))):
                 self._zone.pending.regressed[name] = has[1]
 
-    def _see_newer(self, dpus: int, holding: Holding) -> None:
+    def _note_ahead_of_log(self, dpus: int, holding: Holding) -> None:
         """Notes which DPUs hold what the log does not know, and which do not any more."""
-        newer, has = self._zone.newer, (holding.epoch, holding.applied)
+        ahead, has = self._zone.ahead_of_log, (holding.epoch, holding.applied)
         if self._source.knows(*has):
-            for name in self.numbering.names_of(dpus) if newer else ():
-                newer.pop(name, None)
+            for name in self.numbering.names_of(dpus) if ahead else ():
+                ahead.pop(name, None)
             return
         for name in self.numbering.names_of(dpus):
-            newer[name] = has
+            ahead[name] = has
         logger.warning(
             "DPUs hold more than this log, which was restored, knows",
             extra={
