@@ -25,7 +25,7 @@ from drivers.relays.frames import Frames
 from drivers.relays.latency import Histogram
 from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
-from drivers.relays.sessions import Session, Surroundings
+from drivers.relays.sessions import Session, SessionContext
 from drivers.relays.zones import Zone, log_turned
 from drivers.wire import down as protocol_down
 from drivers.wire import up as protocol_up
@@ -100,7 +100,7 @@ class Relay:
         self._source = source
         self._settings = settings
         self._delivery = delivery
-        self._around = Surroundings(source, self.frames, loop.time, now_ms, rng, settings.heartbeat_s)
+        self._context = SessionContext(source, self.frames, loop.time, now_ms, rng, settings.heartbeat_s)
 
     async def run(self) -> None:
         """Distributes and reports, for ever."""
@@ -120,17 +120,17 @@ class Relay:
         """
         session: Session | None = None
         try:
-            session = await self._greet(link, only)
-            await self._listen(session)
+            session = await self._open_session(link, only)
+            await self._receive(session)
         except ProtocolError as error:
-            self._turn_away(link, str(error), "malformed")
+            self._send_go_away(link, str(error), "malformed")
         except TimeoutError:
-            self._turn_away(link, f"hello: must come within {self._settings.hello_s} seconds", "silent")
+            self._send_go_away(link, f"hello: must come within {self._settings.hello_s} seconds", "silent")
         except LinkClosed:
             pass
         finally:
             if session is not None:
-                self._leave(session)
+                self._end_session(session)
             await link.close()
 
     def devices(self) -> dict[str, dict[str, Held]]:
@@ -150,7 +150,7 @@ class Relay:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    async def _greet(self, link: Link, only: str) -> Session:
+    async def _open_session(self, link: Link, only: str) -> Session:
         async with asyncio.timeout(self._settings.hello_s):
             message = protocol_up.decode(await link.receive())
         if not isinstance(message, Hello):
@@ -163,19 +163,19 @@ class Relay:
         zone = self.zones.get(message.zone)
         if zone is None:
             zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency, self._delivery)
-        session = Session(link, zone, self._around, only)
+        session = Session(link, zone, self._context, only)
         try:
             session.handle(message)
         except BaseException:
-            self._leave(session)
+            self._end_session(session)
             raise
         return session
 
-    async def _listen(self, session: Session) -> None:
+    async def _receive(self, session: Session) -> None:
         """Hears a link out. What waits in its buffer comes without waiting: others get their turn in between."""
         since_turn = 0
         while True:
-            self._see_pending(session.zone)
+            self._schedule_report(session.zone)
             data = await session.link.receive()
             session.handle(protocol_up.decode(data))
             pieces = 1 + len(data) // PIECE_BYTES
@@ -185,17 +185,17 @@ class Relay:
                 await asyncio.sleep(0)
                 since_turn = 0
 
-    def _leave(self, session: Session) -> None:
+    def _end_session(self, session: Session) -> None:
         session.end()
         zone = session.zone
-        self._see_pending(zone)
+        self._schedule_report(zone)
         if not zone.sessions and not zone.last_reported:  # nobody who is registered ever spoke for it
             del self.zones[zone.name]
 
-    def _turn_away(self, link: Link, reason: str, kind: str) -> None:
+    def _send_go_away(self, link: Link, reason: str, kind: str) -> None:
         self.closed_for[kind] += 1
         logger.info("closing the link: %s", reason, extra={"peer": link.peer})
-        retry_ms = round(self._around.rng.uniform(5_000, 15_000))
+        retry_ms = round(self._context.rng.uniform(5_000, 15_000))
         with suppress(LinkClosed):
             link.send(protocol_down.encode(Refused(reason, retry_ms)))
 
@@ -204,25 +204,25 @@ class Relay:
     async def _distribute(self) -> None:
         while True:
             if await self._source.changed():
-                began, began_ms = self._around.now(), self._around.now_ms()
+                began, began_ms = self._context.now(), self._context.now_ms()
                 frozen = {zone.name for zone in self.zones.values() if zone.frozen}
                 changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
                 log_turned(changed, frozen)
                 if self._delivery is not None:
                     self._delivery.distributing({zone.name: zone.current.version for zone in changed})
-                await self._advance(session for zone in changed for session in list(zone.sessions))
+                await self._send_due(session for zone in changed for session in list(zone.sessions))
                 late_s = max((began_ms - zone.current.earliest_ms for zone in changed), default=0) / 1000
-                await asyncio.sleep(min(REST_TIMES * (self._around.now() - began), REST_MAX_S, late_s))
+                await asyncio.sleep(min(REST_TIMES * (self._context.now() - began), REST_MAX_S, late_s))
 
-    async def _advance(self, sessions: Iterable[Session]) -> None:
+    async def _send_due(self, sessions: Iterable[Session]) -> None:
         """Sends everybody what is due, in slices that leave the loop to others."""
-        began = self._around.now()
+        began = self._context.now()
         for session in sessions:
             with suppress(LinkClosed):  # its own `serve` ends with it
-                session.advance()
-            if self._around.now() - began > SLICE_S:
+                session.send_due()
+            if self._context.now() - began > SLICE_S:
                 await asyncio.sleep(0)
-                began = self._around.now()
+                began = self._context.now()
 
     # --- what time brings ---------------------------------------------------------------------------------------------
 
@@ -232,21 +232,21 @@ class Relay:
             sessions = [session for zone in self.zones.values() for session in zone.sessions]
             for session in sessions:
                 self._check(session)
-            await self._advance(sessions)
+            await self._send_due(sessions)
 
     def _check(self, session: Session) -> None:
         """A link must speak up now and then, and not all the time."""
-        silent_s = self._around.now() - session.heard_at
+        silent_s = self._context.now() - session.last_message_at
         if session.messages > self._settings.messages_per_second * TICK_S:
             reason = f"messages: {session.messages} in {TICK_S} s are more than {self._settings.messages_per_second}/s"
-            self._turn_away(session.link, reason, "flooding")
+            self._send_go_away(session.link, reason, "flooding")
             session.link.abort()
         elif silent_s > 3 * self._settings.heartbeat_s:
-            self._turn_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
+            self._send_go_away(session.link, f"heartbeat: none for {silent_s:.0f} seconds", "silent")
             session.link.abort()
         session.messages = 0
 
-    def _see_pending(self, zone: Zone[Session]) -> None:
+    def _schedule_report(self, zone: Zone[Session]) -> None:
         if zone.pending:
             self._to_report.set()
 
@@ -256,16 +256,16 @@ class Relay:
                 self._to_report.clear()
                 await self._to_report.wait()
             await asyncio.sleep(GATHER_S)
-            due = [zone for zone in self.zones.values() if zone.pending.is_due(self._around.now())]
+            due = [zone for zone in self.zones.values() if zone.pending.is_due(self._context.now())]
             for start in range(0, len(due), REPORTS_AT_ONCE):
                 async with asyncio.TaskGroup() as tasks:
                     for zone in due[start : start + REPORTS_AT_ONCE]:
                         tasks.create_task(self._report_zone(zone))
 
     async def _report_zone(self, zone: Zone[Session]) -> None:
-        taken = zone.pending.take(self._around.now())
+        taken = zone.pending.take(self._context.now())
         count = self._source.dpu_count(zone.name)
-        event = taken.event(zone.name, self.name, self._source.epoch, count, self._around.now_ms())
+        event = taken.event(zone.name, self.name, self._source.epoch, count, self._context.now_ms())
         try:
             await self._source.report(event)
         except TransientError as error:

@@ -30,8 +30,9 @@ BACKLOG_BYTES = 1024 * 1024
 """What a link may leave untaken before it gets no more frames."""
 
 
-class Surroundings(NamedTuple):
-    """What all sessions of a relay share. `now` is the loop's clock in seconds, `now_ms` that of the log."""
+class SessionContext(NamedTuple):
+    """The context that all sessions of a relay share. `now` is the loop's clock in seconds, `now_ms` that of the
+    log."""
 
     source: RuleSource
     frames: Frames
@@ -51,62 +52,62 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
 class Session:
     """One link of one zone."""
 
-    def __init__(self, link: Link, zone: Zone[Session], around: Surroundings, only: str = "") -> None:
+    def __init__(self, link: Link, zone: Zone[Session], context: SessionContext, only: str = "") -> None:
         self.link = link
         self.zone = zone
-        self.heard_at = around.now()
+        self.last_message_at = context.now()
         self.messages = 0
-        """Heard since the last tick."""
+        """Messages received since the last tick."""
         self.sent = 0
-        self._around = around
+        self._context = context
         self._only = only
-        self._membership = LinkMembership(zone, around.source, around.rng, link.abort, link.peer)
+        self._membership = LinkMembership(zone, context.source, context.rng, link.abort, link.peer)
         self._numbering = self._membership.numbering
         self._delivery_states = self._membership.delivery_states
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
         """One message of the agent's. Raises ProtocolError, LinkClosed."""
-        self.heard_at = self._around.now()
+        self.last_message_at = self._context.now()
         match message:
             case Hello():
-                self.greet(message)
+                self.handle_hello(message)
             case Ack():
                 for holding in message.holdings:
-                    self._acknowledge(holding)
+                    self._handle_ack(holding)
                 for refusal in message.refusals:
-                    self._refuse(refusal)
+                    self._handle_refusal(refusal)
             case Heartbeat():
                 if moved := self._membership.renumbered():  # what is said next is noted by ordinal
-                    self._answer(self._membership.attach(moved))
+                    self._send_welcome(self._membership.attach(moved))
                 for holding in message.holdings:
-                    self._beat(holding)
-                self._membership.report_again(moved, self._around.now_ms())
+                    self._handle_heartbeat(holding)
+                self._membership.report_again(moved, self._context.now_ms())
                 target = self.zone.target
                 self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
-        self.advance()
+        self.send_due()
 
-    def greet(self, hello: Hello) -> None:
+    def handle_hello(self, hello: Hello) -> None:
         """Takes up the DPUs of a Hello, as far as they may be served."""
         _check_speaks_for(hello, self._only)
         if hello.zone != self.zone.name:
             raise ProtocolError(
                 f"hello.zone: {shown(hello.zone)} is not {shown(self.zone.name)}, which this link spoke for"
             )
-        self._answer(self._membership.handle_hello(hello, self._around.now_ms()))
-        named, now = self._numbering.mask_of(hello.dpus), self._around.now()
+        self._send_welcome(self._membership.handle_hello(hello, self._context.now_ms()))
+        named, now = self._numbering.mask_of(hello.dpus), self._context.now()
         for state, members in list(self._delivery_states.dpus.items()):
             if state.applied and members & named:
-                self._within(self.zone.claims, members & named, now)
+                self._limited(self.zone.claims, members & named, now)
 
-    def advance(self) -> None:
+    def send_due(self) -> None:
         """Sends what is due to whom it is due."""
-        now, target = self._around.now(), self.zone.target
+        now, target = self._context.now(), self.zone.target
         for state, dpus in list(self._delivery_states.dpus.items()):
             due = delivery_state.due(state, target, now)
             if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_held:
                 continue
-            frame = self._around.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
+            frame = self._context.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
             if frame.is_snapshot and state.in_flight:
                 continue
             if frame.version != target.version:
@@ -114,7 +115,7 @@ class Session:
             instead = due == "delta" and delivery_state.keeps_up(
                 state
             )  # more has changed since than the table is large
-            allowed = self._within(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
+            allowed = self._limited(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
             if allowed:
                 group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
@@ -141,39 +142,39 @@ class Session:
 
     # --- what DPUs say ------------------------------------------------------------------------------------------------
 
-    def _acknowledge(self, holding: Holding) -> None:
-        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
-        self._note(
+    def _handle_ack(self, holding: Holding) -> None:
+        epoch, known = self._context.source.epoch, self.zone.digest(holding.applied)
+        self._record(
             self._delivery_states.change(holding.dpus, lambda s: delivery_state.after_ack(s, holding, epoch, known))
         )
 
-    def _beat(self, holding: Holding) -> None:
-        epoch, known = self._around.source.epoch, self.zone.digest(holding.applied)
-        lost_before = float("-inf") if self.link.backlog else self._around.now() - 2 * self._around.heartbeat_s
+    def _handle_heartbeat(self, holding: Holding) -> None:
+        epoch, known = self._context.source.epoch, self.zone.digest(holding.applied)
+        lost_before = float("-inf") if self.link.backlog else self._context.now() - 2 * self._context.heartbeat_s
         moves = self._delivery_states.change(
             holding.dpus, lambda s: delivery_state.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
         )
-        self._note(moves)
+        self._record(moves)
 
-    def _refuse(self, refusal: Refusal) -> None:
-        now, jitter = self._around.now(), self._around.rng.uniform(0.5, 1.0)
+    def _handle_refusal(self, refusal: Refusal) -> None:
+        now, jitter = self._context.now(), self._context.rng.uniform(0.5, 1.0)
         moves = self._delivery_states.change(
             refusal.holding.dpus, lambda s: delivery_state.after_refusal(s, refusal, now, jitter)
         )
-        self._note(moves)
+        self._record(moves)
         for move in moves:
             if move.after.failures > move.before.failures:
                 for name in self._numbering.names_of(move.dpus):
                     self.zone.pending.refused[name] = f"{refusal.code.name}: {refusal.reason}"
 
-    def _note(self, moves: list[Transition]) -> None:
+    def _record(self, moves: list[Transition]) -> None:
         for move in moves:
             before, after = move.before, move.after
             if before == after:
                 continue
             if after.applied not in (before.applied, before.sent, *before.in_flight):
-                self._within(self.zone.claims, move.dpus, self._around.now())
-            self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._around.now_ms())
+                self._limited(self.zone.claims, move.dpus, self._context.now())
+            self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._context.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.regressed[name] = after.applied
                 self.zone.ahead_of_log.pop(name, None)
@@ -181,10 +182,10 @@ class Session:
     def _went_back(self, before: DeliveryState, after: DeliveryState) -> bool:
         """Whether a DPU has less than it had: an older version, or one of a log that was restored from before it."""
         if after.epoch > before.epoch:
-            return not self._around.source.knows(before.epoch, before.applied)
+            return not self._context.source.knows(before.epoch, before.applied)
         return (after.epoch, after.applied) < (before.epoch, before.applied)
 
-    def _within(self, budget: Budget, dpus: int, now: float) -> int:
+    def _limited(self, budget: Budget, dpus: int, now: float) -> int:
         """Those who are within a budget; the others wait until they are."""
         numbers = numbers_of(dpus)
         waits = budget.wait_s(self._numbering.ordinals_of(numbers), now)
@@ -194,7 +195,7 @@ class Session:
                 self._delivery_states.change(1 << number, partial(delivery_state.after_wait, until=now + wait_s))
         return dpus
 
-    def _answer(self, unwelcome: Sequence[Unwelcome]) -> None:
-        target, beat_ms = self.zone.target, round(self._around.heartbeat_s * 1000)
+    def _send_welcome(self, unwelcome: Sequence[Unwelcome]) -> None:
+        target, beat_ms = self.zone.target, round(self._context.heartbeat_s * 1000)
         welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unwelcome)
         self.link.send(protocol_down.encode(welcome))
