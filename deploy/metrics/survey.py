@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from drivers.relays.relay import Relay
+from drivers.relays.served_zone import ServedZone
 from drivers.relays.sessions import Session
-from drivers.relays.zones import Zone
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
@@ -84,7 +84,7 @@ class Survey:
         for served in list(self._relay.zones.values()) if self._relay is not None else ():
             yield from self._look_at(served, found)
 
-    def _look_at(self, zone: Zone[Session], found: Found) -> Iterator[None]:
+    def _look_at(self, zone: ServedZone[Session], found: Found) -> Iterator[None]:
         target, oldest = zone.target, zone.target.version
         for session in list(zone.sessions):
             backlog = session.link.backlog

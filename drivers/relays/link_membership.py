@@ -17,7 +17,7 @@ from drivers.relays import delivery_state
 from drivers.relays.delivery_state import DeliveryState, DeliveryStates
 from drivers.relays.numbering import Numbering
 from drivers.relays.rule_source import RuleSource
-from drivers.relays.zones import Zone
+from drivers.relays.served_zone import ServedZone
 from drivers.wire.down import Unwelcome
 from drivers.wire.protocol import Holding, numbers_of, union
 from drivers.wire.up import NO_DIGEST, Hello
@@ -34,7 +34,7 @@ class LinkMembership:
     """The DPUs of one link to `peer`. `on_empty` is called when another link has taken over the last of them."""
 
     def __init__(
-        self, zone: Zone[Any], source: RuleSource, rng: random.Random, on_empty: Callable[[], None], peer: str
+        self, zone: ServedZone[Any], source: RuleSource, rng: random.Random, on_empty: Callable[[], None], peer: str
     ) -> None:
         self.numbering = Numbering()
         self.delivery_states = DeliveryStates()
@@ -134,7 +134,7 @@ class LinkMembership:
         """Says what these DPUs have, as far as it is what the log says of that version."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
-            self._zone.present(levels, self.numbering.bitmap_of(dpus), now_ms)
+            self._zone.report_levels(levels, self.numbering.bitmap_of(dpus), now_ms)
 
     def _note_regressions(self, dpus: int, has: tuple[int, int]) -> None:
         """Notes which of these DPUs come back with less than they had."""

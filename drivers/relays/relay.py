@@ -25,8 +25,8 @@ from drivers.relays.frames import Frames
 from drivers.relays.latency import Histogram
 from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
+from drivers.relays.served_zone import ServedZone, log_freezes
 from drivers.relays.sessions import Session, SessionContext
-from drivers.relays.zones import Zone, log_turned
 from drivers.wire import down as protocol_down
 from drivers.wire import up as protocol_up
 from drivers.wire.down import Refused
@@ -89,7 +89,7 @@ class Relay:
     ) -> None:
         self.name = name
         self.latency = {level: Histogram() for level in Level}
-        self.zones: dict[str, Zone[Session]] = {}
+        self.zones: dict[str, ServedZone[Session]] = {}
         self.closed_for: dict[str, int] = {"malformed": 0, "silent": 0, "flooding": 0}
         loop = asyncio.get_running_loop()
         self.frames = Frames(source)
@@ -162,7 +162,7 @@ class Relay:
             )
         zone = self.zones.get(message.zone)
         if zone is None:
-            zone = self.zones[message.zone] = Zone(message.zone, self._source, self.latency, self._delivery)
+            zone = self.zones[message.zone] = ServedZone(message.zone, self._source, self.latency, self._delivery)
         session = Session(link, zone, self._context, only)
         try:
             session.handle(message)
@@ -207,7 +207,7 @@ class Relay:
                 began, began_ms = self._context.now(), self._context.now_ms()
                 frozen = {zone.name for zone in self.zones.values() if zone.frozen}
                 changed = [zone for zone in list(self.zones.values()) if zone.refresh()]
-                log_turned(changed, frozen)
+                log_freezes(changed, frozen)
                 if self._delivery is not None:
                     self._delivery.distributing({zone.name: zone.current.version for zone in changed})
                 await self._send_due(session for zone in changed for session in list(zone.sessions))
@@ -246,7 +246,7 @@ class Relay:
             session.link.abort()
         session.messages = 0
 
-    def _schedule_report(self, zone: Zone[Session]) -> None:
+    def _schedule_report(self, zone: ServedZone[Session]) -> None:
         if zone.pending:
             self._to_report.set()
 
@@ -262,7 +262,7 @@ class Relay:
                     for zone in due[start : start + REPORTS_AT_ONCE]:
                         tasks.create_task(self._report_zone(zone))
 
-    async def _report_zone(self, zone: Zone[Session]) -> None:
+    async def _report_zone(self, zone: ServedZone[Session]) -> None:
         taken = zone.pending.take(self._context.now())
         count = self._source.dpu_count(zone.name)
         event = taken.event(zone.name, self.name, self._source.epoch, count, self._context.now_ms())

@@ -17,7 +17,7 @@ from drivers.relays.delivery_state import DeliveryState, Transition
 from drivers.relays.frames import Frames
 from drivers.relays.link_membership import LinkMembership
 from drivers.relays.rule_source import RuleSource
-from drivers.relays.zones import Budget, Zone
+from drivers.relays.served_zone import DpuRateLimiter, ServedZone
 from drivers.wire import down as protocol_down
 from drivers.wire.down import Heard, Unwelcome, Welcome
 from drivers.wire.links import Link
@@ -52,7 +52,7 @@ def _check_speaks_for(hello: Hello, only: str) -> None:
 class Session:
     """One link of one zone."""
 
-    def __init__(self, link: Link, zone: Zone[Session], context: SessionContext, only: str = "") -> None:
+    def __init__(self, link: Link, zone: ServedZone[Session], context: SessionContext, only: str = "") -> None:
         self.link = link
         self.zone = zone
         self.last_message_at = context.now()
@@ -98,24 +98,26 @@ class Session:
         named, now = self._numbering.mask_of(hello.dpus), self._context.now()
         for state, members in list(self._delivery_states.dpus.items()):
             if state.applied and members & named:
-                self._limited(self.zone.claims, members & named, now)
+                self._limited(self.zone.unsent_version_limiter, members & named, now)
 
     def send_due(self) -> None:
         """Sends what is due to whom it is due."""
         now, target = self._context.now(), self.zone.target
         for state, dpus in list(self._delivery_states.dpus.items()):
             due = delivery_state.due(state, target, now)
-            if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_held:
+            if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_frozen_now:
                 continue
             frame = self._context.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
             if frame.is_snapshot and state.in_flight:
                 continue
             if frame.version != target.version:
-                self.zone.foresee()
+                self.zone.remember_latest()
             instead = due == "delta" and delivery_state.keeps_up(
                 state
             )  # more has changed since than the table is large
-            allowed = self._limited(self.zone.snapshots, dpus, now) if frame.is_snapshot and not instead else dpus
+            allowed = (
+                self._limited(self.zone.snapshot_limiter, dpus, now) if frame.is_snapshot and not instead else dpus
+            )
             if allowed:
                 group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
@@ -173,8 +175,8 @@ class Session:
             if before == after:
                 continue
             if after.applied not in (before.applied, before.sent, *before.in_flight):
-                self._limited(self.zone.claims, move.dpus, self._context.now())
-            self.zone.note(move, self._numbering.bitmap_of(move.dpus), self._context.now_ms())
+                self._limited(self.zone.unsent_version_limiter, move.dpus, self._context.now())
+            self.zone.record(move, self._numbering.bitmap_of(move.dpus), self._context.now_ms())
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.regressed[name] = after.applied
                 self.zone.ahead_of_log.pop(name, None)
@@ -185,10 +187,10 @@ class Session:
             return not self._context.source.knows(before.epoch, before.applied)
         return (after.epoch, after.applied) < (before.epoch, before.applied)
 
-    def _limited(self, budget: Budget, dpus: int, now: float) -> int:
-        """Those who are within a budget; the others wait until they are."""
+    def _limited(self, limiter: DpuRateLimiter, dpus: int, now: float) -> int:
+        """The DPUs of these that have a token; the others wait until they have one."""
         numbers = numbers_of(dpus)
-        waits = budget.wait_s(self._numbering.ordinals_of(numbers), now)
+        waits = limiter.wait_s(self._numbering.ordinals_of(numbers), now)
         for number, wait_s in zip(numbers, waits.tolist(), strict=True):
             if wait_s:
                 dpus &= ~(1 << number)

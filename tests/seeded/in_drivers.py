@@ -16,7 +16,7 @@ from drivers.agents.agent import Agent
 from drivers.forwarder import Forwarder
 from drivers.internal_events import InternalEvents
 from drivers.relays.reports import Pending
-from drivers.relays.zones import Zone
+from drivers.relays.served_zone import ServedZone
 from eventstore.log import FLEET_0
 from projections.rules.device_table import EMPTY, DeviceTable
 from projections.rules.rule import Rule
@@ -57,7 +57,7 @@ def _to_the_wrong_topic(say: Any) -> Any:
     return said
 
 
-def _never_held(_: Any) -> Any:
+def _never_frozen(_: Any) -> Any:
     return property(lambda self: False)
 
 
@@ -167,7 +167,7 @@ BUGS = (
         "freeze-ignored",
         "a relay sends frames, frozen or not",
         "I13",
-        lambda: patched((Zone, "is_held", _never_held)),
+        lambda: patched((ServedZone, "is_frozen_now", _never_frozen)),
         Simulated(6, faulty_s=20.0),
     ),
     Bug(
@@ -191,7 +191,7 @@ BUGS = (
         "digest-not-checked",
         "a relay does not compare the digest of a device with that of its version",
         "I8",
-        lambda: patched((Zone, "digest", does())),
+        lambda: patched((ServedZone, "digest", does())),
         Simulated(4, faulty_s=20.0),
     ),
     Bug(

@@ -341,7 +341,7 @@ def test_a_freeze_of_all_zones_is_one_line_of_the_log(caplog: pytest.LogCaptureF
                 tables.wake()
                 await asyncio.sleep(1)
 
-    with caplog.at_level("INFO", logger="drivers.relays.zones"):
+    with caplog.at_level("INFO", logger="drivers.relays.served_zone"):
         run_virtual(scenario())
     assert [record.getMessage() for record in caplog.records] == [
         "3 zones are frozen, z1 the first of them",

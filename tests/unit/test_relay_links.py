@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from drivers.relays import sessions, zones
-from drivers.relays.zones import Zone
+from drivers.relays import served_zone, sessions
+from drivers.relays.served_zone import ServedZone
 from drivers.wire.down import Refused, Welcome
 from drivers.wire.links import LinkClosed, pair
 from drivers.wire.protocol import Holding
@@ -197,9 +197,9 @@ def test_a_report_that_may_not_be_in_the_log_is_said_again() -> None:
 
 
 def test_a_zone_remembers_the_newest_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zones, "VERSIONS_MAX", 3)
+    monkeypatch.setattr(served_zone, "VERSIONS_MAX", 3)
     tables = run_virtual(_tables())
-    zone: Zone[object] = Zone("z", tables, {})
+    zone: ServedZone[object] = ServedZone("z", tables, {})
     for version in range(1, 8):
         tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})
         zone.refresh()

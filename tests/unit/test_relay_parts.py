@@ -18,7 +18,7 @@ from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
 from drivers.relays.frames import ENTRY_BYTES, Frames
 from drivers.relays.latency import Histogram
 from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
-from drivers.relays.zones import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, Budget
+from drivers.relays.served_zone import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, DpuRateLimiter
 from drivers.wire import down as protocol_down
 from drivers.wire.down import Frame
 from drivers.wire.protocol import sentence
@@ -128,11 +128,11 @@ def test_identities_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatc
 
 
 def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
-    budget = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
-    assert [budget.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
-    assert budget.wait_s([3, 70], 30.0).tolist() == [30.0, 0.0]
-    assert budget.wait_s([3], 60.0)[0] == 0.0
-    assert budget.wait_s([3], 61.0)[0] > 50
+    limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
+    assert [limiter.wait_s([3], 0.0)[0] for _ in range(4)] == [0.0, 0.0, 0.0, 60.0]
+    assert limiter.wait_s([3, 70], 30.0).tolist() == [30.0, 0.0]
+    assert limiter.wait_s([3], 60.0)[0] == 0.0
+    assert limiter.wait_s([3], 61.0)[0] > 50
 
 
 def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:

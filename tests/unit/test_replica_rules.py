@@ -6,7 +6,7 @@ import asyncio
 
 from drivers.relays.frames import Frames
 from drivers.relays.replica_rules import ReplicaRules
-from drivers.relays.zones import Zone
+from drivers.relays.served_zone import ServedZone
 from drivers.wire.down import encode_frame
 from eventstore.log import FLEET_0
 from projections.fleet.tables import table
@@ -77,7 +77,7 @@ def test_a_zone_is_as_it_was_while_only_others_change() -> None:
             rules = ReplicaRules(await made.add("r1"))
             await stated(made, ZoneUpdated(made.command("c"), "c", True, {"tier": "1"}, -1, -1))
             await policy(made, 1, {})
-            zones: list[Zone[object]] = [Zone(name, rules, {}) for name in "ac"]
+            zones: list[ServedZone[object]] = [ServedZone(name, rules, {}) for name in "ac"]
             await asyncio.sleep(5)
             await policy(made, 3, {})
             await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""A zone as a relay serves it: what its DPUs should have, what they said, who speaks for whom.
+"""A zone as a relay serves it: the table its DPUs should have, what they reported, and the link of each DPU.
 
 What outlives a link is kept by ordinal in flat arrays: the last version that a DPU had (to notice one that comes back
 with less) and when it was last sent a snapshot (a DPU that flaps gets a few at once, then one a minute; one that keeps
@@ -32,12 +32,12 @@ VERSIONS_MAX = 1_024
 SNAPSHOTS_AT_ONCE = 3.0
 SNAPSHOT_EVERY_S = 60.0
 
-CLAIMS_AT_ONCE = 10.0
-CLAIM_EVERY_S = 10.0
+UNSENT_VERSIONS_AT_ONCE = 10.0
+UNSENT_VERSION_EVERY_S = 10.0
 
 
-class Budget:
-    """Who may have something now: a few at once, then one every so many seconds, per DPU."""
+class DpuRateLimiter:
+    """A token bucket per DPU: a burst of `at_once`, then one token every `every_s` seconds."""
 
     def __init__(self, at_once: float, every_s: float) -> None:
         self._at_once = at_once
@@ -46,7 +46,7 @@ class Budget:
         self._at_s: npt.NDArray[np.float64] = np.zeros(0)
 
     def wait_s(self, ordinals: Sequence[int], now: float) -> npt.NDArray[np.float64]:
-        """Seconds until each of these may have one; 0 takes it."""
+        """Seconds until each of these DPUs has a token; a DPU with 0 has taken one."""
         index = np.asarray(ordinals)
         self._grow(int(index.max()) + 1)
         tokens = np.minimum(self._at_once, self._tokens[index] + (now - self._at_s[index]) / self._every_s)
@@ -63,13 +63,13 @@ class Budget:
 
 
 class DpuLink(Protocol):
-    """Speaks for DPUs on one link, each of which has a number there."""
+    """A link that speaks for DPUs, each of which has a number on it."""
 
     def detach(self, number: int) -> None:
-        """Another speaks for this DPU now."""
+        """Another link speaks for this DPU now."""
 
 
-class Zone(Generic[S]):
+class ServedZone(Generic[S]):
     """One served zone. Its sessions (S) are kept in order here, and known to `sessions` alone."""
 
     def __init__(
@@ -78,8 +78,8 @@ class Zone(Generic[S]):
         self.name = name
         self.delivery = delivery
         self.pending = Pending()
-        self.snapshots = Budget(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
-        self.claims = Budget(CLAIMS_AT_ONCE, CLAIM_EVERY_S)
+        self.snapshot_limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
+        self.unsent_version_limiter = DpuRateLimiter(UNSENT_VERSIONS_AT_ONCE, UNSENT_VERSION_EVERY_S)
         """Of versions that DPUs say they have and were not sent here. The way on from one is made out of history, which
         takes a while, and a DPU may say any."""
         self.sessions: dict[S, None] = {}
@@ -104,9 +104,9 @@ class Zone(Generic[S]):
         return Target(self._source.epoch, self.current.version, self.current.digest)
 
     @property
-    def is_held(self) -> bool:
-        """Whether nothing may be sent. A frame is made of what the folds hold by now: they may have come to a freeze,
-        and to changes behind it, since `refresh`."""
+    def is_frozen_now(self) -> bool:
+        """Whether a freeze forbids to send. A frame is made of what the folds hold by now: they may have come to a
+        freeze, and to changes behind it, since `refresh`."""
         return self.frozen or self._source.is_frozen(self.name)
 
     def refresh(self) -> bool:
@@ -119,8 +119,9 @@ class Zone(Generic[S]):
         self._remember(found)
         return before != (self.current, self.frozen)
 
-    def foresee(self) -> None:
-        """Knows the version that the folds have come to since `refresh`: a frame to it leaves, and is soon answered."""
+    def remember_latest(self) -> None:
+        """Remember the version that the folds have reached since `refresh`: a frame to it is sent now and soon
+        answered."""
         self._remember(self._source.current(self.name, self.current.version))
 
     def _remember(self, seen: Current) -> None:
@@ -141,8 +142,8 @@ class Zone(Generic[S]):
         later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
         return min(later, default=0)
 
-    def note(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
-        """DPUs said that they have something else than before: remember it for the report, and how long it took."""
+    def record(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
+        """Record a change of what DPUs have, for the next report, and how long the change took."""
         before, after = move.before, move.after
         if after.repair or after.epoch != self._source.epoch:
             return
@@ -165,7 +166,7 @@ class Zone(Generic[S]):
             if waited_ms is not None:
                 self._latency[level].add(waited_ms, len(ordinals))
 
-    def present(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
+    def report_levels(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
         """DPUs came that have these versions: say so (whoever saw them get there may not have)."""
         for level, version in zip(Level, level_versions, strict=True):
             if (seen := self._versions.get(version)) is not None:
@@ -183,8 +184,8 @@ class Zone(Generic[S]):
         return None if earliest_ms is None else now_ms - earliest_ms
 
 
-def log_turned(changed: Sequence[Zone[S]], frozen_before: Collection[str]) -> None:
-    """Says which zones were frozen or thawed, in a line each way: a freeze of all may be of thousands."""
+def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:
+    """Log which zones were frozen or thawed, one line for each: a freeze of all zones may be of thousands."""
     for word, is_frozen in (("frozen", True), ("thawed", False)):
         turned = [zone.name for zone in changed if zone.frozen is is_frozen is not (zone.name in frozen_before)]
         if len(turned) > 1:
