@@ -17,7 +17,7 @@ from drivers.decisions.owed import Owed, Room
 from drivers.decisions.writer import DecisionWriter
 from drivers.forwarder import Forwarder
 from drivers.provisioning.provisioner import Provisioner
-from drivers.relays.delivery import Delivery
+from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.timers import Timers
@@ -110,7 +110,7 @@ def relay_of(
     now_ms: Callable[[], int],
     rng: random.Random,
     zones: frozenset[str] = frozenset(),
-    delivery: Delivery | None = None,
+    delivery: DeliveryHooks | None = None,
 ) -> Relay:
     """The relay of a process, for every zone unless some are named."""
     settings = RelaySettings(zones=zones)

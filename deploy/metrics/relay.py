@@ -10,7 +10,7 @@ from prometheus_client.utils import floatToGoString
 
 from deploy.metrics import catalog
 from deploy.metrics.survey import Found
-from drivers.relays.latency import Histogram
+from drivers.relays.latency import LatencyHistogram
 from drivers.relays.relay import Relay
 
 BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
@@ -30,7 +30,7 @@ def collect(relay: Relay, found: Found) -> Iterator[Metric]:
     yield catalog.LINKS.family(found.links)
     yield catalog.BACKLOG.family(found.backlog)
     yield catalog.BACKLOG_MAX.family(found.backlog_max)
-    yield catalog.FRAMES.family(relay.frames.encoded)
+    yield catalog.FRAMES.family(relay.frame_cache.encoded)
     closed = catalog.LINKS_CLOSED.family()
     for reason, count in relay.closed_for.items():
         closed.add_metric([reason], count)
@@ -51,6 +51,6 @@ def _zones(found: Found) -> Iterator[Metric]:
     yield catalog.ZONES_SERVED.family(len(found.ages_s))
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+def _buckets(histogram: LatencyHistogram) -> list[tuple[str, float]]:
     counts: list[float] = [*histogram.within(_BOUNDS_MS), histogram.count]
     return list(zip((*map(floatToGoString, BOUNDS_S), "+Inf"), counts, strict=True))

@@ -15,7 +15,7 @@ from itertools import accumulate
 _GROWTH = math.log(1.02)
 
 
-class Histogram:
+class LatencyHistogram:
     """Milliseconds, with counts."""
 
     __slots__ = ("_buckets", "count", "max_ms", "sum_ms")

@@ -46,7 +46,7 @@ class LinkMembership:
 
     def handle_hello(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
         """Takes up the DPUs of a Hello; who is unwelcome. Raises ProtocolError if they would be too many."""
-        named = self.numbering.take_in(hello.dpus)
+        named = self.numbering.add(hello.dpus)
         unwelcome = self.attach(hello.dpus)
         return unwelcome + self._add(named & ~union(part.dpus for part in unwelcome), hello.holdings, now_ms)
 
@@ -59,7 +59,7 @@ class LinkMembership:
         unknown = []
         for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)
-            self.numbering.place(number, ordinal)
+            self.numbering.set_ordinal(number, ordinal)
             link, elsewhere = self._zone.links.pop(dpu, (self, number))
             if link is not self:
                 link.detach(elsewhere)
@@ -87,7 +87,7 @@ class LinkMembership:
     def detach(self, number: int) -> None:
         """Another link speaks for this DPU now."""
         self.delivery_states.drop(1 << number)
-        self.numbering.place(number, None)
+        self.numbering.set_ordinal(number, None)
         if not self.delivery_states.dpus:
             self._on_empty()
 

@@ -1,4 +1,4 @@
-"""The DPUs of one link by all that they are called: names in a Hello, numbers on the link, ordinals in the log.
+"""The DPUs of one link by name, number and ordinal: names in a Hello, numbers on the link, ordinals in the log.
 
 A set of them goes over the link as a mask of numbers, given in the order in which Hellos name them; what zones count,
 and what the log knows, goes by ordinal. A DPU that the log does not know, or that another link speaks for, has none.
@@ -34,7 +34,7 @@ class Numbering:
         """All that were named, in the order of their numbers."""
         return self._names
 
-    def take_in(self, dpus: Sequence[str]) -> int:
+    def add(self, dpus: Sequence[str]) -> int:
         """The set of these DPUs, the new among them numbered. Raises ProtocolError if they would be too many."""
         fresh = [dpu for dpu in dpus if dpu not in self._numbers]
         if len(self._names) + len(fresh) > MAX_LINK_DPUS:
@@ -45,7 +45,7 @@ class Numbering:
             self._ordinals.append(_NONE)
         return self.mask_of(dpus)
 
-    def place(self, number: int, ordinal: int | None) -> None:
+    def set_ordinal(self, number: int, ordinal: int | None) -> None:
         """The DPU of this number has this ordinal from now on, or none."""
         self._ordinals[number] = _NONE if ordinal is None else ordinal
         self._bitmaps.clear()
@@ -63,7 +63,7 @@ class Numbering:
     def name_of(self, number: int) -> str:
         return self._names[number]
 
-    def is_everyone(self, mask: int) -> bool:
+    def is_all(self, mask: int) -> bool:
         return mask == everyone(len(self._names))
 
     def ordinals_of(self, numbers: Iterable[int]) -> list[int]:

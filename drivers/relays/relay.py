@@ -20,9 +20,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from drivers.relays.admission import LinkAdmission
-from drivers.relays.delivery import Delivery
-from drivers.relays.frames import Frames
-from drivers.relays.latency import Histogram
+from drivers.relays.delivery_hooks import DeliveryHooks
+from drivers.relays.frame_cache import FrameCache
+from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone, log_freezes
@@ -85,14 +85,14 @@ class Relay:
         now_ms: Callable[[], int],
         rng: random.Random,
         settings: RelaySettings = DEFAULTS,
-        delivery: Delivery | None = None,
+        delivery: DeliveryHooks | None = None,
     ) -> None:
         self.name = name
-        self.latency = {level: Histogram() for level in Level}
+        self.latency = {level: LatencyHistogram() for level in Level}
         self.zones: dict[str, ServedZone[Session]] = {}
         self.closed_for: dict[str, int] = {"malformed": 0, "silent": 0, "flooding": 0}
         loop = asyncio.get_running_loop()
-        self.frames = Frames(source)
+        self.frame_cache = FrameCache(source)
         self.admission = LinkAdmission(
             settings.handshakes_per_second, settings.handshakes_at_once, now=loop.time, rng=rng
         )
@@ -100,7 +100,7 @@ class Relay:
         self._source = source
         self._settings = settings
         self._delivery = delivery
-        self._context = SessionContext(source, self.frames, loop.time, now_ms, rng, settings.heartbeat_s)
+        self._context = SessionContext(source, self.frame_cache, loop.time, now_ms, rng, settings.heartbeat_s)
 
     async def run(self) -> None:
         """Distributes and reports, for ever."""

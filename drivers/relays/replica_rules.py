@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drivers.relays.rule_source import Current
+from drivers.relays.rule_source import CurrentTable
 from eventstore.log import FLEET, INSTALLS
 from eventstore.replicas.replica import Replica
 from projections.fleet.tables import delta, earliest_since, snapshot, table
@@ -22,8 +22,8 @@ class ReplicaRules:
         self._replica = replica
         self._states = FoldStates(replica)
         self._watch = replica.watch(FLEET)
-        self._told: dict[tuple[object, int, int], Current] = {}
-        """What was said since the last change, by list, version, and the version asked about."""
+        self._cache: dict[tuple[object, int, int], CurrentTable] = {}
+        """Answers since the last change, by list, version, and the version asked about."""
 
     @property
     def epoch(self) -> int:
@@ -34,19 +34,19 @@ class ReplicaRules:
 
     async def changed(self) -> bool:
         is_changed = bool(await self._watch.changed())
-        self._told.clear()
+        self._cache.clear()
         return is_changed
 
-    def current(self, zone: str, since: int) -> Current:
+    def current(self, zone: str, since: int) -> CurrentTable:
         """The same object for all zones of a list: a relay of hundreds of zones keeps a thousand versions of each."""
         fleet = self._states.fleet
         now = table(fleet, zone)
         asked = (now.key, now.version, since)
-        if (told := self._told.get(asked)) is None:
+        if (cached := self._cache.get(asked)) is None:
             prefixes = sum(found.prefixes.size() for found in now.sets)
-            told = Current(now.version, now.digest, now.key, earliest_since(fleet, zone, since), prefixes)
-            self._told[asked] = told
-        return told
+            cached = CurrentTable(now.version, now.digest, now.key, earliest_since(fleet, zone, since), prefixes)
+            self._cache[asked] = cached
+        return cached
 
     def delta(self, zone: str, since: int) -> Delta | None:
         return delta(self._states.fleet, zone, since)

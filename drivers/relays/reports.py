@@ -45,7 +45,7 @@ class Level(IntEnum):
 
 
 @dataclass(slots=True)
-class Reached:
+class DpusAtLevel:
     """These DPUs have a version at a level; the last of them said so at `reached_ms`."""
 
     ordinals: BitMap
@@ -53,11 +53,11 @@ class Reached:
     reached_ms: int
 
 
-class Pending:
-    """What is to be said of one zone."""
+class ReportBuffer:
+    """What the next report of one zone will say."""
 
     def __init__(self) -> None:
-        self.reached: dict[tuple[int, Level], Reached] = {}
+        self.reached: dict[tuple[int, Level], DpusAtLevel] = {}
         self.regressed: dict[str, int] = {}
         self.refused: dict[str, str] = {}
         self.last_s = float("-inf")
@@ -66,7 +66,7 @@ class Pending:
         """These DPUs now have this version at this level."""
         before = self.reached.get((version, level))
         if before is None:
-            self.reached[version, level] = Reached(ordinals.copy(), appended_ms, now_ms)
+            self.reached[version, level] = DpusAtLevel(ordinals.copy(), appended_ms, now_ms)
         else:
             before.ordinals |= ordinals
             before.reached_ms = now_ms
@@ -81,9 +81,9 @@ class Pending:
             return now >= self.last_s + PROGRESS_S
         return bool(self.regressed or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
-    def take(self, now: float) -> Pending:
+    def take(self, now: float) -> ReportBuffer:
         """What to say now. The other names stay; older versions do not: who has none of these is behind anyway."""
-        taken = Pending()
+        taken = ReportBuffer()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}
         taken.regressed, self.regressed = _split(self.regressed)
         taken.refused, self.refused = _split(self.refused)
@@ -100,7 +100,7 @@ class Pending:
                 return
             yield key
 
-    def put_back(self, taken: Pending) -> None:
+    def put_back(self, taken: ReportBuffer) -> None:
         """It may not have been written: say it again, beside what has come since."""
         for (version, level), reached in taken.reached.items():
             since = self.reached.get((version, level))

@@ -13,7 +13,7 @@ from projections.rules.rule import Delta
 from schemas.events import InstallsReported
 
 
-class Current(NamedTuple):
+class CurrentTable(NamedTuple):
     """The table that a zone should have now. `key` is equal for zones that share the list."""
 
     version: int
@@ -39,7 +39,7 @@ class RuleSource(Protocol):
         """Returns when the log was read further: whether tables, or a freeze, may have changed since the last call."""
         ...
 
-    def current(self, zone: str, since: int) -> Current:
+    def current(self, zone: str, since: int) -> CurrentTable:
         """What the zone should have now; `earliest_ms` is that of the earliest change after version `since`. Zones that
         share a list share the answer."""
         ...

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from drivers.relays.delivery import Delivery
+from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.delivery_state import Target, Transition
-from drivers.relays.latency import Histogram
-from drivers.relays.reports import Level, Pending
-from drivers.relays.rule_source import Current, RuleSource
+from drivers.relays.latency import LatencyHistogram
+from drivers.relays.reports import Level, ReportBuffer
+from drivers.relays.rule_source import CurrentTable, RuleSource
 from drivers.wire.up import NO_DIGEST
 
 S = TypeVar("S")
@@ -73,11 +73,15 @@ class ServedZone(Generic[S]):
     """One served zone. Its sessions (S) are kept in order here, and known to `sessions` alone."""
 
     def __init__(
-        self, name: str, source: RuleSource, latency: dict[Level, Histogram], delivery: Delivery | None = None
+        self,
+        name: str,
+        source: RuleSource,
+        latency: dict[Level, LatencyHistogram],
+        delivery: DeliveryHooks | None = None,
     ) -> None:
         self.name = name
         self.delivery = delivery
-        self.pending = Pending()
+        self.pending = ReportBuffer()
         self.snapshot_limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
         self.unsent_version_limiter = DpuRateLimiter(UNSENT_VERSIONS_AT_ONCE, UNSENT_VERSION_EVERY_S)
         """Of versions that DPUs say they have and were not sent here. The way on from one is made out of history, which
@@ -92,9 +96,9 @@ class ServedZone(Generic[S]):
         """Per DPU that came with more than the log knows, which was restored: the (epoch, version) it has."""
         self._source = source
         self._latency = latency
-        self._versions: dict[int, Current] = {}
+        self._versions: dict[int, CurrentTable] = {}
         """Those that went by here, of which zones of one list share each: see `RuleSource.current`."""
-        self.current: Current = source.current(name, 0)
+        self.current: CurrentTable = source.current(name, 0)
         self.frozen = source.is_frozen(name)
         self._remember(self.current)
 
@@ -124,7 +128,7 @@ class ServedZone(Generic[S]):
         answered."""
         self._remember(self._source.current(self.name, self.current.version))
 
-    def _remember(self, seen: Current) -> None:
+    def _remember(self, seen: CurrentTable) -> None:
         if seen.version and seen.version not in self._versions:
             self._versions[seen.version] = seen
             while len(self._versions) > VERSIONS_MAX:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from drivers.relays import delivery_state
 from drivers.relays.delivery_state import DeliveryState, Transition
-from drivers.relays.frames import Frames
+from drivers.relays.frame_cache import FrameCache
 from drivers.relays.link_membership import LinkMembership
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import DpuRateLimiter, ServedZone
@@ -35,7 +35,7 @@ class SessionContext(NamedTuple):
     log."""
 
     source: RuleSource
-    frames: Frames
+    frame_cache: FrameCache
     now: Callable[[], float]
     now_ms: Callable[[], int]
     rng: random.Random
@@ -107,7 +107,9 @@ class Session:
             due = delivery_state.due(state, target, now)
             if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_frozen_now:
                 continue
-            frame = self._context.frames.frame(self.zone.name, self.zone.current, state.sent if due == "delta" else 0)
+            frame = self._context.frame_cache.frame(
+                self.zone.name, self.zone.current, state.sent if due == "delta" else 0
+            )
             if frame.is_snapshot and state.in_flight:
                 continue
             if frame.version != target.version:
@@ -119,7 +121,7 @@ class Session:
                 self._limited(self.zone.snapshot_limiter, dpus, now) if frame.is_snapshot and not instead else dpus
             )
             if allowed:
-                group = b"" if self._numbering.is_everyone(allowed) else protocol_down.encode_group(allowed)
+                group = b"" if self._numbering.is_all(allowed) else protocol_down.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
                 self.sent += 1
                 if self.zone.delivery is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import uvloop
 
 from deploy.tls.certificates import Certificates
-from drivers.relays.latency import Histogram
+from drivers.relays.latency import LatencyHistogram
 from tests.bench.apart import beside
 from tests.bench.papers import Files
 from tests.bench.planes import PATIENCE_S
@@ -24,13 +24,13 @@ HOST = "127.0.0.1"
 CONNECTING_AT_ONCE = 100
 
 
-def round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> Histogram:
+def round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> LatencyHistogram:
     """The time from the beginning of a round, in which each socket is written to, to each socket's answer."""
     return uvloop.run(_round_trips(sockets, rounds, ours, theirs))
 
 
-async def _round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> Histogram:
-    fan, latency = _Fan(), Histogram()
+async def _round_trips(sockets: int, rounds: int, ours: Files | None, theirs: Files | None) -> LatencyHistogram:
+    fan, latency = _Fan(), LatencyHistogram()
     context = Certificates(*ours).server_context() if ours else None
     server = await asyncio.get_running_loop().create_server(lambda: _Writer(fan), HOST, 0, ssl=context, backlog=4096)
     with beside(_run_answering, server.sockets[0].getsockname()[1], sockets, theirs):

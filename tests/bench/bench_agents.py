@@ -32,7 +32,7 @@ from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore
 from drivers.agents.table import AgentTable
 from drivers.backends.simulated import SimulatedDevice
-from drivers.relays.latency import Histogram
+from drivers.relays.latency import LatencyHistogram
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.reports import Level
@@ -91,7 +91,7 @@ def figures() -> list[Figure]:
     ]
 
 
-def _change_figures(name: str, ours: Histogram, bare: Histogram, aim_ms: float) -> list[Figure]:
+def _change_figures(name: str, ours: LatencyHistogram, bare: LatencyHistogram, aim_ms: float) -> list[Figure]:
     peer = "bare uvloop: write, read"
     return [
         Figure(f"{name}, {text}", ours.quantile(share), "ms", bare.quantile(share), peer, aim, "lower")
@@ -114,7 +114,7 @@ def _resynced(data: Path, agents: int, missing_each: int) -> Resync:
     return uvloop.run(_resync(data, agents))
 
 
-async def _changes(data: Path, papers: dict[str, Files]) -> tuple[Histogram, Histogram]:
+async def _changes(data: Path, papers: dict[str, Files]) -> tuple[LatencyHistogram, LatencyHistogram]:
     async with serving_plane(data) as plane:
         settle_collector()
         found = []
@@ -183,9 +183,9 @@ async def _relay(plane: Plane, papers: Files | None) -> AsyncIterator[tuple[Rela
         running.cancel()
 
 
-async def _change(plane: Plane, relay: Relay, known: int) -> Histogram:
+async def _change(plane: Plane, relay: Relay, known: int) -> LatencyHistogram:
     """Joins one by one, each when the one before is everywhere; the time to each agent."""
-    latency = relay.latency[Level.APPLIED] = Histogram()
+    latency = relay.latency[Level.APPLIED] = LatencyHistogram()
     for number, event in enumerate(joins(CHANGES, len(CHANGED), per_record=1, first=known), start=1):
         await submit(plane, event)
         await until(lambda number=number: latency.count >= number * AGENTS)  # type: ignore[misc]

@@ -21,7 +21,7 @@ import uvloop
 
 from deploy.plane import Plane
 from deploy.process import settle_collector
-from drivers.relays.latency import Histogram
+from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import Level
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
@@ -61,7 +61,7 @@ TURN_S = 0.02
 class Paced(NamedTuple):
     """What an even stream of commands did."""
 
-    latency: Histogram
+    latency: LatencyHistogram
     memory: Growth
 
 
@@ -144,7 +144,7 @@ async def _paced(plane: Plane, commands: Iterable[NodesJoined | NodesLeft], coun
     Memory is looked at from the middle on.
     """
     assert plane.relay is not None
-    latency = plane.relay.latency[Level.APPLIED] = Histogram()
+    latency = plane.relay.latency[Level.APPLIED] = LatencyHistogram()
     now_s = asyncio.get_running_loop().time
     memory, began_s, started = Growth(), now_s(), 0
     async with asyncio.TaskGroup() as tasks:

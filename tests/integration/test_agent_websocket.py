@@ -99,7 +99,9 @@ async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
         for version in range(6, 16):
             newest = tables.put(version, {ALLOW: packed("10.0.0.0/8", f"192.168.{version}.0/24")})
             await until(all_have(made, newest))
-        assert relay.frames.encoded <= 11 + 5  # one per version, and a few for agents that were behind for a moment
+        assert (
+            relay.frame_cache.encoded <= 11 + 5
+        )  # one per version, and a few for agents that were behind for a moment
         await until(lambda: {h.version for h in relay.devices()["z"].values()} == {15})
         assert {held.digest for held in relay.devices()["z"].values()} == {tables.table.digest}
         await until(lambda: bool(tables.reports) and 15 in tables.reports[-1].versions)

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from pyroaring import BitMap
 
-from drivers.relays.reports import Level, Pending
+from drivers.relays.reports import Level, ReportBuffer
 from eventstore.avro.codec import encode
 from eventstore.log import FLEET_0, INSTALLS
 from projections.fleet.tables import table
@@ -123,7 +123,7 @@ async def explained(plane: Served, node: str = "n0") -> pb.Explanation:
 
 async def report(plane: Served, version: int, level: Level) -> None:
     """As a relay does: the DPU has this version at this level."""
-    pending = Pending()
+    pending = ReportBuffer()
     pending.reach(version, level, BitMap([0]), now_ms() - 50, now_ms())
     partition = plane.replica.partition_for(INSTALLS, "z1")
     event = pending.event("z1", "relay-1", plane.replica.generation, 1, now_ms())

@@ -15,7 +15,7 @@ import projections.rules.device_table
 from drivers.agents.agent import Agent
 from drivers.forwarder import Forwarder
 from drivers.internal_events import InternalEvents
-from drivers.relays.reports import Pending
+from drivers.relays.reports import ReportBuffer
 from drivers.relays.served_zone import ServedZone
 from eventstore.log import FLEET_0
 from projections.rules.device_table import EMPTY, DeviceTable
@@ -87,7 +87,7 @@ def _trusts(digest_after: Any) -> Any:
 
 
 def _next_version(event: Any) -> Any:
-    def reported(self: Pending, *about: Any) -> Any:
+    def reported(self: ReportBuffer, *about: Any) -> Any:
         found = event(self, *about)
         return replace(found, versions=[version + 50 for version in found.versions])
 
@@ -219,7 +219,7 @@ BUGS = (
         "report-ahead",
         "a relay reports a version that there is not yet",
         "I9",
-        lambda: patched((Pending, "event", _next_version)),
+        lambda: patched((ReportBuffer, "event", _next_version)),
         Simulated(1),
     ),
     Bug(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 
-from drivers.relays.rule_source import Current
+from drivers.relays.rule_source import CurrentTable
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, Rule
 from schemas.events import InstallsReported
@@ -58,11 +58,11 @@ class Tables:
         self._moved.clear()
         return True
 
-    def current(self, zone: str, since: int) -> Current:
+    def current(self, zone: str, since: int) -> CurrentTable:
         table = self.table
         skipped = (at_ms for version, at_ms in self.earliest_ms.items() if version > since > 0)
         earliest_ms = min(skipped, default=self.earliest_ms.get(table.version, 0))
-        return Current(table.version, table.digest, "all", earliest_ms, table.size)
+        return CurrentTable(table.version, table.digest, "all", earliest_ms, table.size)
 
     def delta(self, zone: str, since: int) -> Delta | None:
         self.deltas += 1

@@ -18,7 +18,7 @@ from deploy.metrics import relay
 from deploy.metrics.catalog import CATALOG, ZONES_MAX, Counter, Described
 from deploy.metrics.exposition import SAMPLES, Exposition
 from deploy.metrics.survey import Found
-from drivers.relays.latency import Histogram
+from drivers.relays.latency import LatencyHistogram
 from schemas.api import dpuplane_pb2 as pb
 
 BOUNDED = {
@@ -41,7 +41,7 @@ def test_names_are_unique() -> None:
 
 @given(st.lists(st.integers(0, 3_000_000), max_size=50), st.lists(st.integers(1, 10**7), min_size=1, unique=True))
 def test_cumulative_counts_agree_with_the_samples_within_a_bucket(samples: list[int], bounds: list[int]) -> None:
-    histogram, bounds = Histogram(), sorted(bounds)
+    histogram, bounds = LatencyHistogram(), sorted(bounds)
     for sample in samples:
         histogram.add(sample)
     counts = histogram.within(bounds)

@@ -11,26 +11,26 @@ from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError
 
 def test_who_is_named_again_keeps_the_number() -> None:
     numbering = Numbering()
-    assert numbering.take_in(["b", "a"]) == 0b011
-    assert numbering.take_in(["c", "b"]) == 0b101
+    assert numbering.add(["b", "a"]) == 0b011
+    assert numbering.add(["c", "b"]) == 0b101
     assert numbering.names_of(0b111) == ["b", "a", "c"]
-    assert numbering.is_everyone(0b111)
+    assert numbering.is_all(0b111)
 
 
 def test_ordinals_follow_the_log_and_leave_out_who_has_none() -> None:
     numbering = Numbering()
-    everybody = numbering.take_in(["a", "b", "c"])
-    numbering.place(0, 7)
-    numbering.place(2, 5)
+    everybody = numbering.add(["a", "b", "c"])
+    numbering.set_ordinal(0, 7)
+    numbering.set_ordinal(2, 5)
     assert numbering.bitmap_of(everybody) == BitMap([5, 7])
     assert numbering.renumbered(lambda dpus: [{"a": 7, "c": 6}.get(dpu) for dpu in dpus]) == ["c"]
-    numbering.place(0, None)
+    numbering.set_ordinal(0, None)
     assert numbering.bitmap_of(everybody) == BitMap([5])
 
 
 def test_one_too_many_is_refused_and_none_of_them_is_taken() -> None:
     numbering = Numbering()
-    numbering.take_in([f"d{number}" for number in range(MAX_LINK_DPUS - 1)])
+    numbering.add([f"d{number}" for number in range(MAX_LINK_DPUS - 1)])
     with pytest.raises(ProtocolError, match="more than the 10000 DPUs allowed"):
-        numbering.take_in(["x", "y"])
-    assert numbering.take_in(["x"]) == 1 << MAX_LINK_DPUS - 1
+        numbering.add(["x", "y"])
+    assert numbering.add(["x"]) == 1 << MAX_LINK_DPUS - 1

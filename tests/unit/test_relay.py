@@ -9,7 +9,7 @@ from pyroaring import BitMap
 
 from drivers.relays.relay import PIECE_BYTES, TURN_PIECES
 from drivers.relays.reports import Level
-from drivers.relays.rule_source import Current
+from drivers.relays.rule_source import CurrentTable
 from drivers.wire import up as protocol_up
 from drivers.wire.down import Refused, Welcome
 from drivers.wire.links import LinkClosed
@@ -449,7 +449,7 @@ class SlowTables(Tables):
 
     read = 0
 
-    def current(self, zone: str, since: int) -> Current:
+    def current(self, zone: str, since: int) -> CurrentTable:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         now = super().current(zone, since)

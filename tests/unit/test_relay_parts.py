@@ -15,9 +15,9 @@ from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import groups, mask, members
 from drivers.relays import admission as admission_module
 from drivers.relays.admission import ADVICE_S_MAX, LinkAdmission
-from drivers.relays.frames import ENTRY_BYTES, Frames
-from drivers.relays.latency import Histogram
-from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, Pending
+from drivers.relays.frame_cache import ENTRY_BYTES, FrameCache
+from drivers.relays.latency import LatencyHistogram
+from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, ReportBuffer
 from drivers.relays.served_zone import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, DpuRateLimiter
 from drivers.wire import down as protocol_down
 from drivers.wire.down import Frame
@@ -32,7 +32,7 @@ from tests.support.rule_source import ALLOW, Tables, packed
 
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=300), st.floats(0.01, 1.0))
 def test_a_quantile_is_within_two_percent_of_the_true_one(samples: list[int], share: float) -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for sample in samples:
         histogram.add(sample)
     true = sorted(samples)[max(0, int(np.ceil(share * len(samples))) - 1)]
@@ -41,7 +41,7 @@ def test_a_quantile_is_within_two_percent_of_the_true_one(samples: list[int], sh
 
 
 def test_an_empty_histogram_and_clocks_that_disagree_yield_nothing_strange() -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     assert histogram.quantile(0.99) == 0.0
     histogram.add(-50, 10)
     assert (histogram.quantile(0.99), histogram.max_ms, histogram.count) == (0.0, 0, 10)
@@ -136,7 +136,7 @@ def test_snapshots_come_a_few_at_once_and_then_one_a_minute_per_dpu() -> None:
 
 
 def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
-    pending = Pending()
+    pending = ReportBuffer()
     pending.reach(5, Level.APPLIED, BitMap([1, 2]), 100, 150)
     pending.reach(5, Level.APPLIED, BitMap([3]), 100, 160)
     taken = pending.take(0.0)
@@ -150,7 +150,7 @@ def test_reports_join_by_or_and_a_lost_one_is_said_again() -> None:
 
 
 def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() -> None:
-    pending = Pending()
+    pending = ReportBuffer()
     pending.regressed, pending.refused = {"d": 7, "e": 7}, {"d": "FULL: then", "e": "FULL: then"}
     taken = pending.take(0.0)
     pending.regressed, pending.refused = {"d": 5}, {"d": "DEVICE: now"}
@@ -160,7 +160,7 @@ def test_what_a_dpu_did_last_counts_though_an_earlier_report_of_it_was_lost() ->
 
 
 def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
-    pending, mine, again = Pending(), BitMap([1]), Pending()
+    pending, mine, again = ReportBuffer(), BitMap([1]), ReportBuffer()
     pending.reach(5, Level.APPLIED, mine, 100, 150)
     pending.reach(5, Level.APPLIED, BitMap([2]), 100, 160)
     taken = pending.take(0.0)
@@ -171,7 +171,7 @@ def test_reports_leave_the_sets_that_they_are_given_as_they_are() -> None:
 
 
 def test_a_report_names_few_at_a_time_and_waits_between() -> None:
-    pending = Pending()
+    pending = ReportBuffer()
     pending.refused = {f"d{number}": "FULL: it does not fit" for number in range(250)}
     assert pending.is_due(0.0)
     sizes = []
@@ -184,7 +184,7 @@ def test_a_report_names_few_at_a_time_and_waits_between() -> None:
 
 
 def test_what_was_gathered_while_the_log_took_nothing_fits_into_a_record_newest_first() -> None:
-    pending, rng = Pending(), random.Random(1)
+    pending, rng = ReportBuffer(), random.Random(1)
     for version in range(100):
         for level in Level:
             pending.reach(version, level, BitMap(rng.sample(range(4_000), 2_000)), 100, 150)
@@ -203,7 +203,7 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
     many = packed(*(f"10.{i // 250}.{i % 250}.0/24" for i in range(3_000)))
     tables.put(5, {ALLOW: many})
     tables.put(6, {ALLOW: packed("11.0.0.0/8")})
-    frames = Frames(tables)
+    frames = FrameCache(tables)
     current = tables.current("a", 0)
     shrunk = frames.frame("a", current, 5)
     assert shrunk.is_snapshot
@@ -216,11 +216,11 @@ def test_the_smaller_of_delta_and_snapshot_is_sent_and_each_encoded_once() -> No
 
 
 def test_frames_that_lying_devices_ask_for_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.relays.frames.CACHE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("drivers.relays.frame_cache.CACHE_BYTES_MAX", 100_000)
     tables = Tables()
     for version in range(1, 2_000):
         tables.put(version, {ALLOW: packed("11.0.0.0/8")})
-    frames = Frames(tables)
+    frames = FrameCache(tables)
     for version in range(1, 2_000):
         assert not frames.frame("a", tables.current("a", 0), version).is_snapshot
     assert len(frames._frames) < 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from drivers.relays.frames import Frames
+from drivers.relays.frame_cache import FrameCache
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.served_zone import ServedZone
 from drivers.wire.down import encode_frame
@@ -39,7 +39,7 @@ def test_zones_of_one_list_are_told_the_same_object_of_each_version_and_no_other
             await policy(made, 3, {})
             async with asyncio.timeout(5):
                 assert await rules.changed()
-            assert not rules._told, "what was said of states that are gone is kept"
+            assert not rules._cache, "what was said of states that are gone is kept"
             after = rules.current("a", before.version)
             assert after is rules.current("b", before.version)
             assert before.version < after.version
@@ -57,7 +57,7 @@ def test_a_frame_is_of_its_zones_list_though_another_zone_has_just_left_it() -> 
     async def scenario() -> None:
         async with plane() as made:
             rules = ReplicaRules(await made.add("r1"))
-            frames = Frames(rules)
+            frames = FrameCache(rules)
             await policy(made, 1, {})
             await policy(made, 2, {"tier": "1"})
             before = rules.current("a", 0)

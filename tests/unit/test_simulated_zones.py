@@ -28,7 +28,7 @@ def test_every_device_of_every_zone_has_each_version_and_each_frame_is_encoded_o
                 await asyncio.sleep(0.5)
                 assert made.versions() == [version] * 120
                 assert made.equal_the_table(simulator)
-            assert made.relay.frames.encoded == 4
+            assert made.relay.frame_cache.encoded == 4
             assert simulator.fleet.tables.applied == 4
 
     run_virtual(scenario())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from drivers.relays.rule_source import Current, RuleSource
+from drivers.relays.rule_source import CurrentTable, RuleSource
 from drivers.wire import down as protocol_down
 from projections.rules.rule import size
 
@@ -30,8 +30,8 @@ class EncodedFrame(NamedTuple):
     is_snapshot: bool
 
 
-class Frames:
-    """The frames of the current tables, by list and base version."""
+class FrameCache:
+    """The encoded frames of the current tables, by list and base version."""
 
     def __init__(self, source: RuleSource) -> None:
         self.encoded = 0
@@ -39,16 +39,16 @@ class Frames:
         self._frames: OrderedDict[tuple[object, int, int], EncodedFrame] = OrderedDict()
         self._bytes = 0
 
-    def frame(self, zone: str, current: Current, since: int) -> EncodedFrame:
+    def frame(self, zone: str, current: CurrentTable, since: int) -> EncodedFrame:
         """From version `since` (0: from nothing) to the zone's current one, or to a later one.
 
         `current` is what was read of the zone last. A frame that is not at hand yet is made of what the folds hold by
         now, in which the zone may have another list already, and is kept as a frame of that.
         """
         frame = self._frames.get((current.key, current.version, since))
-        return frame or self._made(zone, self._source.current(zone, current.version), since)
+        return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)
 
-    def _made(self, zone: str, now: Current, since: int) -> EncodedFrame:
+    def _get_or_encode(self, zone: str, now: CurrentTable, since: int) -> EncodedFrame:
         key = (now.key, now.version, since)
         frame = self._frames.get(key)
         if frame is None:
@@ -59,11 +59,11 @@ class Frames:
                 self._bytes -= _cost(self._frames.popitem(last=False)[1])
         return frame
 
-    def _encode(self, zone: str, now: Current, since: int) -> EncodedFrame:
+    def _encode(self, zone: str, now: CurrentTable, since: int) -> EncodedFrame:
         delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
         large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * now.prefixes)
         if delta is None or (since and large):
-            return self._made(zone, now, 0)
+            return self._get_or_encode(zone, now, 0)
         self.encoded += 1
         data = protocol_down.encode_frame(self._source.epoch, delta)
         return EncodedFrame(data, delta.to_version, delta.from_version == 0)

@@ -1,4 +1,4 @@
-"""What a relay tells whoever follows single changes to the devices: in order, of every zone, as it happens."""
+"""Hooks that a relay calls as a change travels to the devices, for traces: in order, of every zone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 from drivers.relays.reports import Level
 
 
-class Delivery(Protocol):
-    """Who follows. Everything here returns at once."""
+class DeliveryHooks(Protocol):
+    """Tracing hooks. They return immediately and never raise."""
 
     def distributing(self, versions: Mapping[str, int]) -> None:
         """All that is folded was taken in, and these zones have a new version by it."""
