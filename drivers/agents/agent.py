@@ -18,13 +18,12 @@ from typing import NamedTuple
 from drivers.agents.store import TableStore
 from drivers.agents.table import SELF, AgentTable
 from drivers.backends.device import Device
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.dialing import AWAY_S_MAX, Relays, SentAway
-from drivers.wire.down import Frame, Heard, Refused, Welcome
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Ack, Heartbeat, Hello
 from drivers.wire.links import Dial, Link, LinkClosed
 from drivers.wire.protocol import Holding, ProtocolError
-from drivers.wire.up import Ack, Heartbeat, Hello
+from drivers.wire.relay_connector import AWAY_S_MAX, GoAwayReceived, RelayConnector
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Welcome
 from projections.rules.device_table import DeviceTable
 
 logger = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ class Agent:
         """(epoch, version) that a relay last said the zone should have: how far this DPU is behind."""
         self.refusals = 0
         self._identity = identity
-        self._relays = Relays(relays, dial, rng, who=f"dpu {identity.dpu}")
+        self._relays = RelayConnector(relays, dial, rng, who=f"dpu {identity.dpu}")
         self._held = AgentTable(
             device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s, slow_s=settings.slow_s
         )
@@ -113,8 +112,8 @@ class Agent:
         """What the relay says over a link, and heartbeats beside it."""
         self._say_hello(link)
         async with asyncio.timeout(self._settings.welcome_s):
-            first = protocol_down.decode(await link.receive())
-        if not isinstance(first, Welcome | Refused):
+            first = relay_messages.decode(await link.receive())
+        if not isinstance(first, Welcome | GoAway):
             raise ProtocolError("message: the first one must be a welcome")
         self._handle(first, link, tasks)
         self._relays.welcomed()
@@ -122,42 +121,42 @@ class Agent:
         self._heard_at = now()
         tasks.create_task(self._beat(link))
         while True:
-            message = protocol_down.decode(await link.receive())
+            message = relay_messages.decode(await link.receive())
             self._heard_at = now()
             if not isinstance(message, Frame):
                 self._handle(message, link, tasks)
             elif not message.dpus or message.dpus & SELF:
                 await self._take(message, link)
 
-    def _handle(self, message: Welcome | Refused | Heard, link: Link, tasks: asyncio.TaskGroup) -> None:
+    def _handle(self, message: Welcome | GoAway | HeartbeatReply, link: Link, tasks: asyncio.TaskGroup) -> None:
         match message:
-            case Heard():
+            case HeartbeatReply():
                 self.target = (message.epoch, message.version)
             case Welcome():
                 self.target = (message.epoch, message.version)
                 self._heartbeat_s = message.heartbeat_ms / 1000
-                for part in message.unwelcome:
+                for part in message.unserved:
                     logger.info("dpu %s is not served: %s", self._identity.dpu, part.reason)
                     tasks.create_task(self._ask_again(link, min(AWAY_S_MAX, part.retry_after_ms / 1000)))
-            case Refused():
-                raise SentAway(message)
+            case GoAway():
+                raise GoAwayReceived(message)
 
     async def _take(self, frame: Frame, link: Link) -> None:
         """Takes one frame; the next waits in the link, and the relay sends no more than that."""
         result = await self._held.take(frame, partial(self._received, frame, link))
         if isinstance(result, Holding):
-            link.send(protocol_up.encode(Ack([result], [])))
+            link.send(agent_messages.encode(Ack([result], [])))
         else:
             self.refusals += 1
             logger.info("dpu %s refuses version %d: %s", self._identity.dpu, result.version, result.reason)
-            link.send(protocol_up.encode(Ack([], [result])))
+            link.send(agent_messages.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:
         """The device is slow: the relay shall know that the frame at least is here."""
         if frame.epoch == self._held.table.epoch:
             self._held.received = max(self._held.received, frame.delta.to_version)
             with suppress(LinkClosed):  # whoever receives from it notices
-                link.send(protocol_up.encode(Ack([self._held.holding()], [])))
+                link.send(agent_messages.encode(Ack([self._held.holding()], [])))
 
     async def _beat(self, link: Link) -> None:
         while True:
@@ -165,7 +164,7 @@ class Agent:
             silent_s = asyncio.get_running_loop().time() - self._heard_at
             if silent_s > 3 * self._heartbeat_s and not self._held.is_at_work:
                 raise LinkClosed(f"{link.peer} has said nothing for {silent_s:.0f} seconds")
-            link.send(protocol_up.encode(Heartbeat([await self._held.read_back()])))
+            link.send(agent_messages.encode(Heartbeat([await self._held.read_back()])))
 
     async def _ask_again(self, link: Link, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
@@ -173,4 +172,4 @@ class Agent:
 
     def _say_hello(self, link: Link) -> None:
         who = self._identity
-        link.send(protocol_up.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.holding()])))
+        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.holding()])))

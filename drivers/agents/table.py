@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from drivers.agents.store import TableStore
 from drivers.backends.device import Device, DeviceFailed
-from drivers.wire.down import Frame
+from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Refusal
+from drivers.wire.relay_messages import Frame
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY, Code, DeviceTable, steps_between
 from projections.rules.rule import SetStep

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from drivers.backends.simulated import Faults
 from drivers.backends.simulated_records import NEVER, NONE, Index, Records, groups, mask, members
 from drivers.backends.simulated_tables import NOTHING, SharedTables
-from drivers.wire.down import Frame
+from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import MAX_PARTS, Holding
-from drivers.wire.up import Ack, Refusal
+from drivers.wire.relay_messages import Frame
 from projections.rules.device_table import Code, FrameRefused
 
 SLOW_S = 0.05

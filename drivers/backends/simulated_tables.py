@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from drivers.wire import down as protocol_down
+from drivers.wire import relay_messages
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused
 from projections.rules.rule import Delta
@@ -33,7 +33,7 @@ class SharedTables:
         self._numbers: dict[tuple[int, int, bytes], int] = {(0, 0, EMPTY.digest): NOTHING}
         self._next = 1
         self._outcomes: OrderedDict[tuple[int, int, Delta, int], Outcome] = OrderedDict()
-        self._messages: OrderedDict[bytes, protocol_down.ToAgent] = OrderedDict()
+        self._messages: OrderedDict[bytes, relay_messages.ToAgent] = OrderedDict()
 
     def __getitem__(self, number: int) -> DeviceTable:
         return self._tables[number]
@@ -41,11 +41,11 @@ class SharedTables:
     def __len__(self) -> int:
         return len(self._tables)
 
-    def decode(self, data: bytes) -> protocol_down.ToAgent:
+    def decode(self, data: bytes) -> relay_messages.ToAgent:
         """A relay's message; many zones get the same one. Raises ProtocolError."""
         message = self._messages.get(data)
         if message is None:
-            message = self._messages[data] = protocol_down.decode(data)
+            message = self._messages[data] = relay_messages.decode(data)
             if len(self._messages) > MESSAGES_MAX:
                 self._messages.popitem(last=False)
         return message

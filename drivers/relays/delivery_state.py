@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Refusal
 from eventstore.backoff import ceiling
 from projections.rules.device_table import Code
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from drivers.relays.rule_source import CurrentTable, RuleSource
-from drivers.wire import down as protocol_down
+from drivers.wire import relay_messages
 from projections.rules.rule import size
 
 SMALL_BYTES = 4_096
@@ -65,7 +65,7 @@ class FrameCache:
         if delta is None or (since and large):
             return self._get_or_encode(zone, now, 0)
         self.encoded += 1
-        data = protocol_down.encode_frame(self._source.epoch, delta)
+        data = relay_messages.encode_frame(self._source.epoch, delta)
         return EncodedFrame(data, delta.to_version, delta.from_version == 0)
 
 

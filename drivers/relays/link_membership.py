@@ -18,9 +18,9 @@ from drivers.relays.delivery_state import DeliveryState, DeliveryStates
 from drivers.relays.numbering import Numbering
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone
-from drivers.wire.down import Unwelcome
+from drivers.wire.agent_messages import NO_DIGEST, Hello
 from drivers.wire.protocol import Holding, numbers_of, union
-from drivers.wire.up import NO_DIGEST, Hello
+from drivers.wire.relay_messages import Unserved
 from projections.names import shown
 from projections.rules.rule import Held
 
@@ -44,18 +44,18 @@ class LinkMembership:
         self._on_empty = on_empty
         self._peer = peer
 
-    def handle_hello(self, hello: Hello, now_ms: int) -> list[Unwelcome]:
-        """Takes up the DPUs of a Hello; who is unwelcome. Raises ProtocolError if they would be too many."""
+    def handle_hello(self, hello: Hello, now_ms: int) -> list[Unserved]:
+        """Takes up the DPUs of a Hello; who is unserved. Raises ProtocolError if they would be too many."""
         named = self.numbering.add(hello.dpus)
-        unwelcome = self.attach(hello.dpus)
-        return unwelcome + self._add(named & ~union(part.dpus for part in unwelcome), hello.holdings, now_ms)
+        unserved = self.attach(hello.dpus)
+        return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.holdings, now_ms)
 
     def renumbered(self) -> list[str]:
         """Those whom the log knows by another ordinal meanwhile, or not at all."""
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
 
-    def attach(self, dpus: Sequence[str]) -> list[Unwelcome]:
-        """Numbers these DPUs by the log's ordinals; those that it does not know are unwelcome."""
+    def attach(self, dpus: Sequence[str]) -> list[Unserved]:
+        """Numbers these DPUs by the log's ordinals; those that it does not know are unserved."""
         unknown = []
         for dpu, ordinal in zip(dpus, self._source.ordinals_of(self._zone.name, dpus), strict=True):
             number = self.numbering.number_of(dpu)
@@ -75,7 +75,7 @@ class LinkMembership:
         others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         names = f"{shown(unknown[0])}{others}"
         reason = f"dpu: {names} is not registered in zone {shown(self._zone.name)}, as far as this relay knows"
-        return [Unwelcome(mask, reason, self._retry_ms())]
+        return [Unserved(mask, reason, self._retry_ms())]
 
     def report_again(self, dpus: Sequence[str], now_ms: int) -> None:
         """Says what these DPUs have by the ordinals that they have now: nothing else does until it changes."""
@@ -109,9 +109,9 @@ class LinkMembership:
             for name in self.numbering.names_of(dpus)
         }
 
-    def _add(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unwelcome]:
-        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unwelcome."""
-        target, unwelcome, left = self._zone.target, [], dpus
+    def _add(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unserved]:
+        """Puts these DPUs where their Hello says that they stand; who comes from a later log is unserved."""
+        target, unserved, left = self._zone.target, [], dpus
         nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
         for holding in (*holdings, nothing):
             members = holding.dpus & left
@@ -122,13 +122,13 @@ class LinkMembership:
             if holding.epoch > target.epoch:
                 reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
                 self.delivery_states.drop(members)
-                unwelcome.append(Unwelcome(members, reason, self._retry_ms()))
+                unserved.append(Unserved(members, reason, self._retry_ms()))
                 continue
             self._note_regressions(members, (holding.epoch, holding.applied))
             known = self._zone.digest(holding.applied)
             self.delivery_states.put(members, delivery_state.arrived(holding, target, known))
             self._report(members, holding, now_ms)
-        return unwelcome
+        return unserved
 
     def _report(self, dpus: int, has: Holding | DeliveryState, now_ms: int) -> None:
         """Says what these DPUs have, as far as it is what the log says of that version."""

@@ -27,12 +27,11 @@ from drivers.relays.reports import Level
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone, log_freezes
 from drivers.relays.sessions import Session, SessionContext
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Refused
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Hello
 from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import ProtocolError
-from drivers.wire.up import Hello
+from drivers.wire.relay_messages import GoAway
 from eventstore.errors import PermanentError, TransientError
 from projections.names import shown
 from projections.rules.rule import Held
@@ -152,7 +151,7 @@ class Relay:
 
     async def _open_session(self, link: Link, only: str) -> Session:
         async with asyncio.timeout(self._settings.hello_s):
-            message = protocol_up.decode(await link.receive())
+            message = agent_messages.decode(await link.receive())
         if not isinstance(message, Hello):
             raise ProtocolError("message: the first one must be a hello")
         served = self._settings.zones
@@ -177,7 +176,7 @@ class Relay:
         while True:
             self._schedule_report(session.zone)
             data = await session.link.receive()
-            session.handle(protocol_up.decode(data))
+            session.handle(agent_messages.decode(data))
             pieces = 1 + len(data) // PIECE_BYTES
             session.messages += pieces
             since_turn += pieces
@@ -197,7 +196,7 @@ class Relay:
         logger.info("closing the link: %s", reason, extra={"peer": link.peer})
         retry_ms = round(self._context.rng.uniform(5_000, 15_000))
         with suppress(LinkClosed):
-            link.send(protocol_down.encode(Refused(reason, retry_ms)))
+            link.send(relay_messages.encode(GoAway(reason, retry_ms)))
 
     # --- the way out --------------------------------------------------------------------------------------------------
 

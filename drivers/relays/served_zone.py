@@ -20,7 +20,7 @@ from drivers.relays.delivery_state import Target, Transition
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import Level, ReportBuffer
 from drivers.relays.rule_source import CurrentTable, RuleSource
-from drivers.wire.up import NO_DIGEST
+from drivers.wire.agent_messages import NO_DIGEST
 
 S = TypeVar("S")
 

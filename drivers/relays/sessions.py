@@ -18,11 +18,11 @@ from drivers.relays.frame_cache import FrameCache
 from drivers.relays.link_membership import LinkMembership
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import DpuRateLimiter, ServedZone
-from drivers.wire import down as protocol_down
-from drivers.wire.down import Heard, Unwelcome, Welcome
+from drivers.wire import relay_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.links import Link
 from drivers.wire.protocol import Holding, ProtocolError, numbers_of
-from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
 from projections.names import shown
 from projections.rules.rule import Held
 
@@ -84,7 +84,7 @@ class Session:
                     self._handle_heartbeat(holding)
                 self._membership.report_again(moved, self._context.now_ms())
                 target = self.zone.target
-                self.link.send(protocol_down.encode(Heard(target.epoch, target.version, self.zone.frozen)))
+                self.link.send(relay_messages.encode(HeartbeatReply(target.epoch, target.version, self.zone.frozen)))
         self.send_due()
 
     def handle_hello(self, hello: Hello) -> None:
@@ -121,7 +121,7 @@ class Session:
                 self._limited(self.zone.snapshot_limiter, dpus, now) if frame.is_snapshot and not instead else dpus
             )
             if allowed:
-                group = b"" if self._numbering.is_all(allowed) else protocol_down.encode_group(allowed)
+                group = b"" if self._numbering.is_all(allowed) else relay_messages.encode_group(allowed)
                 self.link.send(frame.data + group if group else frame.data)
                 self.sent += 1
                 if self.zone.delivery is not None:
@@ -199,7 +199,7 @@ class Session:
                 self._delivery_states.change(1 << number, partial(delivery_state.after_wait, until=now + wait_s))
         return dpus
 
-    def _send_welcome(self, unwelcome: Sequence[Unwelcome]) -> None:
+    def _send_welcome(self, unserved: Sequence[Unserved]) -> None:
         target, beat_ms = self.zone.target, round(self._context.heartbeat_s * 1000)
-        welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unwelcome)
-        self.link.send(protocol_down.encode(welcome))
+        welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unserved)
+        self.link.send(relay_messages.encode(welcome))

@@ -19,8 +19,8 @@ from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import NEVER
 from drivers.simulators.zone import SimulatedZone
-from drivers.wire.dialing import Relays
 from drivers.wire.links import Dial
+from drivers.wire.relay_connector import RelayConnector
 from eventstore.backoff import ceiling
 from eventstore.errors import PermanentError, TransientError
 
@@ -106,7 +106,7 @@ class Simulator:
             dpus,
             self.fleet.add_zone(len(dpus)),
             fleet=self.fleet,
-            relays=Relays(self._relays, self._dial, self._rng, who=f"simulated zone {name}"),
+            relays=RelayConnector(self._relays, self._dial, self._rng, who=f"simulated zone {name}"),
             rng=self._rng,
             on_work=self._work.set,
         )

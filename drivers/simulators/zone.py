@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import NEVER, Index, members
-from drivers.wire import up as protocol_up
-from drivers.wire.dialing import AWAY_S_MAX, Relays, SentAway
-from drivers.wire.down import Frame, Refused, Welcome
+from drivers.wire import agent_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello
 from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import MAX_PARTS, ProtocolError
-from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello
+from drivers.wire.relay_connector import AWAY_S_MAX, GoAwayReceived, RelayConnector
+from drivers.wire.relay_messages import Frame, GoAway, Welcome
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class SimulatedZone:
         number: int,
         *,
         fleet: Fleet,
-        relays: Relays,
+        relays: RelayConnector,
         rng: random.Random,
         on_work: Callable[[], None],
     ) -> None:
@@ -119,13 +119,13 @@ class SimulatedZone:
                     self._welcome(welcome, now())
                     self._on_work()
                     wait_s = 3 * self._heartbeat_s
-                case Refused() as refused:
-                    raise SentAway(refused)
+                case GoAway() as refused:
+                    raise GoAwayReceived(refused)
 
     def _welcome(self, welcome: Welcome, now: float) -> None:
         self._relays.welcomed()
         self._heartbeat_s = welcome.heartbeat_ms / 1000
-        for part in welcome.unwelcome:
+        for part in welcome.unserved:
             if part.dpus & ~self._told:
                 logger.info("zone %s: %d DPUs are not served: %s", self.name, part.dpus.bit_count(), part.reason)
             self._told |= part.dpus
@@ -137,6 +137,6 @@ class SimulatedZone:
         if self._link is None:
             return
         try:
-            self._link.send(protocol_up.encode(message))
+            self._link.send(agent_messages.encode(message))
         except LinkClosed:
             self._link = None  # whoever receives from it notices

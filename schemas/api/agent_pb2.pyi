@@ -18,18 +18,18 @@ class FromAgent(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class ToAgent(_message.Message):
-    __slots__ = ("welcome", "refused", "frame", "heard", "group")
+    __slots__ = ("welcome", "go_away", "frame", "heartbeat_reply", "group")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    GO_AWAY_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
-    HEARD_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_REPLY_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
-    refused: Refused
+    go_away: GoAway
     frame: Frame
-    heard: Heard
+    heartbeat_reply: HeartbeatReply
     group: bytes
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., go_away: _Optional[_Union[GoAway, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "zone", "dpus", "boot_ids", "holdings")
@@ -103,7 +103,7 @@ class Heartbeat(_message.Message):
     holdings: _containers.RepeatedCompositeFieldContainer[Holding]
     def __init__(self, holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
-class Heard(_message.Message):
+class HeartbeatReply(_message.Message):
     __slots__ = ("epoch", "version", "frozen")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -114,20 +114,20 @@ class Heard(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("epoch", "version", "frozen", "heartbeat_ms", "unwelcome")
+    __slots__ = ("epoch", "version", "frozen", "heartbeat_ms", "unserved")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
-    UNWELCOME_FIELD_NUMBER: _ClassVar[int]
+    UNSERVED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     version: int
     frozen: bool
     heartbeat_ms: int
-    unwelcome: _containers.RepeatedCompositeFieldContainer[Unwelcome]
-    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., frozen: _Optional[bool] = ..., heartbeat_ms: _Optional[int] = ..., unwelcome: _Optional[_Iterable[_Union[Unwelcome, _Mapping]]] = ...) -> None: ...
+    unserved: _containers.RepeatedCompositeFieldContainer[Unserved]
+    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., frozen: _Optional[bool] = ..., heartbeat_ms: _Optional[int] = ..., unserved: _Optional[_Iterable[_Union[Unserved, _Mapping]]] = ...) -> None: ...
 
-class Unwelcome(_message.Message):
+class Unserved(_message.Message):
     __slots__ = ("dpus", "reason", "retry_after_ms")
     DPUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -137,7 +137,7 @@ class Unwelcome(_message.Message):
     retry_after_ms: int
     def __init__(self, dpus: _Optional[bytes] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
-class Refused(_message.Message):
+class GoAway(_message.Message):
     __slots__ = ("reason", "retry_after_ms")
     REASON_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]

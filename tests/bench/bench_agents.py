@@ -37,8 +37,8 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.reports import Level
 from drivers.simulators.simulator import NAMING
-from drivers.wire.down import Frame, decode, encode_frame
-from drivers.wire.up import Refusal
+from drivers.wire.agent_messages import Refusal
+from drivers.wire.relay_messages import Frame, decode, encode_frame
 from drivers.wire.websocket import AgentListener, Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0

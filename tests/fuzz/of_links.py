@@ -9,11 +9,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Hello
 from drivers.wire.protocol import MAX_PARTS, ProtocolError, numbers_of
-from drivers.wire.up import Hello
+from drivers.wire.relay_messages import Frame
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY, DeviceTable, FrameRefused, digest_of, steps_between
 from projections.rules.rule import Delta
@@ -29,11 +28,11 @@ CAPACITY = 64
 def agent_says(data: bytes) -> bool:
     """A message to a relay."""
     try:
-        message = protocol_up.decode(data)
+        message = agent_messages.decode(data)
     except ProtocolError as error:
         told(error)
         return False
-    assert protocol_up.decode(protocol_up.encode(message)) == message
+    assert agent_messages.decode(agent_messages.encode(message)) == message
     assert len(message.holdings) <= MAX_PARTS
     for holding in message.holdings:
         assert holding.dpus and numbers_of(holding.dpus)[-1] < 8 * len(data)
@@ -47,16 +46,16 @@ def relay_says(data: bytes) -> bool:
     table = EMPTY
     for part in split(data):
         try:
-            message = protocol_down.decode(part.content)
+            message = relay_messages.decode(part.content)
         except ProtocolError as error:
             told(error)
             continue
         if isinstance(message, Frame):
-            told_again = protocol_down.encode_frame(message.epoch, message.delta)
-            assert protocol_down.decode(told_again) == message._replace(dpus=0)
+            told_again = relay_messages.encode_frame(message.epoch, message.delta)
+            assert relay_messages.decode(told_again) == message._replace(dpus=0)
             table = _taken(table, message)
         else:
-            assert protocol_down.decode(protocol_down.encode(message)) == message
+            assert relay_messages.decode(relay_messages.encode(message)) == message
     return table is not EMPTY
 
 
@@ -97,7 +96,7 @@ def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
     """A frame with the digest that the device will compute, or none would ever be taken."""
     try:
         message = pb.ToAgent.FromString(content)
-        frame: Any = protocol_down.decode(content)
+        frame: Any = relay_messages.decode(content)
     except Exception:  # whatever is no frame stays as it is
         return content
     if not isinstance(frame, Frame):
@@ -105,7 +104,7 @@ def _with_right_digest(content: bytes, before: list[Part]) -> bytes:
     table = EMPTY
     for part in before:
         try:
-            earlier = protocol_down.decode(part.content)
+            earlier = relay_messages.decode(part.content)
         except ProtocolError:
             continue
         if isinstance(earlier, Frame):

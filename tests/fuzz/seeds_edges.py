@@ -11,11 +11,10 @@ import msgspec
 
 from deploy.audit.checkpoints import FORMAT, Statement
 from drivers.agents.store import HASH_BYTES, FileStore
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Heard, Refused, Unwelcome, Welcome
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.wire.relay_messages import GoAway, HeartbeatReply, Unserved, Welcome
 from eventstore.ids import uuid7
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.position import Position, to_token
@@ -40,7 +39,7 @@ def _agent_says() -> Iterable[bytes]:
     hello = Hello("rack-1", ["d1", "src/d2"], ["b1", "b2"], [HOLDING])
     refusal = Refusal(HOLDING, 7, Code.FULL, "table is full")
     said: list[FromAgent] = [hello, Ack([HOLDING], [refusal]), Heartbeat([HOLDING._replace(dpus=1 << 77)])]
-    return map(protocol_up.encode, said)
+    return map(agent_messages.encode, said)
 
 
 def _deltas() -> list[Delta]:
@@ -59,12 +58,16 @@ def _deltas() -> list[Delta]:
 
 
 def _relay_says() -> Iterable[bytes]:
-    frames = [protocol_down.encode_frame(1, delta) for delta in _deltas()]
-    welcome = Welcome(1, 5, False, 10_000, [Unwelcome(5, "not registered", 1_500)])
-    refused = Refused("zone 'z' is not served here", 2_000)
-    words = [protocol_down.encode(welcome), protocol_down.encode(Heard(1, 5, True)), protocol_down.encode(refused)]
+    frames = [relay_messages.encode_frame(1, delta) for delta in _deltas()]
+    welcome = Welcome(1, 5, False, 10_000, [Unserved(5, "not registered", 1_500)])
+    refused = GoAway("zone 'z' is not served here", 2_000)
+    words = [
+        relay_messages.encode(welcome),
+        relay_messages.encode(HeartbeatReply(1, 5, True)),
+        relay_messages.encode(refused),
+    ]
     yield joined(Part(0, content) for content in (words[0], *frames, words[1]))
-    yield joined(Part(0, content) for content in (frames[0] + protocol_down.encode_group(1), words[2], frames[0]))
+    yield joined(Part(0, content) for content in (frames[0] + relay_messages.encode_group(1), words[2], frames[0]))
 
 
 def _commands() -> Iterable[bytes]:

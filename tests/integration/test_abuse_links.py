@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from drivers.agents.agent import Agent
 from drivers.relays.relay import TURN_PIECES, RelaySettings
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Heard, Refused
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, Holding, ProtocolError
-from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply
 from drivers.wire.websocket import PINGS_MAX, _SocketLink
 from projections.names import is_printable
 from projections.rules.rule import Held
@@ -63,8 +62,8 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
         dialed(served.address, served.office.issue("dpu-agent/d1")) as link,
     ):
         await until(lambda: honest.table == tables.table)
-        link.send(protocol_up.encode(Hello("z", ["d1"], ["b"], [])))
-        while not isinstance(protocol_down.decode(await link.receive()), Frame):
+        link.send(agent_messages.encode(Hello("z", ["d1"], ["b"], [])))
+        while not isinstance(relay_messages.decode(await link.receive()), Frame):
             pass
         yield Attacked(served, tables, honest, link)
 
@@ -73,12 +72,12 @@ async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_n
     async with attacked(tmp_path) as attack:
         before = attack.held("d0")
         wrong = Holding(1, attack.tables.epoch, 5, 5, 5, b"\x07" * 16)
-        attack.link.send(protocol_up.encode(Ack([wrong], [])))
+        attack.link.send(agent_messages.encode(Ack([wrong], [])))
         await until(lambda: attack.held("d1").digest == b"\x07" * 16)
         assert attack.held("d1").digest != attack.tables.table.digest
         everybody = (1 << 4096) - 1
         ahead = Holding(everybody, attack.tables.epoch, 2**40, 2**40, 2**40, NO_DIGEST)
-        attack.link.send(protocol_up.encode(Heartbeat([ahead])))
+        attack.link.send(agent_messages.encode(Heartbeat([ahead])))
         await attack.link.receive()
         assert attack.held("d0") == before
         await attack.unharmed(6)
@@ -86,7 +85,7 @@ async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_n
 
 async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
     async with attacked(tmp_path) as attack:
-        beat = protocol_up.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)]))
+        beat = agent_messages.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)]))
         with pytest.raises(LinkClosed):
             async with asyncio.timeout(60):
                 while True:
@@ -104,8 +103,8 @@ async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp
         transport, masked_ping = attack.link._transport, b"\x89\x80\x01\x02\x03\x04"
         for _ in range(PINGS_MAX - 1):
             transport.write(masked_ping)
-        attack.link.send(protocol_up.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)])))
-        assert isinstance(protocol_down.decode(await attack.link.receive()), Heard)
+        attack.link.send(agent_messages.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)])))
+        assert isinstance(relay_messages.decode(await attack.link.receive()), HeartbeatReply)
         async with asyncio.timeout(10):
             while not transport.is_closing():
                 transport.write(masked_ping * 1_000)
@@ -121,8 +120,8 @@ async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp
         b"\xff" * 100,
         bytes(MAX_UP_BYTES + 1),
         random.Random(4).randbytes(10_000),
-        protocol_up.encode(Hello("z", ["d1\nlevel=info event=owned"], ["b"], [])),
-        protocol_up.encode(Hello("other", ["d1"], ["b"], [])),
+        agent_messages.encode(Hello("z", ["d1\nlevel=info event=owned"], ["b"], [])),
+        agent_messages.encode(Hello("other", ["d1"], ["b"], [])),
     ],
     ids=["empty", "no message", "too large", "random", "a forged log line", "another zone"],
 )
@@ -133,8 +132,8 @@ async def test_what_is_no_message_ends_its_own_link_only(
         attack.link.send(said)
         with pytest.raises(LinkClosed):
             while True:
-                answer = protocol_down.decode(await attack.link.receive())
-                assert not isinstance(answer, Refused) or "\n" not in answer.reason
+                answer = relay_messages.decode(await attack.link.receive())
+                assert not isinstance(answer, GoAway) or "\n" not in answer.reason
         await attack.unharmed(6)
     assert not [record for record in caplog.records if "\n" in record.getMessage()]
 
@@ -142,7 +141,7 @@ async def test_what_is_no_message_ends_its_own_link_only(
 @settings(max_examples=300)
 @given(st.binary(max_size=400) | st.binary(max_size=60).map(lambda tail: b"\x0a\x20" + tail))
 def test_any_bytes_are_a_message_or_a_protocol_error(data: bytes) -> None:
-    for decode in (protocol_up.decode, protocol_down.decode):
+    for decode in (agent_messages.decode, relay_messages.decode):
         try:
             decode(data)
         except ProtocolError as error:

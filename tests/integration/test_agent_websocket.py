@@ -16,11 +16,11 @@ from drivers.agents.store import MemoryStore, TableStore
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Refused, Welcome, decode
+from drivers.wire import agent_messages
+from drivers.wire.agent_messages import NO_DIGEST, Ack, Hello
 from drivers.wire.links import Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, Holding
-from drivers.wire.up import NO_DIGEST, Ack, Hello
+from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import AgentListener, Dialer
 from projections.rules.device_table import DeviceTable
 from tests.support.eventually import until
@@ -130,8 +130,8 @@ async def test_an_agent_resumes_at_the_other_relay_by_a_delta() -> None:
     [
         (b"\xff\xff\xff", "no FromAgent message"),
         (bytes(MAX_UP_BYTES + 1), "more than the 2097152 allowed"),
-        (protocol_up.encode(Hello("../z", ["d0"], ["b"], [])), "hello.zone: '../z'"),
-        (protocol_up.encode(Ack([], [])), "the first one must be a hello"),
+        (agent_messages.encode(Hello("../z", ["d0"], ["b"], [])), "hello.zone: '../z'"),
+        (agent_messages.encode(Ack([], [])), "the first one must be a hello"),
     ],
 )
 async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nobody(said: bytes, sentence: str) -> None:
@@ -140,7 +140,7 @@ async def test_a_malformed_message_closes_its_link_with_a_sentence_and_hurts_nob
     async with served(tables) as (relay, address), agents(["d0"], [address]) as made, dialed(address) as bad:
         bad.send(said)
         answer = decode(await bad.receive())
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, GoAway)
         assert sentence in answer.reason
         with pytest.raises(LinkClosed):
             await bad.receive()
@@ -155,7 +155,7 @@ async def test_text_and_a_message_beyond_all_bounds_end_the_link() -> None:
         async with session.ws_connect(f"ws://{address}/agent") as socket:
             await socket.send_str("hello")
             answer = decode(await socket.receive_bytes())
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, GoAway)
             assert "is text" in answer.reason
         async with session.ws_connect(f"ws://{address}/agent") as socket:
             with suppress(ConnectionError):
@@ -169,7 +169,7 @@ async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merge
     tables = Tables([*names, "slow"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
     async with served(tables) as (relay, address), agents(names, [address]) as made, dialed(address) as slow:
-        slow.send(protocol_up.encode(Hello("z", ["slow"], ["b"], [])))
+        slow.send(agent_messages.encode(Hello("z", ["slow"], ["b"], [])))
         await until(all_have(made, tables.table))
         for version in range(6, 40):
             newest = tables.put(version, {ALLOW: packed("10.0.0.0/8", f"192.168.{version}.0/24")})
@@ -179,7 +179,7 @@ async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merge
         assert isinstance(first, Frame)
         assert first.delta.to_version == 5
         digest = tables.history[5].digest
-        slow.send(protocol_up.encode(Ack([Holding(1, 1, 5, 5, 5, digest)], [])))
+        slow.send(agent_messages.encode(Ack([Holding(1, 1, 5, 5, 5, digest)], [])))
         merged = decode(await slow.receive())
         assert isinstance(merged, Frame)
         assert (merged.delta.from_version, merged.delta.to_version) == (5, 39)
@@ -191,10 +191,10 @@ async def test_an_agent_that_says_nothing_more_is_let_go_and_one_that_never_stop
     async with served(Tables(["d0", "d1"]), settings) as (relay, address):
         async with dialed(address) as silent, dialed(address) as loud:
             for link, dpu in ((silent, "d0"), (loud, "d1")):
-                link.send(protocol_up.encode(Hello("z", [dpu], ["b"], [])))
+                link.send(agent_messages.encode(Hello("z", [dpu], ["b"], [])))
             holding = Holding(1, 0, 0, 0, 0, NO_DIGEST)
             for _ in range(200):
-                loud.send(protocol_up.encode(Ack([holding], [])))
+                loud.send(agent_messages.encode(Ack([holding], [])))
             await until(lambda: relay.closed_for["silent"] == 1)
             assert relay.closed_for["flooding"] == 1
         await until(lambda: not relay.zones.get("z") or not relay.zones["z"].sessions)

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from deploy.peer_lines import AT_ONCE
-from drivers.wire import up as protocol_up
-from drivers.wire.up import Hello
+from drivers.wire import agent_messages
+from drivers.wire.agent_messages import Hello
 from drivers.wire.websocket import PATH
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub
@@ -29,7 +29,7 @@ async def call_with_hostile_names(api: str, agents: str) -> None:
             with pytest.raises(grpc.aio.AioRpcError):
                 await calls.JoinNodes(request)
     async with aiohttp.ClientSession() as session:
-        for message in (protocol_up.encode(Hello(FORGED, [FORGED], [FORGED], [])), FORGED.encode()):
+        for message in (agent_messages.encode(Hello(FORGED, [FORGED], [FORGED], [])), FORGED.encode()):
             async with session.ws_connect(f"http://{agents}{PATH}") as socket:
                 await socket.send_bytes(message)
                 async for _ in socket:

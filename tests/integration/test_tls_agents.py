@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from deploy.devices import of_relays
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Refused, Welcome, decode
+from drivers.wire import agent_messages
+from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import Holding
-from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello
+from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import Dialer
 from tests.support.certs import Office, Papers
 from tests.support.eventually import until
@@ -23,7 +23,7 @@ from tests.support.rule_source import ALLOW, Tables, packed
 
 
 def hello(*dpus: str) -> bytes:
-    return protocol_up.encode(Hello("z", dpus, ["b"] * len(dpus), []))
+    return agent_messages.encode(Hello("z", dpus, ["b"] * len(dpus), []))
 
 
 async def test_an_agent_with_its_papers_gets_its_table(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_a_dpu_that_claims_to_be_another_is_sent_away_and_the_other_keeps_
                 async with dialed(served.address, liar) as link:
                     link.send(said)
                     answer = decode(await link.receive())
-                    assert isinstance(answer, Refused)
+                    assert isinstance(answer, GoAway)
                     assert answer.reason == "hello.dpus: 'd0' is not 'd1', whom the link's certificate names"
                     with pytest.raises(LinkClosed):
                         await link.receive()
@@ -63,7 +63,7 @@ async def test_a_second_hello_on_the_same_link_opens_no_other_dpu(tmp_path: Path
         assert isinstance(decode(await link.receive()), Welcome)
         link.send(hello("d0"))
         answer = decode(await link.receive())
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, GoAway)
         assert set(served.relay.zone_devices("z")) <= {"d1"}
 
 
@@ -80,8 +80,8 @@ async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
                 pass
             everybody = (1 << 64) - 1
             lie = Holding(everybody, 1, 0, 0, 0, NO_DIGEST)
-            link.send(protocol_up.encode(Ack([lie], [])))
-            link.send(protocol_up.encode(Heartbeat([lie])))
+            link.send(agent_messages.encode(Ack([lie], [])))
+            link.send(agent_messages.encode(Heartbeat([lie])))
             await link.receive()
             assert served.relay.zone_devices("z")["d0"] == before
 

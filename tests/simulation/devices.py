@@ -11,8 +11,8 @@ from drivers.backends.simulated import Faults
 from drivers.backends.simulated_fleet import Fleet
 from drivers.backends.simulated_records import Index
 from drivers.simulators.simulator import NAMING
-from drivers.wire.down import Frame
-from drivers.wire.up import Ack
+from drivers.wire.agent_messages import Ack
+from drivers.wire.relay_messages import Frame
 from tests.simulation.history import History, Seen
 from tests.simulation.loop import current_loop
 

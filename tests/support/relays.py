@@ -11,12 +11,11 @@ from typing import Any
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Heard, ToAgent, Welcome
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Hello
 from drivers.wire.links import Busy, Link, LinkClosed, pair
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Ack, FromAgent, Hello
+from drivers.wire.relay_messages import Frame, HeartbeatReply, ToAgent, Welcome
 from tests.support.rule_source import Tables, packed
 
 SETTINGS = RelaySettings(handshakes_at_once=1_000)
@@ -129,24 +128,24 @@ class Peer:
         self.link = link
 
     def say(self, message: FromAgent) -> None:
-        self.link.send(protocol_up.encode(message))
+        self.link.send(agent_messages.encode(message))
 
     def hello(self, *dpus: str, held: Holding | None = None, zone: str = "z") -> None:
         self.say(Hello(zone, dpus, ["b"] * len(dpus), [held] if held else []))
 
     async def hear(self) -> ToAgent:
         async with asyncio.timeout(60):
-            return protocol_down.decode(await self.link.receive())
+            return relay_messages.decode(await self.link.receive())
 
     async def frame(self) -> Frame:
         while not isinstance(message := await self.hear(), Frame):
-            assert isinstance(message, Welcome | Heard)
+            assert isinstance(message, Welcome | HeartbeatReply)
         return message
 
     async def is_quiet(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                while isinstance(protocol_down.decode(await self.link.receive()), Welcome | Heard):
+                while isinstance(relay_messages.decode(await self.link.receive()), Welcome | HeartbeatReply):
                     pass
         except TimeoutError:
             return True

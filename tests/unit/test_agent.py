@@ -15,12 +15,11 @@ from drivers.agents.table import AgentTable
 from drivers.backends.device import DeviceFailed
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.relays.reports import Level
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Heard, Refused, Unwelcome, Welcome
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Hello
 from drivers.wire.links import Link, pair
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Hello
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, SetStep
 from tests.support.relays import FIRST, SECOND, THIRD, House, house
@@ -338,9 +337,9 @@ def test_a_device_that_was_left_half_way_is_not_taken_to_be_where_it_was() -> No
 
 
 @pytest.mark.parametrize(
-    "answer", [Refused("go", (1 << 32) - 1), Welcome(1, 5, False, 1_000, [Unwelcome(1, "no", 1 << 31)])]
+    "answer", [GoAway("go", (1 << 32) - 1), Welcome(1, 5, False, 1_000, [Unserved(1, "no", 1 << 31)])]
 )
-def test_no_relay_sends_an_agent_away_for_weeks(answer: Refused | Welcome) -> None:
+def test_no_relay_sends_an_agent_away_for_weeks(answer: GoAway | Welcome) -> None:
     async def scenario() -> None:
         hellos: list[float] = []
 
@@ -351,11 +350,11 @@ def test_no_relay_sends_an_agent_away_for_weeks(answer: Refused | Welcome) -> No
 
         async def serve(link: Link) -> None:
             while True:
-                if isinstance(protocol_up.decode(await link.receive()), Hello):
+                if isinstance(agent_messages.decode(await link.receive()), Hello):
                     hellos.append(asyncio.get_running_loop().time())
-                    link.send(protocol_down.encode(answer))
+                    link.send(relay_messages.encode(answer))
                 else:  # it lives, so the agent stays
-                    link.send(protocol_down.encode(Heard(1, 5, False)))
+                    link.send(relay_messages.encode(HeartbeatReply(1, 5, False)))
 
         serving: set[asyncio.Task[None]] = set()
         who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)

@@ -8,11 +8,10 @@ import random
 from drivers.agents.agent import Agent, Identity
 from drivers.agents.store import MemoryStore
 from drivers.backends.simulated import NO_FAULTS, Faults
-from drivers.wire import down as protocol_down
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Welcome
+from drivers.wire import agent_messages, relay_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Hello
 from drivers.wire.links import Link, pair
-from drivers.wire.up import Ack, FromAgent, Hello
+from drivers.wire.relay_messages import Welcome
 from projections.rules.rule import Delta
 from tests.support.relays import FIRST, SECOND
 from tests.support.rule_source import ALLOW, Tables
@@ -36,16 +35,16 @@ async def said_to(faults: Faults, *frames: tuple[int, Delta]) -> list[FromAgent]
 
     async def hear() -> None:
         while True:
-            said.append(protocol_up.decode(await relays.receive()))
+            said.append(agent_messages.decode(await relays.receive()))
             if isinstance(said[-1], Hello):
-                relays.send(protocol_down.encode(Welcome(1, 5, False, 3_600_000, [])))
+                relays.send(relay_messages.encode(Welcome(1, 5, False, 3_600_000, [])))
 
     who, store, rng = Identity("z", "d", "boot"), MemoryStore(), random.Random(3)
     agent = Agent(who, ["r0"], dial=dial, device=device(faults), store=store, rng=rng)
     tasks = [asyncio.create_task(agent.run()), asyncio.create_task(hear())]
     await asyncio.sleep(1)
     for epoch, delta in frames:
-        relays.send(protocol_down.encode_frame(epoch, delta))
+        relays.send(relay_messages.encode_frame(epoch, delta))
         await asyncio.sleep(90)
     for task in tasks:
         task.cancel()

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.wire import down as protocol_down
-from drivers.wire import protocol
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Frame, Heard, Refused, Unwelcome, Welcome
+from drivers.wire import agent_messages, protocol, relay_messages
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
-from drivers.wire.up import Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.names import is_printable
 from projections.rules.device_table import Code
 from projections.rules.rule import Delta, Rule, SetStep
@@ -51,7 +49,7 @@ RULES = st.builds(
     Rule,
     st.integers(-(1 << 40), 1 << 40),
     st.sampled_from(("allow", "drop")),
-    st.sampled_from(protocol_down.PROTOCOLS[1:]),
+    st.sampled_from(relay_messages.PROTOCOLS[1:]),
     st.lists(st.integers(0, 65_535), max_size=4).map(tuple),
 )
 STEPS = st.builds(SetStep, RULES, st.binary(), st.binary(), st.binary(), st.binary())
@@ -66,31 +64,31 @@ DELTAS = st.builds(
 
 @given(FROM_AGENTS)
 def test_what_an_agent_says_arrives(message: FromAgent) -> None:
-    assert protocol_up.decode(protocol_up.encode(message)) == message
+    assert agent_messages.decode(agent_messages.encode(message)) == message
 
 
 @given(VERSIONS, DELTAS, MASKS)
 def test_one_frame_serves_everybody_and_a_group_is_only_appended(epoch: int, delta: Delta, group: int) -> None:
-    data = protocol_down.encode_frame(epoch, delta)
-    assert protocol_down.decode(data) == Frame(0, epoch, delta)
-    assert protocol_down.decode(data + protocol_down.encode_group(group)) == Frame(group, epoch, delta)
+    data = relay_messages.encode_frame(epoch, delta)
+    assert relay_messages.decode(data) == Frame(0, epoch, delta)
+    assert relay_messages.decode(data + relay_messages.encode_group(group)) == Frame(group, epoch, delta)
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Welcome(3, 17, True, 10_000, [Unwelcome(5, "dpu: 'd' is not registered", 1_500)]),
-        Heard(3, 17, False),
-        Refused("zone 'z' is not served here", 2_000),
+        Welcome(3, 17, True, 10_000, [Unserved(5, "dpu: 'd' is not registered", 1_500)]),
+        HeartbeatReply(3, 17, False),
+        GoAway("zone 'z' is not served here", 2_000),
     ],
 )
-def test_what_a_relay_says_arrives(message: Welcome | Heard | Refused) -> None:
-    assert protocol_down.decode(protocol_down.encode(message)) == message
+def test_what_a_relay_says_arrives(message: Welcome | HeartbeatReply | GoAway) -> None:
+    assert relay_messages.decode(relay_messages.encode(message)) == message
 
 
 @given(st.binary(max_size=300))
 def test_noise_is_refused_by_both_ends(data: bytes) -> None:
-    for decode in (protocol_up.decode, protocol_down.decode):
+    for decode in (agent_messages.decode, relay_messages.decode):
         try:
             decode(data)
         except ProtocolError as error:
@@ -102,8 +100,8 @@ def test_damaged_messages_are_read_or_refused_and_nothing_else(
     message: FromAgent, delta: Delta, data: st.DataObject
 ) -> None:
     for written, decode in (
-        (protocol_up.encode(message), protocol_up.decode),
-        (protocol_down.encode_frame(1, delta), protocol_down.decode),
+        (agent_messages.encode(message), agent_messages.decode),
+        (relay_messages.encode_frame(1, delta), relay_messages.decode),
     ):
         spoilt = bytearray(written)
         for _ in range(data.draw(st.integers(1, 4))):
@@ -148,13 +146,13 @@ def held(**fields: Any) -> bytes:
         (held(digest=b"short"), "digest: 5 bytes must be 16"),
         (held(received=1, applied=2), "must not rise"),
         (held(received=1 << 63), "9223372036854775808 is more than the 9223372036854775807 allowed"),
-        (protocol_up.encode(Heartbeat([HOLDING] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
-        (protocol_up.encode(Ack([], [Refusal(HOLDING, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
+        (agent_messages.encode(Heartbeat([HOLDING] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
+        (agent_messages.encode(Ack([], [Refusal(HOLDING, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
     ],
 )
 def test_what_an_agent_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence.replace("(", r"\(")):
-        protocol_up.decode(data)
+        agent_messages.decode(data)
 
 
 def frame(**fields: Any) -> bytes:
@@ -182,14 +180,14 @@ def step(**fields: Any) -> pb.Step:
 )
 def test_what_a_relay_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence):
-        protocol_down.decode(data)
+        relay_messages.decode(data)
 
 
 def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_are() -> None:
     unknown: Any = 99
     ugly = "\x1b[31m\n" + "x" * 999
     refusal = pb.Refusal(holding=pb.Holding(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
-    message = protocol_up.decode(pb.FromAgent(ack=pb.Ack(refusals=[refusal])).SerializeToString())
+    message = agent_messages.decode(pb.FromAgent(ack=pb.Ack(refusals=[refusal])).SerializeToString())
     assert isinstance(message, Ack)
     assert message.refusals[0].code is Code.UNSPECIFIED
     assert message.refusals[0].reason.isprintable()

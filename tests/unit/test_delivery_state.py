@@ -18,8 +18,8 @@ from drivers.relays.delivery_state import (
     arrived,
     due,
 )
+from drivers.wire.agent_messages import NO_DIGEST, Refusal
 from drivers.wire.protocol import Holding, numbers_of
-from drivers.wire.up import NO_DIGEST, Refusal
 from projections.rules.device_table import Code
 
 NEWEST = Target(1, 9, b"n" * 16)

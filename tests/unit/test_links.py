@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from drivers.wire import links
-from drivers.wire.dialing import BACKOFF_LAST_S, Relays, SentAway
-from drivers.wire.down import Refused
 from drivers.wire.links import Busy, Link, LinkClosed, pair
+from drivers.wire.relay_connector import BACKOFF_LAST_S, GoAwayReceived, RelayConnector
+from drivers.wire.relay_messages import GoAway
 from tests.support.virtual_loop import run_virtual
 
 
@@ -79,7 +79,7 @@ def waits(knocks: list[tuple[float, str]]) -> list[float]:
 def test_relays_are_tried_in_turn_with_waits_that_grow_to_a_limit() -> None:
     async def scenario() -> None:
         doors = Doors()
-        relays = Relays(["a", "b"], doors.dial, random.Random(1), who="dpu d")
+        relays = RelayConnector(["a", "b"], doors.dial, random.Random(1), who="dpu d")
         dialing = asyncio.create_task(relays.connect())
         await asyncio.sleep(2000)
         doors.open = {"a", "b"}
@@ -96,7 +96,7 @@ def test_a_busy_relay_is_left_alone_for_as_long_as_it_said() -> None:
     async def scenario() -> None:
         doors = Doors()
         doors.busy_s = 7.0
-        relays = Relays(["a"], doors.dial, random.Random(1), who="dpu d")
+        relays = RelayConnector(["a"], doors.dial, random.Random(1), who="dpu d")
         dialing = asyncio.create_task(relays.connect())
         await asyncio.sleep(60)
         dialing.cancel()
@@ -109,9 +109,9 @@ def test_who_was_sent_away_comes_back_when_told_and_who_was_welcome_starts_afres
     async def scenario() -> None:
         doors = Doors()
         doors.open = {"a"}
-        relays = Relays(["a"], doors.dial, random.Random(1), who="dpu d")
+        relays = RelayConnector(["a"], doors.dial, random.Random(1), who="dpu d")
         await relays.connect()
-        relays.lost(SentAway(Refused("not served here", 9_000)))
+        relays.lost(GoAwayReceived(GoAway("not served here", 9_000)))
         await relays.connect()
         assert 9.0 <= waits(doors.knocks)[-1] <= 10.8
         for _ in range(20):

@@ -12,8 +12,8 @@ from drivers.agents.store import MemoryStore
 from drivers.agents.table import AgentTable
 from drivers.backends.simulated import NO_FAULTS, Faults, SimulatedDevice
 from drivers.backends.simulated_fleet import Fleet
-from drivers.wire.down import Frame
-from drivers.wire.up import Refusal
+from drivers.wire.agent_messages import Refusal
+from drivers.wire.relay_messages import Frame
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta
 from tests.support.rule_source import ALLOW, packed

@@ -10,11 +10,11 @@ from pyroaring import BitMap
 from drivers.relays.relay import PIECE_BYTES, TURN_PIECES
 from drivers.relays.reports import Level
 from drivers.relays.rule_source import CurrentTable
-from drivers.wire import up as protocol_up
-from drivers.wire.down import Refused, Welcome
+from drivers.wire import agent_messages
+from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import Holding
-from drivers.wire.up import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
+from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendRefused
 from projections.rules.device_table import Code, DeviceTable, digest_of
 from schemas.events import InstallsReported
@@ -32,8 +32,8 @@ def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None
             peer.hello("known", "unknown")
             welcome = await peer.hear()
             assert isinstance(welcome, Welcome)
-            assert [part.dpus for part in welcome.unwelcome] == [0b10]
-            assert "'unknown' is not registered in zone 'z'" in welcome.unwelcome[0].reason
+            assert [part.dpus for part in welcome.unserved] == [0b10]
+            assert "'unknown' is not registered in zone 'z'" in welcome.unserved[0].reason
             assert (await peer.frame()).dpus == 0b01
             tables.ordinals["unknown"] = 1
             peer.hello("unknown")
@@ -42,7 +42,7 @@ def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None
             peer.say(Heartbeat([Holding(0b11, 1, 5, 5, 5, tables.table.digest)]))
             gone = await peer.hear()
             assert isinstance(gone, Welcome)
-            assert gone.unwelcome[0].dpus == 0b01
+            assert gone.unserved[0].dpus == 0b01
             assert set(made.relay.devices()["z"]) == {"unknown"}
 
     run_virtual(scenario())
@@ -74,15 +74,15 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
             later.hello("d", held=Holding(1, 2, 1, 1, 1, bytes(16)))
             welcome = await later.hear()
             assert isinstance(welcome, Welcome)
-            assert "epoch: 2 is of a later log" in welcome.unwelcome[0].reason
+            assert "epoch: 2 is of a later log" in welcome.unserved[0].reason
             assert await later.is_quiet(5)
             elsewhere = Peer(await made.dial("r0"))
             elsewhere.hello("d", zone="other")
             refused = await elsewhere.hear()
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, GoAway)
             assert refused.reason == "hello.zone: 'other' is not served here, only z"
             later.hello("d", zone="y")
-            assert isinstance(await later.hear(), Refused)
+            assert isinstance(await later.hear(), GoAway)
 
     run_virtual(scenario())
 
@@ -98,7 +98,7 @@ def test_a_link_that_never_stops_talking_lets_others_in_between(dpus: int) -> No
             (session,) = made.relay.zones["z"].sessions
             for _ in range(100):
                 loud.hello(*names)
-            size = 1 + len(protocol_up.encode(Hello("z", names, ["b"] * dpus, []))) // PIECE_BYTES
+            size = 1 + len(agent_messages.encode(Hello("z", names, ["b"] * dpus, []))) // PIECE_BYTES
             heard = []
             while session.messages < 100 * size:
                 before = session.messages

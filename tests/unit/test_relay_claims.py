@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from drivers.wire.agent_messages import Ack, Refusal
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Ack, Refusal
 from projections.rules.device_table import Code
 from tests.support.relays import FIRST, SECOND, THIRD, Peer, house
 from tests.support.rule_source import ALLOW, Tables

@@ -8,10 +8,10 @@ import pytest
 
 from drivers.relays import served_zone, sessions
 from drivers.relays.served_zone import ServedZone
-from drivers.wire.down import Refused, Welcome
+from drivers.wire.agent_messages import Ack, Heartbeat
 from drivers.wire.links import LinkClosed, pair
 from drivers.wire.protocol import Holding
-from drivers.wire.up import Ack, Heartbeat
+from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendUnknown
 from projections.rules.device_table import digest_of
 from schemas.events import InstallsReported
@@ -130,7 +130,7 @@ def test_a_link_that_falls_silent_is_told_once_and_ended() -> None:
             await asyncio.sleep(3 * SETTINGS.heartbeat_s - 1)
             assert len(made.relay.zones["z"].sessions) == 1
             refused = await peer.hear()
-            assert isinstance(refused, Refused) and refused.reason.startswith("heartbeat: none for 3")
+            assert isinstance(refused, GoAway) and refused.reason.startswith("heartbeat: none for 3")
             with pytest.raises(LinkClosed):
                 await peer.hear()
             await asyncio.sleep(5)
@@ -150,7 +150,7 @@ def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
                 peer = Peer(agents_end)
                 peer.hello(*named)
                 refused = await peer.hear()
-                assert isinstance(refused, Refused)
+                assert isinstance(refused, GoAway)
                 assert refused.reason == "hello.dpus: 'e' is not 'd', whom the link's certificate names"
             relays_end, agents_end = pair("r0", "agent")
             made.start(made.relay.serve(relays_end, "d"))
@@ -158,7 +158,7 @@ def test_a_link_whose_certificate_names_a_dpu_speaks_for_no_other() -> None:
             peer.hello("d")
             peer.say(has(await peer.frame()))
             peer.hello("e")
-            while not isinstance(message := await peer.hear(), Refused):
+            while not isinstance(message := await peer.hear(), GoAway):
                 """What it was told before."""
             assert "'e' is not 'd'" in message.reason
 

@@ -19,9 +19,9 @@ from drivers.relays.frame_cache import ENTRY_BYTES, FrameCache
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.reports import EXCEPTIONS_S, NAMES_MAX, Level, ReportBuffer
 from drivers.relays.served_zone import SNAPSHOT_EVERY_S, SNAPSHOTS_AT_ONCE, DpuRateLimiter
-from drivers.wire import down as protocol_down
-from drivers.wire.down import Frame
+from drivers.wire import relay_messages
 from drivers.wire.protocol import sentence
+from drivers.wire.relay_messages import Frame
 from eventstore.avro.codec import encode
 from eventstore.log import INSTALLS, check_append, partition_for
 from projections.installs.rows import MAX_VERSIONS
@@ -235,7 +235,7 @@ def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None
     zones = [fleet.add_zone(1_000) for _ in range(200)]
     rules = {ALLOW: packed("10.0.0.0/8")}
     table = Tables().put(5, rules)
-    data = protocol_down.encode_frame(1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
+    data = relay_messages.encode_frame(1, Delta(0, 5, table.digest, steps_between(EMPTY, table)))
     for zone in zones:
         frame = fleet.tables.decode(data)
         assert isinstance(frame, Frame)

@@ -7,7 +7,7 @@ import asyncio
 from drivers.relays.frame_cache import FrameCache
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.relays.served_zone import ServedZone
-from drivers.wire.down import encode_frame
+from drivers.wire.relay_messages import encode_frame
 from eventstore.log import FLEET_0
 from projections.fleet.tables import table
 from schemas.events import Event, PolicySet, ZoneUpdated

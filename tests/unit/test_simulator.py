@@ -12,8 +12,8 @@ import pytest
 from drivers.backends.simulated import NO_FAULTS, Faults
 from drivers.backends.simulated_fleet import Fleet
 from drivers.simulators.simulator import DpuRefused, Simulator
+from drivers.wire.agent_messages import Ack
 from drivers.wire.links import Link, LinkClosed
-from drivers.wire.up import Ack
 from eventstore.errors import LogUnavailable
 from tests.support.virtual_loop import run_virtual
 

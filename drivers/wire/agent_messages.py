@@ -1,4 +1,4 @@
-"""What agents say to relays: Hello, Ack and Heartbeat, written by agents and read (and distrusted) by relays."""
+"""The messages of agents to relays: Hello, Ack and Heartbeat, written by agents and read (and distrusted) by relays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What relays say to agents: Welcome, Refused, Heard and Frame, written by relays and read (and distrusted) by agents.
+"""The messages of relays to agents: Welcome, GoAway, HeartbeatReply and Frame, written by relays and read (and
+distrusted) by agents.
 
 A frame is encoded once per rule list and base version. The DPUs of a link that it is for stand outside it, as bytes
 appended to the frame's own (protobuf merges what follows), so every link gets the very same frame bytes.
@@ -22,7 +23,7 @@ _ACTION_NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
 _PROTOCOL_NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
 
 
-class Unwelcome(NamedTuple):
+class Unserved(NamedTuple):
     """These DPUs are not served now; name them again in a Hello after `retry_after_ms`."""
 
     dpus: int
@@ -37,10 +38,10 @@ class Welcome(NamedTuple):
     version: int
     frozen: bool
     heartbeat_ms: int
-    unwelcome: Sequence[Unwelcome]
+    unserved: Sequence[Unserved]
 
 
-class Heard(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """The answer to a Heartbeat."""
 
     epoch: int
@@ -48,7 +49,7 @@ class Heard(NamedTuple):
     frozen: bool
 
 
-class Refused(NamedTuple):
+class GoAway(NamedTuple):
     """The relay closes the link; come back after `retry_after_ms`."""
 
     reason: str
@@ -63,22 +64,24 @@ class Frame(NamedTuple):
     delta: Delta
 
 
-ToAgent: TypeAlias = Welcome | Refused | Heard | Frame
+ToAgent: TypeAlias = Welcome | GoAway | HeartbeatReply | Frame
 
 
-def encode(message: Welcome | Refused | Heard) -> bytes:
+def encode(message: Welcome | GoAway | HeartbeatReply) -> bytes:
     """A message as it goes over the link."""
     match message:
         case Welcome():
             welcome = pb.Welcome(
                 epoch=message.epoch, version=message.version, frozen=message.frozen, heartbeat_ms=message.heartbeat_ms
             )
-            welcome.unwelcome.extend(_unwelcome(part) for part in message.unwelcome)
+            welcome.unserved.extend(_unserved(part) for part in message.unserved)
             return pb.ToAgent(welcome=welcome).SerializeToString()
-        case Refused(reason, retry_after_ms):
-            return pb.ToAgent(refused=pb.Refused(reason=reason, retry_after_ms=retry_after_ms)).SerializeToString()
-        case Heard(epoch, version, frozen):
-            return pb.ToAgent(heard=pb.Heard(epoch=epoch, version=version, frozen=frozen)).SerializeToString()
+        case GoAway(reason, retry_after_ms):
+            return pb.ToAgent(go_away=pb.GoAway(reason=reason, retry_after_ms=retry_after_ms)).SerializeToString()
+        case HeartbeatReply(epoch, version, frozen):
+            return pb.ToAgent(
+                heartbeat_reply=pb.HeartbeatReply(epoch=epoch, version=version, frozen=frozen)
+            ).SerializeToString()
 
 
 def encode_frame(epoch: int, delta: Delta) -> bytes:
@@ -104,12 +107,14 @@ def decode(data: bytes) -> ToAgent:
     match message.WhichOneof("kind"):
         case "frame":
             return _read_frame(message.frame, message.group)
-        case "heard":
-            return Heard(message.heard.epoch, message.heard.version, message.heard.frozen)
+        case "heartbeat_reply":
+            return HeartbeatReply(
+                message.heartbeat_reply.epoch, message.heartbeat_reply.version, message.heartbeat_reply.frozen
+            )
         case "welcome":
             return _read_welcome(message.welcome)
-        case "refused":
-            return Refused(protocol.sentence(message.refused.reason), message.refused.retry_after_ms)
+        case "go_away":
+            return GoAway(protocol.sentence(message.go_away.reason), message.go_away.retry_after_ms)
         case _:
             raise ProtocolError("message: must be a welcome, a refusal, a frame or a heard, and is none of them")
 
@@ -136,19 +141,19 @@ def _read_step(step: pb.Step) -> SetStep:
 
 
 def _read_welcome(welcome: pb.Welcome) -> Welcome:
-    if len(welcome.unwelcome) > MAX_PARTS:
-        raise ProtocolError(f"welcome.unwelcome: {len(welcome.unwelcome)} are more than the {MAX_PARTS} allowed")
+    if len(welcome.unserved) > MAX_PARTS:
+        raise ProtocolError(f"welcome.unserved: {len(welcome.unserved)} are more than the {MAX_PARTS} allowed")
     if not 0 < welcome.heartbeat_ms <= 3_600_000:
         raise ProtocolError(f"welcome.heartbeat_ms: {welcome.heartbeat_ms} must be 1 to 3600000")
-    unwelcome = [
-        Unwelcome(protocol.mask_of(part.dpus), protocol.sentence(part.reason), part.retry_after_ms)
-        for part in welcome.unwelcome
+    unserved = [
+        Unserved(protocol.mask_of(part.dpus), protocol.sentence(part.reason), part.retry_after_ms)
+        for part in welcome.unserved
     ]
-    return Welcome(welcome.epoch, welcome.version, welcome.frozen, welcome.heartbeat_ms, unwelcome)
+    return Welcome(welcome.epoch, welcome.version, welcome.frozen, welcome.heartbeat_ms, unserved)
 
 
-def _unwelcome(part: Unwelcome) -> pb.Unwelcome:
-    return pb.Unwelcome(dpus=protocol.bitmap_of(part.dpus), reason=part.reason, retry_after_ms=part.retry_after_ms)
+def _unserved(part: Unserved) -> pb.Unserved:
+    return pb.Unserved(dpus=protocol.bitmap_of(part.dpus), reason=part.reason, retry_after_ms=part.retry_after_ms)
 
 
 def _step(step: SetStep) -> pb.Step:

@@ -12,8 +12,8 @@ import logging
 import random
 from collections.abc import Sequence
 
-from drivers.wire.down import Refused
 from drivers.wire.links import Busy, Dial, Link, LinkClosed
+from drivers.wire.relay_messages import GoAway
 from eventstore.backoff import ceiling
 
 logger = logging.getLogger(__name__)
@@ -24,16 +24,16 @@ AWAY_S_MAX = 60.0
 """We stay away no longer, whatever a relay says."""
 
 
-class SentAway(LinkClosed):
+class GoAwayReceived(LinkClosed):
     """The relay ended the link, and said why and when to come back."""
 
-    def __init__(self, refused: Refused) -> None:
+    def __init__(self, refused: GoAway) -> None:
         super().__init__(refused.reason)
         self.retry_after_s = min(AWAY_S_MAX, refused.retry_after_ms / 1000)
 
 
-class Relays:
-    """The relays that one agent knows."""
+class RelayConnector:
+    """Connects to one of several relays after the other, with backoff."""
 
     def __init__(self, addresses: Sequence[str], dial: Dial, rng: random.Random, *, who: str) -> None:
         self._addresses = addresses
@@ -61,7 +61,7 @@ class Relays:
 
     def lost(self, error: BaseException) -> None:
         """The link failed or ended like this: decides how long to wait before the next."""
-        if isinstance(error, Busy | SentAway):
+        if isinstance(error, Busy | GoAwayReceived):
             self._wait_s = error.retry_after_s * self._rng.uniform(1.0, 1.2)
         else:
             self._wait_s = self._rng.uniform(0.0, ceiling(self._failures, BACKOFF_FIRST_S, BACKOFF_LAST_S))
