@@ -25,7 +25,7 @@ ZONES_NAMED_MAX = 50
 logger = logging.getLogger(__name__)
 
 
-class ZoneHoldings(msgspec.Struct, frozen=True):
+class ZoneTables(msgspec.Struct, frozen=True):
     """One line of the page."""
 
     zone: str
@@ -39,7 +39,7 @@ def page(relay: Relay) -> Callable[[web.Request], Awaitable[web.StreamResponse]]
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         for zone in _wanted(relay, frozenset(request.query.getall("zone", []))):
-            line = ZoneHoldings(zone, relay.zone_devices(zone))
+            line = ZoneTables(zone, relay.zone_devices(zone))
             await response.write(msgspec.json.encode(line) + b"\n")
         return response
 
@@ -91,7 +91,7 @@ async def _ask(
         async with session.get(f"{scheme}://{address}{DEVICES_PATH}", params=query, ssl=ssl) as response:
             response.raise_for_status()
             async for line in response.content:
-                zone = msgspec.json.decode(line, type=ZoneHoldings)
+                zone = msgspec.json.decode(line, type=ZoneTables)
                 if not zones or zone.zone in zones:
                     found[zone.zone] = zone.devices
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:

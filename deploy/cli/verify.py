@@ -37,7 +37,7 @@ class Live(NamedTuple):
     """What the plane says of itself; nothing if it does not run."""
 
     claims: list[Claim]
-    holdings: Holdings
+    devices: Holdings
     is_running: bool
     log_id: str = ""
 
@@ -132,7 +132,7 @@ async def _verify(client: Client, place: LogPlace | None) -> Verdict:
             with ProgressLine("verify") as progress:
                 fresh = await fold_afresh(log, folds_of(log.partition_count), live.claims, progress.show)
             lineage = lineage_of(origin)
-        devices = compare_devices(fresh, lineage, live.holdings)
+        devices = compare_devices(fresh, lineage, live.devices)
         if fresh.differences or not devices.differences or not left:
             break
         await asyncio.sleep(BETWEEN_TRIES_S)

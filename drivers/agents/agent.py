@@ -21,7 +21,7 @@ from drivers.backends.device import Device
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, Heartbeat, Hello
 from drivers.wire.links import Dial, Link, LinkClosed
-from drivers.wire.protocol import Holding, ProtocolError
+from drivers.wire.protocol import ProtocolError, TableStatus
 from drivers.wire.relay_connector import AWAY_S_MAX, GoAwayReceived, RelayConnector
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Welcome
 from projections.rules.device_table import DeviceTable
@@ -144,7 +144,7 @@ class Agent:
     async def _take(self, frame: Frame, link: Link) -> None:
         """Takes one frame; the next waits in the link, and the relay sends no more than that."""
         result = await self._held.take(frame, partial(self._received, frame, link))
-        if isinstance(result, Holding):
+        if isinstance(result, TableStatus):
             link.send(agent_messages.encode(Ack([result], [])))
         else:
             self.refusals += 1
@@ -156,7 +156,7 @@ class Agent:
         if frame.epoch == self._held.table.epoch:
             self._held.received = max(self._held.received, frame.delta.to_version)
             with suppress(LinkClosed):  # whoever receives from it notices
-                link.send(agent_messages.encode(Ack([self._held.holding()], [])))
+                link.send(agent_messages.encode(Ack([self._held.status()], [])))
 
     async def _beat(self, link: Link) -> None:
         while True:
@@ -172,4 +172,4 @@ class Agent:
 
     def _say_hello(self, link: Link) -> None:
         who = self._identity
-        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.holding()])))
+        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._held.status()])))

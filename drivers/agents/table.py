@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from drivers.agents.store import TableStore
 from drivers.backends.device import Device, DeviceFailed
 from drivers.wire.agent_messages import Refusal
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY, Code, DeviceTable, steps_between
@@ -59,30 +59,32 @@ class AgentTable:
         """The device is taking a frame, or being read."""
         return self._busy.locked()
 
-    def holding(self) -> Holding:
+    def status(self) -> TableStatus:
         """What this DPU has, by its last read-back."""
         table = self.table
         received = max(self.received, table.version)
-        return Holding(SELF, table.epoch, received, table.version, min(self._in_hardware, table.version), self._digest)
+        return TableStatus(
+            SELF, table.epoch, received, table.version, min(self._in_hardware, table.version), self._digest
+        )
 
-    async def take(self, frame: Frame, slow: Callable[[], None]) -> Holding | Refusal:
+    async def take(self, frame: Frame, slow: Callable[[], None]) -> TableStatus | Refusal:
         """Takes a frame or refuses it; in both cases what the DPU has then. `slow` is told if that takes long."""
         after = device_table.apply(self.table, frame.epoch, frame.delta, capacity=self._device.capacity)
         if isinstance(after, device_table.FrameRefused):
-            return Refusal(self.holding(), frame.delta.to_version, after.code, after.reason)
+            return Refusal(self.status(), frame.delta.to_version, after.code, after.reason)
         if after.epoch == self.table.epoch:
             self.received = after.version
         if after is self.table and self._in_step:
-            return self.holding()
+            return self.status()
         steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
         if fault := await self._install(after, steps, slow):
-            return Refusal(self.holding(), frame.delta.to_version, Code.DEVICE, fault)
-        return self.holding()
+            return Refusal(self.status(), frame.delta.to_version, Code.DEVICE, fault)
+        return self.status()
 
-    async def read_back(self) -> Holding:
+    async def read_back(self) -> TableStatus:
         """What the device really holds, unless it is at work."""
         if self._busy.locked():
-            return self.holding()
+            return self.status()
         async with self._busy:
             try:
                 async with asyncio.timeout(self._read_back_s):
@@ -92,7 +94,7 @@ class AgentTable:
             else:
                 self._in_step = self._digest == self.table.digest
                 self._in_hardware = self.table.version if self._in_step else 0
-        return self.holding()
+        return self.status()
 
     async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]) -> str:
         """Makes the device hold this table; a sentence if it does not."""

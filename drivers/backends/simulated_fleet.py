@@ -19,7 +19,7 @@ from drivers.backends.simulated import Faults
 from drivers.backends.simulated_records import NEVER, NONE, Index, Records, groups, mask, members
 from drivers.backends.simulated_tables import NOTHING, SharedTables
 from drivers.wire.agent_messages import Ack, Refusal
-from drivers.wire.protocol import MAX_PARTS, Holding
+from drivers.wire.protocol import MAX_PARTS, TableStatus
 from drivers.wire.relay_messages import Frame
 from projections.rules.device_table import Code, FrameRefused
 
@@ -118,7 +118,7 @@ class Fleet:
         places = self.zones[zone]
         self._rise(np.flatnonzero(self.records.up_at[places.start : places.stop] < NEVER) + places.start)
 
-    def holdings(self, zone: int, devices: Index, *, read_back: bool) -> list[Holding]:
+    def statuses(self, zone: int, devices: Index, *, read_back: bool) -> list[TableStatus]:
         """What these devices of a zone say that they have; with the digest of what they really have, if read back."""
         records, parts = self.records, []
         held = records.actual if read_back else records.claimed
@@ -128,17 +128,17 @@ class Fleet:
             table = self.tables[claimed]
             levels = max(received, table.version), table.version, min(in_hardware, table.version)
             dpus = mask(self.zones[zone], group)
-            parts.append(Holding(dpus, table.epoch, *levels, self.tables[digest_of].digest))
+            parts.append(TableStatus(dpus, table.epoch, *levels, self.tables[digest_of].digest))
         return parts
 
-    def beat(self, zone: int) -> list[Holding]:
+    def beat(self, zone: int) -> list[TableStatus]:
         """The heartbeats of a zone: every device that is up reads back what it has."""
         records = self.records
         devices = members(self.zones[zone], 0)
         devices = devices[records.up_at[devices] == NEVER]
         idle = devices[records.pending[devices] == NONE]
         records.in_step[idle] = records.actual[idle] == records.claimed[idle]
-        return self.holdings(zone, devices, read_back=True)
+        return self.statuses(zone, devices, read_back=True)
 
     # --- one frame ----------------------------------------------------------------------------------------------------
 
@@ -217,20 +217,20 @@ class Fleet:
 
     def _acks(self, zone: int, said: Sequence[Said]) -> list[Ack]:
         """Answers as messages of the link, some of which get lost."""
-        holdings: list[Holding] = []
+        statuses: list[TableStatus] = []
         refusals: list[Refusal] = []
         for devices, version, refused in said:
             heard = devices
             if self.faults.answer_loss:
                 heard = devices[self._chance.random(len(devices)) >= self.faults.answer_loss]
-            parts = self.holdings(zone, heard, read_back=False)
+            parts = self.statuses(zone, heard, read_back=False)
             if refused is None:
-                holdings += parts
+                statuses += parts
             else:
                 refusals += [Refusal(part, version, refused.code, refused.reason) for part in parts]
         return [
-            Ack(holdings[start : start + MAX_PARTS], refusals[start : start + MAX_PARTS])
-            for start in range(0, max(len(holdings), len(refusals)), MAX_PARTS)
+            Ack(statuses[start : start + MAX_PARTS], refusals[start : start + MAX_PARTS])
+            for start in range(0, max(len(statuses), len(refusals)), MAX_PARTS)
         ]
 
     # --- records ------------------------------------------------------------------------------------------------------

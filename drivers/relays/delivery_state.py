@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from drivers.wire.agent_messages import Refusal
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from eventstore.backoff import ceiling
 from projections.rules.device_table import Code
 
@@ -42,7 +42,7 @@ class DeliveryState(NamedTuple):
     """The delivery of tables to one DPU, as of its last message. Versions are of `epoch`, times are of the loop's
     clock, in seconds.
 
-    Up to the digest it is what it said that it has: a Holding without `dpus`.
+    Up to the digest it is what it said that it has: a TableStatus without `dpus`.
     """
 
     epoch: int
@@ -63,10 +63,10 @@ class DeliveryState(NamedTuple):
     """The zone's version when it came: how long it took for older ones says nothing about us."""
 
 
-def arrived(holding: Holding, target: Target, known: bytes | None) -> DeliveryState:
+def arrived(status: TableStatus, target: Target, known: bytes | None) -> DeliveryState:
     """A DPU that has just said hello. `known` is the digest that its version has, if we know that version."""
-    wrong = known is not None and holding.epoch == target.epoch and known != holding.digest
-    return DeliveryState(*holding[1:], sent=holding.applied, repair=wrong, since=target.version)
+    wrong = known is not None and status.epoch == target.epoch and known != status.digest
+    return DeliveryState(*status[1:], sent=status.applied, repair=wrong, since=target.version)
 
 
 def due(state: DeliveryState, target: Target, now: float) -> Due:
@@ -94,16 +94,16 @@ def after_wait(state: DeliveryState, until: float) -> DeliveryState:
     return state._replace(not_before=max(state.not_before, until))
 
 
-def after_ack(state: DeliveryState, holding: Holding, epoch: int, known: bytes | None) -> DeliveryState:
+def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None) -> DeliveryState:
     """It says what it has now. `epoch` is ours; `known` as in `arrived`."""
-    if holding.epoch != epoch:
-        return _holds(state, holding)
-    in_flight = tuple([version for version in state.in_flight if version > holding.applied])
-    wrong = not in_flight and known is not None and known != holding.digest
-    fine = holding.applied > state.applied and not wrong
+    if status.epoch != epoch:
+        return _holds(state, status)
+    in_flight = tuple([version for version in state.in_flight if version > status.applied])
+    wrong = not in_flight and known is not None and known != status.digest
+    fine = status.applied > state.applied and not wrong
     return DeliveryState(
-        *holding[1:],
-        sent=in_flight[-1] if in_flight else holding.applied,
+        *status[1:],
+        sent=in_flight[-1] if in_flight else status.applied,
         in_flight=in_flight,
         sent_at=state.sent_at,
         repair=state.repair or wrong,
@@ -114,21 +114,21 @@ def after_ack(state: DeliveryState, holding: Holding, epoch: int, known: bytes |
 
 
 def after_heartbeat(
-    state: DeliveryState, holding: Holding, epoch: int, known: bytes | None, *, lost_before: float
+    state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None, *, lost_before: float
 ) -> DeliveryState:
     """As an ack; and a frame sent before `lost_before` that it has not received is lost. What it received of another
     epoch is no frame of ours, whatever its number."""
-    after = after_ack(state, holding, epoch, known)
+    after = after_ack(state, status, epoch, known)
     if not after.in_flight or after.sent_at >= lost_before:
         return after
-    if holding.epoch != epoch or holding.received < after.in_flight[0]:
-        return after._replace(in_flight=(), sent=holding.applied)
+    if status.epoch != epoch or status.received < after.in_flight[0]:
+        return after._replace(in_flight=(), sent=status.applied)
     return after
 
 
 def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: float) -> DeliveryState:
     """It refused a frame. `jitter`, from 0.5 to 1, keeps many from trying again together."""
-    kept = _holds(state, refusal.holding)._replace(in_flight=(), sent=refusal.holding.applied)
+    kept = _holds(state, refusal.status)._replace(in_flight=(), sent=refusal.status.applied)
     if refusal.version not in state.in_flight or refusal.code is Code.OLDER:
         return kept
     failures = state.failures + 1
@@ -139,13 +139,13 @@ def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: fl
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 
 
-def _holds(state: DeliveryState, holding: Holding) -> DeliveryState:
+def _holds(state: DeliveryState, status: TableStatus) -> DeliveryState:
     return state._replace(
-        epoch=holding.epoch,
-        received=holding.received,
-        applied=holding.applied,
-        in_hardware=holding.in_hardware,
-        digest=holding.digest,
+        epoch=status.epoch,
+        received=status.received,
+        applied=status.applied,
+        in_hardware=status.in_hardware,
+        digest=status.digest,
     )
 
 

@@ -19,7 +19,7 @@ from drivers.relays.numbering import Numbering
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone
 from drivers.wire.agent_messages import NO_DIGEST, Hello
-from drivers.wire.protocol import Holding, numbers_of, union
+from drivers.wire.protocol import TableStatus, numbers_of, union
 from drivers.wire.relay_messages import Unserved
 from projections.names import shown
 from projections.rules.rule import Held
@@ -48,7 +48,7 @@ class LinkMembership:
         """Takes up the DPUs of a Hello; who is unserved. Raises ProtocolError if they would be too many."""
         named = self.numbering.add(hello.dpus)
         unserved = self.attach(hello.dpus)
-        return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.holdings, now_ms)
+        return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.statuses, now_ms)
 
     def renumbered(self) -> list[str]:
         """Those whom the log knows by another ordinal meanwhile, or not at all."""
@@ -93,7 +93,7 @@ class LinkMembership:
 
     def end(self) -> None:
         """The link has ended: nobody speaks for its DPUs, and what those had that were served is remembered."""
-        held = self.holdings()
+        held = self.reported_tables()
         for name in self.numbering.names:
             if self._zone.links.get(name, (None, 0))[0] is self:
                 del self._zone.links[name]
@@ -101,36 +101,36 @@ class LinkMembership:
                 if name in held:
                     self._zone.last_reported[name] = (held[name].epoch, held[name].version)
 
-    def holdings(self) -> dict[str, Held]:
-        """What each DPU has."""
+    def reported_tables(self) -> dict[str, Held]:
+        """The table that each DPU reported last."""
         return {
             name: Held(state.epoch, state.applied, state.digest)
             for state, dpus in self.delivery_states.dpus.items()
             for name in self.numbering.names_of(dpus)
         }
 
-    def _add(self, dpus: int, holdings: Sequence[Holding], now_ms: int) -> list[Unserved]:
+    def _add(self, dpus: int, statuses: Sequence[TableStatus], now_ms: int) -> list[Unserved]:
         """Puts these DPUs where their Hello says that they stand; who comes from a later log is unserved."""
         target, unserved, left = self._zone.target, [], dpus
-        nothing = Holding(dpus, 0, 0, 0, 0, NO_DIGEST)
-        for holding in (*holdings, nothing):
-            members = holding.dpus & left
+        nothing = TableStatus(dpus, 0, 0, 0, 0, NO_DIGEST)
+        for status in (*statuses, nothing):
+            members = status.dpus & left
             if not members:
                 continue
             left &= ~members
-            self._note_ahead_of_log(members, holding)
-            if holding.epoch > target.epoch:
-                reason = f"epoch: {holding.epoch} is of a later log than this relay's, which is {target.epoch}"
+            self._note_ahead_of_log(members, status)
+            if status.epoch > target.epoch:
+                reason = f"epoch: {status.epoch} is of a later log than this relay's, which is {target.epoch}"
                 self.delivery_states.drop(members)
                 unserved.append(Unserved(members, reason, self._retry_ms()))
                 continue
-            self._note_regressions(members, (holding.epoch, holding.applied))
-            known = self._zone.digest(holding.applied)
-            self.delivery_states.put(members, delivery_state.arrived(holding, target, known))
-            self._report(members, holding, now_ms)
+            self._note_regressions(members, (status.epoch, status.applied))
+            known = self._zone.digest(status.applied)
+            self.delivery_states.put(members, delivery_state.arrived(status, target, known))
+            self._report(members, status, now_ms)
         return unserved
 
-    def _report(self, dpus: int, has: Holding | DeliveryState, now_ms: int) -> None:
+    def _report(self, dpus: int, has: TableStatus | DeliveryState, now_ms: int) -> None:
         """Says what these DPUs have, as far as it is what the log says of that version."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
@@ -149,9 +149,9 @@ class LinkMembership:
             if has < max(before, had.get(number, (0, 0))):
                 self._zone.pending.regressed[name] = has[1]
 
-    def _note_ahead_of_log(self, dpus: int, holding: Holding) -> None:
+    def _note_ahead_of_log(self, dpus: int, status: TableStatus) -> None:
         """Notes which DPUs hold what the log does not know, and which do not any more."""
-        ahead, has = self._zone.ahead_of_log, (holding.epoch, holding.applied)
+        ahead, has = self._zone.ahead_of_log, (status.epoch, status.applied)
         if self._source.knows(*has):
             for name in self.numbering.names_of(dpus) if ahead else ():
                 ahead.pop(name, None)

@@ -144,7 +144,7 @@ class Relay:
         """What each connected DPU of one zone has."""
         held: dict[str, Held] = {}
         for session in self.zones[zone].sessions if zone in self.zones else ():
-            held.update(session.holdings())
+            held.update(session.reported_tables())
         return held
 
     # --- links --------------------------------------------------------------------------------------------------------

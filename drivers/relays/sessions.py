@@ -21,7 +21,7 @@ from drivers.relays.served_zone import DpuRateLimiter, ServedZone
 from drivers.wire import relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.links import Link
-from drivers.wire.protocol import Holding, ProtocolError, numbers_of
+from drivers.wire.protocol import ProtocolError, TableStatus, numbers_of
 from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
 from projections.names import shown
 from projections.rules.rule import Held
@@ -73,15 +73,15 @@ class Session:
             case Hello():
                 self.handle_hello(message)
             case Ack():
-                for holding in message.holdings:
-                    self._handle_ack(holding)
+                for status in message.statuses:
+                    self._handle_ack(status)
                 for refusal in message.refusals:
                     self._handle_refusal(refusal)
             case Heartbeat():
                 if moved := self._membership.renumbered():  # what is said next is noted by ordinal
                     self._send_welcome(self._membership.attach(moved))
-                for holding in message.holdings:
-                    self._handle_heartbeat(holding)
+                for status in message.statuses:
+                    self._handle_heartbeat(status)
                 self._membership.report_again(moved, self._context.now_ms())
                 target = self.zone.target
                 self.link.send(relay_messages.encode(HeartbeatReply(target.epoch, target.version, self.zone.frozen)))
@@ -135,9 +135,9 @@ class Session:
         for state, dpus in self._delivery_states.dpus.items():
             yield state, dpus.bit_count()
 
-    def holdings(self) -> dict[str, Held]:
-        """What each DPU of the link has."""
-        return self._membership.holdings()
+    def reported_tables(self) -> dict[str, Held]:
+        """The table that each DPU of the link reported last."""
+        return self._membership.reported_tables()
 
     def end(self) -> None:
         """The link has ended."""
@@ -146,24 +146,24 @@ class Session:
 
     # --- what DPUs say ------------------------------------------------------------------------------------------------
 
-    def _handle_ack(self, holding: Holding) -> None:
-        epoch, known = self._context.source.epoch, self.zone.digest(holding.applied)
+    def _handle_ack(self, status: TableStatus) -> None:
+        epoch, known = self._context.source.epoch, self.zone.digest(status.applied)
         self._record(
-            self._delivery_states.change(holding.dpus, lambda s: delivery_state.after_ack(s, holding, epoch, known))
+            self._delivery_states.change(status.dpus, lambda s: delivery_state.after_ack(s, status, epoch, known))
         )
 
-    def _handle_heartbeat(self, holding: Holding) -> None:
-        epoch, known = self._context.source.epoch, self.zone.digest(holding.applied)
+    def _handle_heartbeat(self, status: TableStatus) -> None:
+        epoch, known = self._context.source.epoch, self.zone.digest(status.applied)
         lost_before = float("-inf") if self.link.backlog else self._context.now() - 2 * self._context.heartbeat_s
         moves = self._delivery_states.change(
-            holding.dpus, lambda s: delivery_state.after_heartbeat(s, holding, epoch, known, lost_before=lost_before)
+            status.dpus, lambda s: delivery_state.after_heartbeat(s, status, epoch, known, lost_before=lost_before)
         )
         self._record(moves)
 
     def _handle_refusal(self, refusal: Refusal) -> None:
         now, jitter = self._context.now(), self._context.rng.uniform(0.5, 1.0)
         moves = self._delivery_states.change(
-            refusal.holding.dpus, lambda s: delivery_state.after_refusal(s, refusal, now, jitter)
+            refusal.status.dpus, lambda s: delivery_state.after_refusal(s, refusal, now, jitter)
         )
         self._record(moves)
         for move in moves:

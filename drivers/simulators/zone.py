@@ -77,8 +77,8 @@ class SimulatedZone:
         places = self._fleet.zones[self._number]
         boots = self._fleet.records.boots
         names = [self.dpus[device - places.start] for device in devices.tolist()]
-        holdings = self._fleet.holdings(self._number, devices, read_back=True)[:MAX_PARTS]
-        self._send(Hello(self.name, names, [str(boot) for boot in boots[devices].tolist()], holdings))
+        statuses = self._fleet.statuses(self._number, devices, read_back=True)[:MAX_PARTS]
+        self._send(Hello(self.name, names, [str(boot) for boot in boots[devices].tolist()], statuses))
 
     @property
     def due_at(self) -> float:
@@ -91,9 +91,9 @@ class SimulatedZone:
             return
         if now >= self._beat_at:
             self._beat_at = now + self._heartbeat_s * self._rng.uniform(0.5, 1.0)
-            holdings = self._fleet.beat(self._number)
-            for start in range(0, len(holdings), MAX_PARTS):
-                self._send(Heartbeat(holdings[start : start + MAX_PARTS]))
+            statuses = self._fleet.beat(self._number)
+            for start in range(0, len(statuses), MAX_PARTS):
+                self._send(Heartbeat(statuses[start : start + MAX_PARTS]))
         due = [dpus for at, dpus in self._again if now >= at]
         if due:
             self._again = [(at, dpus) for at, dpus in self._again if now < at]

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from google.protobuf.message import DecodeError
 
 from drivers.wire import protocol
-from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
+from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
 from projections.names import check_name, check_text, check_zone
 from projections.rules.device_table import Code
 from schemas.api import agent_pb2 as pb
@@ -20,18 +20,18 @@ KNOWN_CODES = frozenset(map(int, Code))
 
 
 class Hello(NamedTuple):
-    """The DPUs that a link speaks for, and what they have. DPUs that no holding names have nothing."""
+    """The DPUs that a link speaks for, and what they have. DPUs that no status names have nothing."""
 
     zone: str
     dpus: Sequence[str]
     boot_ids: Sequence[str]
-    holdings: Sequence[Holding]
+    statuses: Sequence[TableStatus]
 
 
 class Refusal(NamedTuple):
-    """The DPUs of `holding` refused the frame to `version`, and keep what the holding says."""
+    """The DPUs of `status` refused the frame to `version`, and keep what the status says."""
 
-    holding: Holding
+    status: TableStatus
     version: int
     code: Code
     reason: str
@@ -40,14 +40,14 @@ class Refusal(NamedTuple):
 class Ack(NamedTuple):
     """What a frame came to."""
 
-    holdings: Sequence[Holding]
+    statuses: Sequence[TableStatus]
     refusals: Sequence[Refusal]
 
 
 class Heartbeat(NamedTuple):
     """What the living DPUs of a link have, read back from them."""
 
-    holdings: Sequence[Holding]
+    statuses: Sequence[TableStatus]
 
 
 FromAgent: TypeAlias = Hello | Ack | Heartbeat
@@ -61,17 +61,17 @@ def encode(message: FromAgent) -> bytes:
             said.hello.protocol, said.hello.zone = protocol.VERSION, message.zone
             said.hello.dpus.extend(message.dpus)
             said.hello.boot_ids.extend(message.boot_ids)
-            _write_holdings(said.hello, message.holdings)
+            _write_statuses(said.hello, message.statuses)
         case Ack():
             said.ack.SetInParent()
-            _write_holdings(said.ack, message.holdings)
+            _write_statuses(said.ack, message.statuses)
             for refusal in message.refusals:
                 code = pb.Refusal.Code.Name(int(refusal.code))
                 added = said.ack.refusals.add(version=refusal.version, code=code, reason=refusal.reason)
-                _write_holding(added.holding, refusal.holding)
+                _write_status(added.status, refusal.status)
         case Heartbeat():
             said.heartbeat.SetInParent()
-            _write_holdings(said.heartbeat, message.holdings)
+            _write_statuses(said.heartbeat, message.statuses)
     return said.SerializeToString()
 
 
@@ -89,10 +89,10 @@ def decode(data: bytes) -> FromAgent:
         case "ack":
             refusals = message.ack.refusals
             _check_count("ack.refusals", len(refusals))
-            holdings = _read_holdings("ack.holdings", message.ack.holdings)
-            return Ack(holdings, [_read_refusal(refusal) for refusal in refusals])
+            statuses = _read_statuses("ack.statuses", message.ack.statuses)
+            return Ack(statuses, [_read_refusal(refusal) for refusal in refusals])
         case "heartbeat":
-            return Heartbeat(_read_holdings("heartbeat.holdings", message.heartbeat.holdings))
+            return Heartbeat(_read_statuses("heartbeat.statuses", message.heartbeat.statuses))
         case _:
             raise ProtocolError("message: must be a hello, an ack or a heartbeat, and is none of them")
 
@@ -113,17 +113,17 @@ def _read_hello(hello: pb.Hello) -> Hello:
         fault = fault or check_text("hello.boot_ids", boot_id, 64)
     if fault:
         raise ProtocolError(fault)
-    return Hello(hello.zone, list(hello.dpus), list(hello.boot_ids), _read_holdings("hello.holdings", hello.holdings))
+    return Hello(hello.zone, list(hello.dpus), list(hello.boot_ids), _read_statuses("hello.statuses", hello.statuses))
 
 
-def _read_holdings(field: str, holdings: Sequence[pb.Holding]) -> list[Holding]:
-    _check_count(field, len(holdings))
-    return [_read_holding(field, holding) for holding in holdings]
+def _read_statuses(field: str, statuses: Sequence[pb.TableStatus]) -> list[TableStatus]:
+    _check_count(field, len(statuses))
+    return [_read_status(field, status) for status in statuses]
 
 
-def _read_holding(field: str, holding: pb.Holding) -> Holding:
-    dpus, epoch, digest = _read_mask(field, holding.dpus), holding.epoch, holding.digest
-    received, applied, in_hardware = holding.received, holding.applied, holding.in_hardware
+def _read_status(field: str, status: pb.TableStatus) -> TableStatus:
+    dpus, epoch, digest = _read_mask(field, status.dpus), status.epoch, status.digest
+    received, applied, in_hardware = status.received, status.applied, status.in_hardware
     if len(digest) != DIGEST_BYTES:
         raise ProtocolError(f"{field}.digest: {len(digest)} bytes must be {DIGEST_BYTES}")
     if (highest := max(epoch, received)) > protocol.MAX_VERSION:
@@ -131,13 +131,13 @@ def _read_holding(field: str, holding: pb.Holding) -> Holding:
     if not received >= applied >= in_hardware:
         levels = f"{received}, {applied}, {in_hardware}"
         raise ProtocolError(f"{field}: versions {levels} must not rise from received to applied to in hardware")
-    return Holding(dpus, epoch, received, applied, in_hardware, digest)
+    return TableStatus(dpus, epoch, received, applied, in_hardware, digest)
 
 
 def _read_refusal(refusal: pb.Refusal) -> Refusal:
-    holding = _read_holding("ack.refusals.holding", refusal.holding)
+    status = _read_status("ack.refusals.status", refusal.status)
     code = Code(refusal.code) if refusal.code in KNOWN_CODES else Code.UNSPECIFIED
-    return Refusal(holding, refusal.version, code, protocol.sentence(refusal.reason))
+    return Refusal(status, refusal.version, code, protocol.sentence(refusal.reason))
 
 
 def _read_mask(field: str, bitmap: bytes) -> int:
@@ -154,11 +154,11 @@ def _check_count(field: str, count: int) -> None:
         raise ProtocolError(f"{field}: {count} are more than the {MAX_PARTS} allowed")
 
 
-def _write_holdings(into: pb.Hello | pb.Ack | pb.Heartbeat, holdings: Sequence[Holding]) -> None:
-    for holding in holdings:
-        _write_holding(into.holdings.add(), holding)
+def _write_statuses(into: pb.Hello | pb.Ack | pb.Heartbeat, statuses: Sequence[TableStatus]) -> None:
+    for status in statuses:
+        _write_status(into.statuses.add(), status)
 
 
-def _write_holding(into: pb.Holding, holding: Holding) -> None:
-    dpus, into.epoch, into.received, into.applied, into.in_hardware, into.digest = holding
+def _write_status(into: pb.TableStatus, status: TableStatus) -> None:
+    dpus, into.epoch, into.received, into.applied, into.in_hardware, into.digest = status
     into.dpus = protocol.bitmap_of(dpus)

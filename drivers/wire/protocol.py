@@ -29,7 +29,7 @@ MAX_DOWN_BYTES = 64 * 1024 * 1024
 """Size of a message to an agent at most: a snapshot of three million IPv6 prefixes."""
 
 MAX_PARTS = 256
-"""Holdings, and refusals, of one message at most; who has more to say says it in several."""
+"""TableStatuses, and refusals, of one message at most; who has more to say says it in several."""
 
 MAX_REASON = 200
 """Characters of a reason that are kept."""
@@ -44,8 +44,8 @@ class ProtocolError(PermanentError):
     """The peer said something that this protocol does not allow."""
 
 
-class Holding(NamedTuple):
-    """What the DPUs in `dpus` have: versions of `epoch` by level, and the digest of their table."""
+class TableStatus(NamedTuple):
+    """The status of the table on the DPUs in `dpus`: versions of `epoch` by level, and the digest of their table."""
 
     dpus: int
     epoch: int

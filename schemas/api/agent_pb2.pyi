@@ -32,20 +32,20 @@ class ToAgent(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., go_away: _Optional[_Union[GoAway, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "zone", "dpus", "boot_ids", "holdings")
+    __slots__ = ("protocol", "zone", "dpus", "boot_ids", "statuses")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
-    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     zone: str
     dpus: _containers.RepeatedScalarFieldContainer[str]
     boot_ids: _containers.RepeatedScalarFieldContainer[str]
-    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, protocol: _Optional[int] = ..., zone: _Optional[str] = ..., dpus: _Optional[_Iterable[str]] = ..., boot_ids: _Optional[_Iterable[str]] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    statuses: _containers.RepeatedCompositeFieldContainer[TableStatus]
+    def __init__(self, protocol: _Optional[int] = ..., zone: _Optional[str] = ..., dpus: _Optional[_Iterable[str]] = ..., boot_ids: _Optional[_Iterable[str]] = ..., statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ...) -> None: ...
 
-class Holding(_message.Message):
+class TableStatus(_message.Message):
     __slots__ = ("dpus", "epoch", "received", "applied", "in_hardware", "digest")
     DPUS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -62,15 +62,15 @@ class Holding(_message.Message):
     def __init__(self, dpus: _Optional[bytes] = ..., epoch: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., in_hardware: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("holdings", "refusals")
-    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("statuses", "refusals")
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
-    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
+    statuses: _containers.RepeatedCompositeFieldContainer[TableStatus]
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
-    def __init__(self, holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+    def __init__(self, statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("holding", "version", "code", "reason")
+    __slots__ = ("status", "version", "code", "reason")
     class Code(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CODE_UNSPECIFIED: _ClassVar[Refusal.Code]
@@ -87,21 +87,21 @@ class Refusal(_message.Message):
     CODE_TABLE_FULL: Refusal.Code
     CODE_MALFORMED: Refusal.Code
     CODE_DEVICE_FAILED: Refusal.Code
-    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    holding: Holding
+    status: TableStatus
     version: int
     code: Refusal.Code
     reason: str
-    def __init__(self, holding: _Optional[_Union[Holding, _Mapping]] = ..., version: _Optional[int] = ..., code: _Optional[_Union[Refusal.Code, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[TableStatus, _Mapping]] = ..., version: _Optional[int] = ..., code: _Optional[_Union[Refusal.Code, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("holdings",)
-    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
-    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("statuses",)
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    statuses: _containers.RepeatedCompositeFieldContainer[TableStatus]
+    def __init__(self, statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("epoch", "version", "frozen")

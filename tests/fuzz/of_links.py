@@ -33,9 +33,9 @@ def agent_says(data: bytes) -> bool:
         told(error)
         return False
     assert agent_messages.decode(agent_messages.encode(message)) == message
-    assert len(message.holdings) <= MAX_PARTS
-    for holding in message.holdings:
-        assert holding.dpus and numbers_of(holding.dpus)[-1] < 8 * len(data)
+    assert len(message.statuses) <= MAX_PARTS
+    for status in message.statuses:
+        assert status.dpus and numbers_of(status.dpus)[-1] < 8 * len(data)
     if isinstance(message, Hello):
         assert len(message.dpus) == len(message.boot_ids) == len({*message.dpus}) > 0
     return True

@@ -13,7 +13,7 @@ from deploy.audit.checkpoints import FORMAT, Statement
 from drivers.agents.store import HASH_BYTES, FileStore
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, HeartbeatReply, Unserved, Welcome
 from eventstore.ids import uuid7
 from eventstore.log import FLEET_0, ZONES, Partition
@@ -32,7 +32,7 @@ from tests.support.toy_log import LOG_ID, T0, Issuer
 
 WEB, NONE = Rule(5, "allow", "tcp", (443, 443)), Rule(9, "drop", "any", ())
 ONE, TWO, SIX = bytes((10, 0, 0, 1, 32)), bytes((10, 0, 1, 0, 24)), bytes(15) + b"\x02\x80"
-HOLDING = Holding(1, 1, 5, 5, 5, bytes(16))
+HOLDING = TableStatus(1, 1, 5, 5, 5, bytes(16))
 
 
 def _agent_says() -> Iterable[bytes]:

@@ -21,7 +21,7 @@ from drivers.relays.relay import TURN_PIECES, RelaySettings
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import Link, LinkClosed
-from drivers.wire.protocol import MAX_UP_BYTES, Holding, ProtocolError
+from drivers.wire.protocol import MAX_UP_BYTES, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply
 from drivers.wire.websocket import PINGS_MAX, _SocketLink
 from projections.names import is_printable
@@ -71,12 +71,12 @@ async def attacked(folder: Path) -> AsyncIterator[Attacked]:
 async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_no_other(tmp_path: Path) -> None:
     async with attacked(tmp_path) as attack:
         before = attack.held("d0")
-        wrong = Holding(1, attack.tables.epoch, 5, 5, 5, b"\x07" * 16)
+        wrong = TableStatus(1, attack.tables.epoch, 5, 5, 5, b"\x07" * 16)
         attack.link.send(agent_messages.encode(Ack([wrong], [])))
         await until(lambda: attack.held("d1").digest == b"\x07" * 16)
         assert attack.held("d1").digest != attack.tables.table.digest
         everybody = (1 << 4096) - 1
-        ahead = Holding(everybody, attack.tables.epoch, 2**40, 2**40, 2**40, NO_DIGEST)
+        ahead = TableStatus(everybody, attack.tables.epoch, 2**40, 2**40, 2**40, NO_DIGEST)
         attack.link.send(agent_messages.encode(Heartbeat([ahead])))
         await attack.link.receive()
         assert attack.held("d0") == before
@@ -85,7 +85,7 @@ async def test_a_dpu_that_lies_about_what_it_holds_is_seen_to_differ_and_moves_n
 
 async def test_a_flood_ends_its_own_link_only(tmp_path: Path) -> None:
     async with attacked(tmp_path) as attack:
-        beat = agent_messages.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)]))
+        beat = agent_messages.encode(Heartbeat([TableStatus(1, 0, 0, 0, 0, NO_DIGEST)]))
         with pytest.raises(LinkClosed):
             async with asyncio.timeout(60):
                 while True:
@@ -103,7 +103,7 @@ async def test_pings_are_answered_and_a_flood_of_them_ends_its_own_link_only(tmp
         transport, masked_ping = attack.link._transport, b"\x89\x80\x01\x02\x03\x04"
         for _ in range(PINGS_MAX - 1):
             transport.write(masked_ping)
-        attack.link.send(agent_messages.encode(Heartbeat([Holding(1, 0, 0, 0, 0, NO_DIGEST)])))
+        attack.link.send(agent_messages.encode(Heartbeat([TableStatus(1, 0, 0, 0, 0, NO_DIGEST)])))
         assert isinstance(relay_messages.decode(await attack.link.receive()), HeartbeatReply)
         async with asyncio.timeout(10):
             while not transport.is_closing():

@@ -19,7 +19,7 @@ from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Hello
 from drivers.wire.links import Busy, Link, LinkClosed
-from drivers.wire.protocol import MAX_UP_BYTES, Holding
+from drivers.wire.protocol import MAX_UP_BYTES, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import AgentListener, Dialer
 from projections.rules.device_table import DeviceTable
@@ -179,7 +179,7 @@ async def test_a_device_that_takes_nothing_delays_nobody_and_then_gets_one_merge
         assert isinstance(first, Frame)
         assert first.delta.to_version == 5
         digest = tables.history[5].digest
-        slow.send(agent_messages.encode(Ack([Holding(1, 1, 5, 5, 5, digest)], [])))
+        slow.send(agent_messages.encode(Ack([TableStatus(1, 1, 5, 5, 5, digest)], [])))
         merged = decode(await slow.receive())
         assert isinstance(merged, Frame)
         assert (merged.delta.from_version, merged.delta.to_version) == (5, 39)
@@ -192,9 +192,9 @@ async def test_an_agent_that_says_nothing_more_is_let_go_and_one_that_never_stop
         async with dialed(address) as silent, dialed(address) as loud:
             for link, dpu in ((silent, "d0"), (loud, "d1")):
                 link.send(agent_messages.encode(Hello("z", [dpu], ["b"], [])))
-            holding = Holding(1, 0, 0, 0, 0, NO_DIGEST)
+            status = TableStatus(1, 0, 0, 0, 0, NO_DIGEST)
             for _ in range(200):
-                loud.send(agent_messages.encode(Ack([holding], [])))
+                loud.send(agent_messages.encode(Ack([status], [])))
             await until(lambda: relay.closed_for["silent"] == 1)
             assert relay.closed_for["flooding"] == 1
         await until(lambda: not relay.zones.get("z") or not relay.zones["z"].sessions)

@@ -13,7 +13,7 @@ from deploy.devices import of_relays
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import LinkClosed
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import Dialer
 from tests.support.certs import Office, Papers
@@ -79,7 +79,7 @@ async def test_acknowledgements_for_others_move_nobody(tmp_path: Path) -> None:
             while not isinstance(decode(await link.receive()), Frame):
                 pass
             everybody = (1 << 64) - 1
-            lie = Holding(everybody, 1, 0, 0, 0, NO_DIGEST)
+            lie = TableStatus(everybody, 1, 0, 0, 0, NO_DIGEST)
             link.send(agent_messages.encode(Ack([lie], [])))
             link.send(agent_messages.encode(Heartbeat([lie])))
             await link.receive()

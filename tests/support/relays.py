@@ -14,7 +14,7 @@ from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Hello
 from drivers.wire.links import Busy, Link, LinkClosed, pair
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, HeartbeatReply, ToAgent, Welcome
 from tests.support.rule_source import Tables, packed
 
@@ -130,7 +130,7 @@ class Peer:
     def say(self, message: FromAgent) -> None:
         self.link.send(agent_messages.encode(message))
 
-    def hello(self, *dpus: str, held: Holding | None = None, zone: str = "z") -> None:
+    def hello(self, *dpus: str, held: TableStatus | None = None, zone: str = "z") -> None:
         self.say(Hello(zone, dpus, ["b"] * len(dpus), [held] if held else []))
 
     async def hear(self) -> ToAgent:
@@ -155,4 +155,4 @@ class Peer:
 def has(frame: Frame) -> Ack:
     """The answer of the only DPU of a link that has taken a frame."""
     version = frame.delta.to_version
-    return Ack([Holding(1, frame.epoch, version, version, version, frame.delta.digest)], [])
+    return Ack([TableStatus(1, frame.epoch, version, version, version, frame.delta.digest)], [])

@@ -18,7 +18,7 @@ from drivers.relays.reports import Level
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Hello
 from drivers.wire.links import Link, pair
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.rules.device_table import EMPTY, DeviceTable, digest_of, steps_between
 from projections.rules.rule import Delta, SetStep
@@ -123,7 +123,7 @@ def test_what_was_in_hardware_of_a_former_log_is_nothing_of_the_table_of_a_later
             steps = steps_between(EMPTY, DeviceTable(epoch, version, digest_of(rules), rules))
             frame = Frame(0, epoch, Delta(0, version, digest_of(rules), steps))
             found = await held.take(frame, lambda: None)
-            assert isinstance(found, Holding)
+            assert isinstance(found, TableStatus)
             levels.append((found.applied, found.in_hardware))
         assert levels == [(500, 500), (501, 500), (300, 0)]
 
@@ -275,7 +275,7 @@ def test_a_frame_that_comes_while_the_device_is_read_is_received_before_that_is_
         assert slow.is_set() and not taking.done()
         assert (await reading).applied == 0
         found = await taking
-        assert isinstance(found, Holding) and found.applied == 5
+        assert isinstance(found, TableStatus) and found.applied == 5
 
     run_virtual(scenario())
 

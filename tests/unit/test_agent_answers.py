@@ -56,7 +56,7 @@ def test_a_frame_that_is_taken_at_once_has_one_answer() -> None:
     first, second = tables_of(1, 5), tables_of(1, 6, second=True)
     older = first.snapshot("z")
     said = run_virtual(said_to(NO_FAULTS, (1, older), (1, second.snapshot("z")), (1, older)))
-    answers = [(len(ack.holdings), len(ack.refusals)) for ack in said if isinstance(ack, Ack)]
+    answers = [(len(ack.statuses), len(ack.refusals)) for ack in said if isinstance(ack, Ack)]
     assert answers == [(1, 0), (1, 0), (0, 1)]
 
 
@@ -65,6 +65,6 @@ def test_a_frame_of_a_later_log_is_received_by_none_of_the_table_that_is_held() 
     slow = Faults(latency_ms=60_000.0, spread=0.0)
     frames = (1, tables_of(1, 5).snapshot("z")), (2, tables_of(2, 7, second=True).snapshot("z"))
     said = [ack for ack in run_virtual(said_to(slow, *frames)) if isinstance(ack, Ack)]
-    holdings = [(has.epoch, has.received, has.applied) for ack in said for has in ack.holdings]
-    assert holdings[-1] == (2, 7, 7)
-    assert {received for epoch, received, _ in holdings if epoch == 1} <= {0, 5}
+    statuses = [(has.epoch, has.received, has.applied) for ack in said for has in ack.statuses]
+    assert statuses[-1] == (2, 7, 7)
+    assert {received for epoch, received, _ in statuses if epoch == 1} <= {0, 5}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drivers.wire import agent_messages, protocol, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
-from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, Holding, ProtocolError
+from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
 from projections.names import is_printable
 from projections.rules.device_table import Code
@@ -25,25 +25,25 @@ TEXTS = st.text(st.characters(categories=("L", "N", "P")), max_size=100)
 
 
 @st.composite
-def holdings(draw: st.DrawFn) -> Holding:
+def statuses(draw: st.DrawFn) -> TableStatus:
     in_hardware, applied, received = sorted(draw(st.tuples(VERSIONS, VERSIONS, VERSIONS)))
-    return Holding(draw(MASKS), draw(VERSIONS), received, applied, in_hardware, draw(DIGESTS))
+    return TableStatus(draw(MASKS), draw(VERSIONS), received, applied, in_hardware, draw(DIGESTS))
 
 
-REFUSALS = st.builds(Refusal, holdings(), VERSIONS, st.sampled_from(Code), TEXTS)
+REFUSALS = st.builds(Refusal, statuses(), VERSIONS, st.sampled_from(Code), TEXTS)
 HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=lambda pair: pair[0]).flatmap(
     lambda pairs: st.builds(
         Hello,
         NAMES,
         st.just([name for name, _ in pairs]),
         st.just([boot for _, boot in pairs]),
-        st.lists(holdings(), max_size=4),
+        st.lists(statuses(), max_size=4),
     )
 )
 FROM_AGENTS: st.SearchStrategy[FromAgent] = st.one_of(
     HELLOS,
-    st.builds(Ack, st.lists(holdings(), max_size=4), st.lists(REFUSALS, max_size=4)),
-    st.builds(Heartbeat, st.lists(holdings(), max_size=4)),
+    st.builds(Ack, st.lists(statuses(), max_size=4), st.lists(REFUSALS, max_size=4)),
+    st.builds(Heartbeat, st.lists(statuses(), max_size=4)),
 )
 RULES = st.builds(
     Rule,
@@ -115,7 +115,7 @@ def test_damaged_messages_are_read_or_refused_and_nothing_else(
             assert "\n" not in str(error)
 
 
-HOLDING = Holding(1, 1, 5, 5, 5, bytes(16))
+STATUS = TableStatus(1, 1, 5, 5, 5, bytes(16))
 
 
 def hello(**fields: Any) -> bytes:
@@ -125,7 +125,7 @@ def hello(**fields: Any) -> bytes:
 
 def held(**fields: Any) -> bytes:
     values: dict[str, Any] = {"dpus": b"\x01", "digest": bytes(16), **fields}
-    return pb.FromAgent(heartbeat=pb.Heartbeat(holdings=[pb.Holding(**values)])).SerializeToString()
+    return pb.FromAgent(heartbeat=pb.Heartbeat(statuses=[pb.TableStatus(**values)])).SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def held(**fields: Any) -> bytes:
         (held(digest=b"short"), "digest: 5 bytes must be 16"),
         (held(received=1, applied=2), "must not rise"),
         (held(received=1 << 63), "9223372036854775808 is more than the 9223372036854775807 allowed"),
-        (agent_messages.encode(Heartbeat([HOLDING] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
-        (agent_messages.encode(Ack([], [Refusal(HOLDING, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
+        (agent_messages.encode(Heartbeat([STATUS] * (MAX_PARTS + 1))), "257 are more than the 256 allowed"),
+        (agent_messages.encode(Ack([], [Refusal(STATUS, 1, Code.FULL, "")] * (MAX_PARTS + 1))), "ack.refusals: 257"),
     ],
 )
 def test_what_an_agent_must_not_say_is_refused_with_a_sentence(data: bytes, sentence: str) -> None:
@@ -186,7 +186,7 @@ def test_what_a_relay_must_not_say_is_refused_with_a_sentence(data: bytes, sente
 def test_an_unknown_refusal_code_and_a_long_ugly_reason_are_taken_for_what_they_are() -> None:
     unknown: Any = 99
     ugly = "\x1b[31m\n" + "x" * 999
-    refusal = pb.Refusal(holding=pb.Holding(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
+    refusal = pb.Refusal(status=pb.TableStatus(dpus=b"\x01", digest=bytes(16)), code=unknown, reason=ugly)
     message = agent_messages.decode(pb.FromAgent(ack=pb.Ack(refusals=[refusal])).SerializeToString())
     assert isinstance(message, Ack)
     assert message.refusals[0].code is Code.UNSPECIFIED

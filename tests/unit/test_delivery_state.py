@@ -19,26 +19,26 @@ from drivers.relays.delivery_state import (
     due,
 )
 from drivers.wire.agent_messages import NO_DIGEST, Refusal
-from drivers.wire.protocol import Holding, numbers_of
+from drivers.wire.protocol import TableStatus, numbers_of
 from projections.rules.device_table import Code
 
 NEWEST = Target(1, 9, b"n" * 16)
 
 
-def holding(version: int, digest: bytes = b"d" * 16, *, received: int = 0, epoch: int = 1) -> Holding:
-    return Holding(1, epoch, max(received, version), version, version, digest)
+def status(version: int, digest: bytes = b"d" * 16, *, received: int = 0, epoch: int = 1) -> TableStatus:
+    return TableStatus(1, epoch, max(received, version), version, version, digest)
 
 
 def state(version: int, *, epoch: int = 1) -> DeliveryState:
-    return arrived(holding(version, epoch=epoch), NEWEST, None)
+    return arrived(status(version, epoch=epoch), NEWEST, None)
 
 
 def refusal(version: int, kept: int, code: Code) -> Refusal:
-    return Refusal(holding(kept), version, code, "because")
+    return Refusal(status(kept), version, code, "because")
 
 
 def test_a_dpu_gets_what_it_lacks() -> None:
-    assert due(arrived(Holding(1, 0, 0, 0, 0, NO_DIGEST), NEWEST, NO_DIGEST), NEWEST, 0.0) == "snapshot"
+    assert due(arrived(TableStatus(1, 0, 0, 0, 0, NO_DIGEST), NEWEST, NO_DIGEST), NEWEST, 0.0) == "snapshot"
     assert due(state(5), NEWEST, 0.0) == "delta"
     assert due(state(9), NEWEST, 0.0) == "nothing"
     assert due(state(5), Target(1, 0, NO_DIGEST), 0.0) == "nothing"
@@ -56,43 +56,43 @@ def test_a_slow_dpu_gets_one_merged_delta_after_its_answer() -> None:
         assert due(slow, Target(1, version, b""), 0.0) == "delta"
         slow = after_send(slow, version, 0.0)
     assert due(slow, NEWEST, 1e9) == "nothing"
-    answered = after_ack(slow, holding(6), 1, None)
+    answered = after_ack(slow, status(6), 1, None)
     assert (due(answered, NEWEST, 0.0), answered.sent, answered.in_flight) == ("delta", 7, (7,))
 
 
 def test_received_alone_is_no_answer() -> None:
     sent = after_send(after_send(state(5), 6, 0.0), 7, 0.0)
-    assert after_ack(sent, holding(5, received=7), 1, None).in_flight == (6, 7)
+    assert after_ack(sent, status(5, received=7), 1, None).in_flight == (6, 7)
 
 
 def test_a_digest_that_is_not_the_versions_own_is_repaired_and_others_are_not() -> None:
-    assert arrived(holding(5), NEWEST, b"x" * 16).repair
-    assert not arrived(holding(5), NEWEST, b"d" * 16).repair
-    liar = after_ack(state(5), holding(5), 1, b"x" * 16)
+    assert arrived(status(5), NEWEST, b"x" * 16).repair
+    assert not arrived(status(5), NEWEST, b"d" * 16).repair
+    liar = after_ack(state(5), status(5), 1, b"x" * 16)
     assert due(liar, NEWEST, 0.0) == "snapshot"
     sent = after_send(liar, 9, 0.0)
-    assert not after_heartbeat(sent, holding(5), 1, b"x" * 16, lost_before=-1.0).repair  # the cure is on its way
-    assert due(after_ack(sent, holding(9), 1, b"d" * 16), NEWEST, 0.0) == "nothing"
+    assert not after_heartbeat(sent, status(5), 1, b"x" * 16, lost_before=-1.0).repair  # the cure is on its way
+    assert due(after_ack(sent, status(9), 1, b"d" * 16), NEWEST, 0.0) == "nothing"
 
 
 def test_a_frame_that_was_lost_is_sent_again_and_one_under_way_is_not() -> None:
     sent = after_send(state(5), 9, 10.0)
-    waiting = after_heartbeat(sent, holding(5), 1, None, lost_before=9.0)
+    waiting = after_heartbeat(sent, status(5), 1, None, lost_before=9.0)
     assert due(waiting, NEWEST, 20.0) == "nothing"
-    assert due(after_heartbeat(sent, holding(5, received=9), 1, None, lost_before=11.0), NEWEST, 20.0) == "nothing"
-    assert due(after_heartbeat(sent, holding(5), 1, None, lost_before=11.0), NEWEST, 20.0) == "delta"
+    assert due(after_heartbeat(sent, status(5, received=9), 1, None, lost_before=11.0), NEWEST, 20.0) == "nothing"
+    assert due(after_heartbeat(sent, status(5), 1, None, lost_before=11.0), NEWEST, 20.0) == "delta"
 
 
 def test_a_frame_that_was_lost_on_its_way_to_a_dpu_of_another_epoch_is_sent_again() -> None:
     """The versions of the log that was restored lie below those that the DPU has had of the one before."""
-    had = holding(500, epoch=0)
+    had = status(500, epoch=0)
     sent = after_send(arrived(had, NEWEST, None), 9, 10.0)
     assert due(after_heartbeat(sent, had, 1, None, lost_before=9.0), NEWEST, 20.0) == "nothing"
     assert due(after_heartbeat(sent, had, 1, None, lost_before=11.0), NEWEST, 20.0) == "snapshot"
 
 
 def test_a_dpu_that_went_back_is_led_on_from_there() -> None:
-    back = after_heartbeat(state(9), holding(4), 1, None, lost_before=0.0)
+    back = after_heartbeat(state(9), status(4), 1, None, lost_before=0.0)
     assert (due(back, NEWEST, 0.0), back.sent) == ("delta", 4)
 
 
@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_tried_again_ever_more_seldom() -> None:
         assert due(full, NEWEST, now) == "delta"
     assert waits == sorted(waits)
     assert waits[-1] == BACKOFF_LAST_S
-    fits = after_ack(after_send(full, 9, now), holding(9), 1, None)
+    fits = after_ack(after_send(full, 9, now), status(9), 1, None)
     assert (fits.failures, fits.not_before) == (0, 0.0)
 
 
@@ -146,7 +146,7 @@ def test_every_dpu_stands_somewhere_and_only_once(changes: list[tuple[int, int, 
             states.drop(mask)
             model = {number: held for number, held in model.items() if not mask >> number & 1}
         else:
-            moves = states.change(mask, lambda s, v=version: after_ack(s, holding(v), 1, None))  # type: ignore[misc]
+            moves = states.change(mask, lambda s, v=version: after_ack(s, status(v), 1, None))  # type: ignore[misc]
             touched = {number for move in moves for number in numbers_of(move.dpus)}
             assert touched == {number for number in model if mask >> number & 1}
             model.update(dict.fromkeys(touched, version))

@@ -41,7 +41,7 @@ async def test_an_agent_whose_device_failed_has_received_nothing_new() -> None:
     held = AgentTable(device, store, apply_s=1.0, read_back_s=1.0, slow_s=1.0)
     await held.load()
     assert isinstance(await held.take(_frame(FIRST, SECOND), lambda: None), Refusal)
-    assert (held.holding().applied, held.holding().received) == (3, 3)
+    assert (held.status().applied, held.status().received) == (3, 3)
 
 
 def test_a_simulated_device_that_failed_has_received_nothing_new() -> None:

@@ -34,7 +34,7 @@ from deploy.metrics.collector import Parts, PlaneCollector
 from deploy.metrics.survey import Survey
 from deploy.roles import Actors
 from drivers.stall_detector import StallDetector
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import PartitionStatus
@@ -195,7 +195,7 @@ def test_a_dpu_with_a_table_of_another_log_is_not_up_to_date_whatever_its_number
         async with plane() as made, house(tables) as served:
             survey = Survey(await made.add("r1"), served.relay, made.now_ms)
             new, old = Peer(await served.dial("r0")), Peer(await served.dial("r0"))
-            old.hello("old", held=Holding(1, 1, 9, 9, 9, bytes(16)))
+            old.hello("old", held=TableStatus(1, 1, 9, 9, 9, bytes(16)))
             new.hello("new")
             new.say(has(await new.frame()))
             await asyncio.sleep(1)

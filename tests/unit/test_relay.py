@@ -13,7 +13,7 @@ from drivers.relays.rule_source import CurrentTable
 from drivers.wire import agent_messages
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello, Refusal
 from drivers.wire.links import LinkClosed
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendRefused
 from projections.rules.device_table import Code, DeviceTable, digest_of
@@ -39,7 +39,7 @@ def test_a_dpu_that_is_not_registered_is_told_so_and_served_once_it_is() -> None
             peer.hello("unknown")
             assert (await peer.frame()).dpus == 0b10
             del tables.ordinals["known"]
-            peer.say(Heartbeat([Holding(0b11, 1, 5, 5, 5, tables.table.digest)]))
+            peer.say(Heartbeat([TableStatus(0b11, 1, 5, 5, 5, tables.table.digest)]))
             gone = await peer.hear()
             assert isinstance(gone, Welcome)
             assert gone.unserved[0].dpus == 0b01
@@ -71,7 +71,7 @@ def test_who_holds_something_of_a_later_log_or_speaks_for_another_zone_is_turned
         tables.put(5, {ALLOW: FIRST})
         async with house(tables, settings=SETTINGS._replace(zones=frozenset({"z"}))) as made:
             later = Peer(await made.dial("r0"))
-            later.hello("d", held=Holding(1, 2, 1, 1, 1, bytes(16)))
+            later.hello("d", held=TableStatus(1, 2, 1, 1, 1, bytes(16)))
             welcome = await later.hear()
             assert isinstance(welcome, Welcome)
             assert "epoch: 2 is of a later log" in welcome.unserved[0].reason
@@ -215,10 +215,10 @@ def test_reports_come_once_a_second_and_name_who_went_back() -> None:
         tables.put(6, {ALLOW: SECOND})
         async with house(tables) as made:
             peer = Peer(await made.dial("r0"))
-            newest = Holding(0b11, 1, 6, 6, 6, tables.table.digest)
+            newest = TableStatus(0b11, 1, 6, 6, 6, tables.table.digest)
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newest]))
             await asyncio.sleep(3)
-            older = Holding(0b10, 1, 5, 5, 5, tables.history[5].digest)
+            older = TableStatus(0b10, 1, 5, 5, 5, tables.history[5].digest)
             peer.say(Heartbeat([newest._replace(dpus=0b01), older]))
             frame = await peer.frame()
             assert (frame.dpus, frame.delta.from_version) == (0b10, 5)
@@ -267,7 +267,7 @@ def test_a_dpu_that_is_registered_again_is_reported_by_its_new_ordinal() -> None
         tables.put(5, {ALLOW: SECOND})
         async with house(tables) as made:
             peer = Peer(await made.dial("r0"))
-            newest = Holding(0b11, 1, 5, 5, 5, tables.table.digest)
+            newest = TableStatus(0b11, 1, 5, 5, 5, tables.table.digest)
             peer.say(Hello("z", ["a", "b"], ["b", "b"], [newest]))
             await asyncio.sleep(3)
             assert _reported(tables) == {(5, level): BitMap([0, 1]) for level in Level}
@@ -293,7 +293,7 @@ def test_what_a_dpu_says_with_a_heartbeat_is_noted_by_the_ordinal_that_it_has_by
             peer.hello("a", "b")
             await peer.frame()
             tables.ordinals |= {"a": 7, "b": 0}
-            peer.say(Heartbeat([Holding(0b01, 1, 5, 5, 5, tables.table.digest)]))
+            peer.say(Heartbeat([TableStatus(0b01, 1, 5, 5, 5, tables.table.digest)]))
             await asyncio.sleep(3)
             assert _reported(tables) == {(5, level): BitMap([7]) for level in Level}
 
@@ -358,14 +358,14 @@ def test_who_holds_what_a_restored_log_does_not_know_is_counted_and_named_when_i
         tables.frozen = {"z"}
         async with house(tables) as made:
             peer = Peer(await made.dial("r0"))
-            newer, known = Holding(0b01, 1, 9, 9, 9, bytes(16)), Holding(0b10, 1, 4, 4, 4, bytes(16))
+            newer, known = TableStatus(0b01, 1, 9, 9, 9, bytes(16)), TableStatus(0b10, 1, 4, 4, 4, bytes(16))
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer, known]))
             await asyncio.sleep(3)
             assert (made.relay.dpus_ahead_of_log(), made.relay.zones["z"].ahead_of_log) == (1, {"d": (1, 9)})
             tables.frozen.clear()
             tables.wake()
             frame = await peer.frame()
-            peer.say(Ack([Holding(0b11, 2, 5, 5, 5, frame.delta.digest)], []))
+            peer.say(Ack([TableStatus(0b11, 2, 5, 5, 5, frame.delta.digest)], []))
             await asyncio.sleep(6)
             assert made.relay.dpus_ahead_of_log() == 0
             assert [report.regressed for report in tables.reports if report.regressed] == [{"d": 5}]
@@ -381,9 +381,9 @@ def test_who_held_what_the_log_does_not_know_is_not_counted_once_it_is_gone() ->
         async with house(tables) as made:
             tables.frozen = {"z"}
             peer, other = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
-            newer = Holding(0b011, 1, 9, 9, 9, bytes(16))
+            newer = TableStatus(0b011, 1, 9, 9, 9, bytes(16))
             peer.say(Hello("z", ["d", "e"], ["b", "b"], [newer]))
-            other.hello("f", held=Holding(1, 3, 9, 9, 9, bytes(16)))
+            other.hello("f", held=TableStatus(1, 3, 9, 9, 9, bytes(16)))
             await asyncio.sleep(1)
             zone = made.relay.zones["z"]
             assert set(zone.ahead_of_log) == set(zone.links) == {"d", "e", "f"}
@@ -409,7 +409,7 @@ def test_a_link_that_has_lost_its_dpu_to_another_takes_nothing_from_it_when_it_e
         async with house(tables) as made:
             older, newer = Peer(await made.dial("r0")), Peer(await made.dial("r0"))
             for peer in (older, newer):
-                peer.hello("d", held=Holding(1, 3, 9, 9, 9, bytes(16)))
+                peer.hello("d", held=TableStatus(1, 3, 9, 9, 9, bytes(16)))
                 await asyncio.sleep(1)
             older.link.abort()
             await asyncio.sleep(1)
@@ -429,13 +429,13 @@ def test_latency_runs_from_the_change_to_the_answer_and_not_for_who_was_away() -
             peer = Peer(await made.dial("r0"))
             peer.hello("d", "e")
             first = await peer.frame()
-            peer.say(Ack([Holding(0b11, 1, 5, 5, 5, first.delta.digest)], []))
+            peer.say(Ack([TableStatus(0b11, 1, 5, 5, 5, first.delta.digest)], []))
             await asyncio.sleep(1)
             assert made.relay.latency[Level.APPLIED].count == 0
             for version, rules in ((6, SECOND), (7, THIRD)):
                 tables.put(version, {ALLOW: rules}, at_ms=round(now() * 1000))
                 await asyncio.sleep(0.2)
-            peer.say(Ack([Holding(0b11, 1, 7, 7, 5, tables.table.digest)], []))
+            peer.say(Ack([TableStatus(0b11, 1, 7, 7, 5, tables.table.digest)], []))
             await asyncio.sleep(0.1)
             applied = made.relay.latency[Level.APPLIED]
             assert (applied.count, applied.max_ms) == (2, 400)
@@ -471,7 +471,7 @@ def test_a_pass_is_followed_by_a_rest_if_changes_are_late_and_never_by_a_longer_
             peer.hello("d")
             first = await peer.frame()
             await asyncio.sleep(1)
-            peer.say(Ack([Holding(0b1, 1, 5, 5, 5, first.delta.digest)], []))
+            peer.say(Ack([TableStatus(0b1, 1, 5, 5, 5, first.delta.digest)], []))
             tables.put(6, {ALLOW: SECOND}, at_ms=round(now() * 1000) - late_ms)
             assert (await peer.frame()).delta.to_version == 6
             passed_s = now()
@@ -491,8 +491,8 @@ def test_a_dpu_that_claims_what_there_is_not_hurts_only_itself() -> None:
             liar.hello("d")
             honest.hello("e")
             await liar.frame()
-            liar.say(Ack([Holding((1 << 500) - 1, 1, 1 << 60, 1 << 60, 1 << 60, NO_DIGEST)], []))
-            liar.say(Ack([], [Refusal(Holding(1, 0, 0, 0, 0, NO_DIGEST), 77, Code.FULL, "no")]))
+            liar.say(Ack([TableStatus((1 << 500) - 1, 1, 1 << 60, 1 << 60, 1 << 60, NO_DIGEST)], []))
+            liar.say(Ack([], [Refusal(TableStatus(1, 0, 0, 0, 0, NO_DIGEST), 77, Code.FULL, "no")]))
             assert (await honest.frame()).delta.to_version == 5
             await asyncio.sleep(3)
             assert all(version == 5 for report in tables.reports for version in report.versions)

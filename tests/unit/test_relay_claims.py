@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from drivers.wire.agent_messages import Ack, Refusal
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from projections.rules.device_table import Code
 from tests.support.relays import FIRST, SECOND, THIRD, Peer, house
 from tests.support.rule_source import ALLOW, Tables
@@ -21,13 +21,13 @@ def test_a_dpu_that_names_ever_other_versions_has_few_ways_made_for_it() -> None
             tables.put(version, {ALLOW: FIRST if version % 2 else SECOND})
         async with house(tables) as made:
             honest = Peer(await made.dial("r0"))
-            honest.hello("e", held=Holding(1, 1, 998, 998, 998, tables.history[998].digest))
+            honest.hello("e", held=TableStatus(1, 1, 998, 998, 998, tables.history[998].digest))
             await honest.frame()
             for turn in range(3):
                 peer = Peer(await made.dial("r0"))
                 for number in range(100):
                     version = 1 + (37 * number + turn) % 900
-                    held = Holding(1, 1, version, version, version, tables.history[version].digest)
+                    held = TableStatus(1, 1, version, version, version, tables.history[version].digest)
                     if number % 3:
                         peer.say(Ack([held], []))
                         peer.say(Ack([], [Refusal(held, 999, Code.BASE, "no")]))

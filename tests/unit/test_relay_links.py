@@ -10,7 +10,7 @@ from drivers.relays import served_zone, sessions
 from drivers.relays.served_zone import ServedZone
 from drivers.wire.agent_messages import Ack, Heartbeat
 from drivers.wire.links import LinkClosed, pair
-from drivers.wire.protocol import Holding
+from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import GoAway, Welcome
 from eventstore.errors import AppendUnknown
 from projections.rules.device_table import digest_of
@@ -26,8 +26,8 @@ def sent(made: House) -> int:
     return session.sent
 
 
-def holding(tables: Tables, version: int, dpus: int = 1) -> Holding:
-    return Holding(dpus, tables.epoch, version, version, version, tables.history[version].digest)
+def status(tables: Tables, version: int, dpus: int = 1) -> TableStatus:
+    return TableStatus(dpus, tables.epoch, version, version, version, tables.history[version].digest)
 
 
 # -- what a link has not taken yet
@@ -60,18 +60,18 @@ def test_a_frame_that_a_link_has_not_taken_is_late_and_not_lost() -> None:
         tables.put(5, {ALLOW: FIRST})
         async with house(tables) as made:
             peer = Peer(await made.dial("r0"))
-            peer.hello("d", held=holding(tables, 5))
+            peer.hello("d", held=status(tables, 5))
             await peer.hear()
             await asyncio.sleep(2)
             tables.put(6, {ALLOW: SECOND})
             for _ in range(6):
                 await asyncio.sleep(10)
-                peer.say(Heartbeat([holding(tables, 5)]))
+                peer.say(Heartbeat([status(tables, 5)]))
             await asyncio.sleep(1)
             assert sent(made) == 1
             assert (await peer.frame()).delta.to_version == 6
             assert await peer.is_quiet(1)
-            peer.say(Heartbeat([holding(tables, 5)]))
+            peer.say(Heartbeat([status(tables, 5)]))
             assert ((await peer.frame()).delta.to_version, sent(made)) == (6, 2), "now it is lost"
 
     run_virtual(scenario())
@@ -85,7 +85,7 @@ def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
         tables.put(5, {ALLOW: FIRST})
         async with house(tables) as made:
             peer = Peer(await made.dial("r0"))
-            peer.hello("d", held=holding(tables, 5))
+            peer.hello("d", held=status(tables, 5))
             await peer.hear()
             tables.put(6, {ALLOW: SECOND})
             delta = await peer.frame()
@@ -93,7 +93,7 @@ def test_no_snapshot_is_sent_behind_a_frame_on_its_way() -> None:
             tables.put(7, {ALLOW: THIRD})
             del tables.history[6]
             assert await peer.is_quiet(5)
-            peer.say(Ack([Holding(1, 1, 6, 6, 6, digest_of({ALLOW: SECOND}))], []))
+            peer.say(Ack([TableStatus(1, 1, 6, 6, 6, digest_of({ALLOW: SECOND}))], []))
             assert ((await peer.frame()).delta.from_version, sent(made)) == (0, 2)
 
     run_virtual(scenario())

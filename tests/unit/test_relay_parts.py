@@ -240,7 +240,7 @@ def test_two_hundred_thousand_devices_take_little_memory_and_one_table() -> None
         frame = fleet.tables.decode(data)
         assert isinstance(frame, Frame)
         (ack,) = fleet.take(zone, frame, 0.0)
-        assert [part.dpus.bit_count() for part in ack.holdings] == [1_000]
+        assert [part.dpus.bit_count() for part in ack.statuses] == [1_000]
     assert fleet.records.nbytes < 100 * 200_000
     assert (fleet.tables.applied, len(fleet.tables)) == (1, 2)
     assert (fleet.records.actual == fleet.records.actual[0]).all()

@@ -1,4 +1,4 @@
-"""Holding what replicas claim against a fresh fold: which claims count, and what is said of one that differs."""
+"""TableStatus what replicas claim against a fresh fold: which claims count, and what is said of one that differs."""
 
 from __future__ import annotations
 
