@@ -291,7 +291,7 @@ class Provisioner:
     def _moved(self, step: _Step) -> bool:
         """Whether the step stands otherwise than when it was looked at; progress is no move."""
         now = self._now(step)
-        return now is None or _standing(now.dpu) != _standing(step.dpu)
+        return now is None or _step_version(now.dpu) != _step_version(step.dpu)
 
     def _is_ours(self, step: _Step) -> bool:
         """Whether this attempt may touch its device: the fold says that it runs and is ours, and it has time left."""
@@ -305,7 +305,7 @@ class Provisioner:
     def _runs_for_us(self, step: _Step) -> bool:
         """Whether the fold says that an attempt at this DPU runs, and is ours."""
         now = self._now(step)
-        return now is not None and now.dpu.standing == "running" and now.dpu.provisioner == self._actor
+        return now is not None and now.dpu.step_state == "running" and now.dpu.provisioner == self._actor
 
     def _is_frozen(self, step: _Step) -> bool:
         """Whether the device may not be altered now."""
@@ -330,5 +330,5 @@ def _about(step: _Step, reason: str = "") -> dict[str, object]:
     return about | {"reason": reason} if reason else about
 
 
-def _standing(dpu: Dpu) -> tuple[str, str, int, int]:
-    return dpu.phase, dpu.standing, dpu.attempt, dpu.since
+def _step_version(dpu: Dpu) -> tuple[str, str, int, int]:
+    return dpu.phase, dpu.step_state, dpu.attempt, dpu.since

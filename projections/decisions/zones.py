@@ -71,7 +71,7 @@ def _dpu(name: str, dpu: Dpu | None, event: Event, outcome: Outcome, at: At) -> 
     began = dpu.since == at.offset
     if began:
         yield one("dpu_phase_changed", name, {"zone": dpu.zone, "phase": dpu.phase, **_why(dpu)})
-    if dpu.standing == "open" and (began or isinstance(event, StepFailed | DeadlinePassed)):
+    if dpu.step_state == "open" and (began or isinstance(event, StepFailed | DeadlinePassed)):
         detail = {"phase": dpu.phase, "attempt": str(dpu.attempt + 1)}
         yield one("step_opened", name, detail | _if("not_before_ms", dpu.not_before_ms))
     if outcome.code == "waiting" and _subject(event) == name:

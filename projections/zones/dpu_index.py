@@ -68,9 +68,9 @@ class DpuIndex:
             zone.unavailable[host] = zone.unavailable.get(host, 0) + 1
         if dpu.phase == PENDING:
             (zone.returning if dpu.effect else zone.line)[name] = None
-        if dpu.standing == "open":
+        if dpu.step_state == "open":
             self.open[name] = None
-        elif dpu.standing == "running":
+        elif dpu.step_state == "running":
             self.running[name] = None
 
     def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:

@@ -18,7 +18,7 @@ class DpuView(NamedTuple):
     bmc_address: str
     image: str
     phase: str
-    standing: str
+    step_state: str
     tries: int
     attempt: int
     provisioner: str
@@ -43,7 +43,7 @@ def view(name: str, dpu: Dpu) -> DpuView:
         bmc_address=dpu.bmc_address,
         image=dpu.image,
         phase=dpu.phase,
-        standing=dpu.standing,
+        step_state=dpu.step_state,
         tries=dpu.tries,
         attempt=dpu.attempt,
         provisioner=dpu.provisioner,

@@ -97,7 +97,7 @@ def expire(state: ZonesState, event: DeadlinePassed, at: At) -> Decision:
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:
         return refusal(f"subject: {shown(name)} has no deadline of kind {shown(event.kind)}")
-    if row.standing != "running" or row.deadline_ms != event.deadline_ms:
+    if row.step_state != "running" or row.deadline_ms != event.deadline_ms:
         return unchanged(f"deadline_ms: {event.deadline_ms} of dpu {name!r} is over")
     if at.append_ms < event.deadline_ms:
         reason = f"deadline_ms: {event.deadline_ms} of dpu {name!r} is after {at.append_ms}, the time of this record"

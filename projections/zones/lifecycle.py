@@ -165,7 +165,7 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> Result:
 
 
 def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
-    if row.standing == "running":
+    if row.step_state == "running":
         return f"attempt: {trigger.attempt} of dpu {name!r} must wait for {row.attempt}, by {row.provisioner!a}"
     if trigger.attempt != row.attempt + 1:
         return f"attempt: {trigger.attempt} of dpu {name!r} must be {row.attempt + 1}"
@@ -175,7 +175,7 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> Result:
         return f"attempt: {trigger.attempt} of dpu {name!r} must not start before {row.not_before_ms}"
     return replace(
         row,
-        standing="running",
+        step_state="running",
         attempt=trigger.attempt,
         provisioner=trigger.provisioner,
         not_before_ms=0,
@@ -249,14 +249,14 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> Result:
 
 
 def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
-    if row.standing == "running" and trigger.attempt == row.attempt:
+    if row.step_state == "running" and trigger.attempt == row.attempt:
         return None
     return f"attempt: {trigger.attempt} of dpu {name!r} is over"
 
 
 def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
     """The step wants another attempt; a task that the device still runs is kept, for it to adopt."""
-    return replace(row, standing="open", provisioner="", deadline_ms=0, message=trigger.message)
+    return replace(row, step_state="open", provisioner="", deadline_ms=0, message=trigger.message)
 
 
 def _begin_step(row: Dpu, phase: str, at: At) -> Dpu:
@@ -296,7 +296,7 @@ def _error(row: Dpu, resume: str, trigger: Trigger) -> Dpu:
 
 def _idle(row: Dpu, phase: str, at: At) -> Dpu:
     """A phase in which nobody works on the DPU."""
-    return replace(entered(row, phase, at), standing="idle")
+    return replace(entered(row, phase, at), step_state="idle")
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def entered(row: Dpu, phase: str, at: At) -> Dpu:
     return replace(
         row,
         phase=phase,
-        standing="open",
+        step_state="open",
         entered=row.attempt,
         disowned=row.attempt,
         since=at.offset,

@@ -104,7 +104,7 @@ class Marks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     forwarded: int = 0
 
 
-StepStanding = Literal["idle", "open", "running"]
+StepState = Literal["idle", "open", "running"]
 """Of a DPU's step: nothing to do, wants an attempt, an attempt runs."""
 
 
@@ -133,7 +133,7 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
     entered: int
     since: int
     since_ms: int
-    standing: StepStanding = "idle"
+    step_state: StepState = "idle"
     image: str = ""
     installed: str = ""
     resume: str = ""

@@ -977,7 +977,7 @@ class ListDpusResponse(_message.Message):
     def __init__(self, dpus: _Optional[_Iterable[_Union[Dpu, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Dpu(_message.Message):
-    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "standing", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "since_ms", "deadline_ms", "facts", "position")
+    __slots__ = ("dpu", "zone", "ordinal", "node", "serial", "bmc_address", "image", "phase", "step_state", "tries", "attempt", "provisioner", "task", "percent", "paused", "swapped", "failures", "message", "since_ms", "deadline_ms", "facts", "position")
     class FactsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -993,7 +993,7 @@ class Dpu(_message.Message):
     BMC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
-    STANDING_FIELD_NUMBER: _ClassVar[int]
+    STEP_STATE_FIELD_NUMBER: _ClassVar[int]
     TRIES_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     PROVISIONER_FIELD_NUMBER: _ClassVar[int]
@@ -1015,7 +1015,7 @@ class Dpu(_message.Message):
     bmc_address: str
     image: str
     phase: str
-    standing: str
+    step_state: str
     tries: int
     attempt: int
     provisioner: str
@@ -1029,7 +1029,7 @@ class Dpu(_message.Message):
     deadline_ms: int
     facts: _containers.ScalarMap[str, str]
     position: str
-    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., standing: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., ordinal: _Optional[int] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ..., image: _Optional[str] = ..., phase: _Optional[str] = ..., step_state: _Optional[str] = ..., tries: _Optional[int] = ..., attempt: _Optional[int] = ..., provisioner: _Optional[str] = ..., task: _Optional[str] = ..., percent: _Optional[int] = ..., paused: _Optional[bool] = ..., swapped: _Optional[bool] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., facts: _Optional[_Mapping[str, str]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class GetDpuRequest(_message.Message):
     __slots__ = ("min_position", "dpu", "zone", "at")

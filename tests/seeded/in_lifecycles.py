@@ -57,7 +57,7 @@ def _by_dice(backoff_ms: Any) -> Any:
 
 
 def _any_attempt(stale: Any) -> Any:
-    return lambda name, row, trigger: None if row.standing == "running" else stale(name, row, trigger)
+    return lambda name, row, trigger: None if row.step_state == "running" else stale(name, row, trigger)
 
 
 def _without_check(call: Any) -> Any:

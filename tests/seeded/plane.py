@@ -371,7 +371,7 @@ class Plane(Folds):
 
     def _work_on(self, partition: Partition, name: str, dpu: Dpu) -> None:
         about = (self._stated(name, "provisioner"), dpu.zone, name, dpu.phase)
-        if dpu.standing == "open":
+        if dpu.step_state == "open":
             if not dpu.paused and not wait_ms(dpu, self.now_ms):
                 self._write(partition, e.StepStarted(*about, dpu.attempt + 1, ME))
             return

@@ -199,7 +199,7 @@ def test_fleet_may_say_again_that_something_is_gone() -> None:
     assert not list(lifecycle.check_transitions(steps.evidence()))
 
 
-RUNNING = dpu("Rebooting", standing="running", provisioner="p#1")
+RUNNING = dpu("Rebooting", step_state="running", provisioner="p#1")
 REPORTS: tuple[tuple[type, tuple[Any, ...]], ...] = (
     (e.StepProgressed, ("t", 50)),
     (e.StepSucceeded, ({},)),
@@ -226,8 +226,8 @@ def test_the_holder_of_the_attempt_that_runs_is_heard(kind: type, more: tuple[An
     assert not counted(mine, RUNNING)
     where = f"zones/0@1: {kind.__name__} of attempt 7 of d by provisioner/"
     other = "p counts, which is not the one that runs"
-    assert counted(mine, dpu("Rebooting", standing="open", provisioner="p#1")) == [where + other]
-    assert counted(mine, dpu("DPU Config", standing="running", provisioner="p#1")) == [where + other]
+    assert counted(mine, dpu("Rebooting", step_state="open", provisioner="p#1")) == [where + other]
+    assert counted(mine, dpu("DPU Config", step_state="running", provisioner="p#1")) == [where + other]
     assert counted(mine, None) == [(where + other).replace("@1", "@0")]
     assert counted(said("provisioner/p", attempt=6), RUNNING), "an attempt that is over"
     assert counted(said("provisioner/q"), RUNNING) == [where + "q counts, which p has"]

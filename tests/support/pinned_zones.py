@@ -282,7 +282,7 @@ def _line(log: DeliveredZones) -> None:
 def _lifecycle(log: DeliveredZones) -> None:
     log.wait_for_backoff("d")
     log.start("d")
-    log.do_step("d") if log.row("d").standing == "open" else log.succeed("d", {"boot_id": "1"})
+    log.do_step("d") if log.row("d").step_state == "open" else log.succeed("d", {"boot_id": "1"})
     log.register("d", node="n", serial="t")
     log.request("d", "retry")
     log.do_until("d", "DPU Config")
@@ -331,10 +331,10 @@ def _some_dpus(log: DeliveredZones, rng: Random) -> None:
             log.register(name, node=f"h{rng.randrange(3)}", serial=rng.choice(["", "s", "t"]))
         elif rng.random() < 0.03:
             log.limit(rng.randrange(4), rng.randrange(4))
-        elif row.standing == "idle" or rng.random() < 0.08:
+        elif row.step_state == "idle" or rng.random() < 0.08:
             request = rng.choice(requests)
             log.request(name, request, rng.choice(["", "i1", "i2"]) if request == "provision" else "")
-        elif row.standing == "open":
+        elif row.step_state == "open":
             log.wait_for_backoff(name)
             log.start(name, rng.choice(["p1", "p2"]))
         elif rng.random() < 0.7 or row.phase == DELETING:

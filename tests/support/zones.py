@@ -253,13 +253,13 @@ def replayed(log: ZoneLog) -> ZonesState:
 
 
 def check_dpus(state: ZonesState) -> None:
-    """Told from the rows alone: ordinals are unique, limits hold, standings fit phases."""
+    """Told from the rows alone: ordinals are unique, limits hold, step states fit phases."""
     ordinals: set[tuple[str, int]] = set()
     for name, dpu in state.dpus.rows.items():
         assert (dpu.zone, dpu.ordinal) not in ordinals
         ordinals.add((dpu.zone, dpu.ordinal))
-        assert (dpu.standing == "idle") == (dpu.phase in (INITIALIZING, PENDING, READY, ERROR)), name
-        assert (dpu.standing == "running") == (dpu.deadline_ms > 0) == (dpu.provisioner != ""), name
+        assert (dpu.step_state == "idle") == (dpu.phase in (INITIALIZING, PENDING, READY, ERROR)), name
+        assert (dpu.step_state == "running") == (dpu.deadline_ms > 0) == (dpu.provisioner != ""), name
         assert dpu.phase not in (INITIALIZING, READY) or not dpu.effect, name
         assert (dpu.resume != "") == (dpu.phase in (PENDING, ERROR)), name
         assert dpu.phase != READY or dpu.installed == dpu.image != "", name

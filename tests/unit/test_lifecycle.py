@@ -76,7 +76,7 @@ def row_in(phase: str) -> Dpu:
         2,
         1,
         1,
-        standing="running" if running else "idle",
+        step_state="running" if running else "idle",
         image="image-1",
         installed="image-1" if phase == READY else "",
         resume=NODE_EFFECT if phase in (PENDING, ERROR) else "",
@@ -212,7 +212,7 @@ def test_a_step_is_tried_as_often_as_its_zone_says_and_then_waits_for_a_person(
         assert row.message == "bad flash"
         assert (row.phase == ERROR) == (failure == tries)
         assert (row.tries, row.failures, getattr(row.failed, kind)) == (failure, failure, failure)
-    assert (row.resume, row.effect, row.standing) == (NODE_EFFECT, True, "idle")
+    assert (row.resume, row.effect, row.step_state) == (NODE_EFFECT, True, "idle")
     log.request("d", "retry")
     row = log.row("d")
     assert (row.tries, row.failures, row.failed) == (0, 0, Tries()), "tries are those of this step"
@@ -291,7 +291,7 @@ def test_a_lost_provisioner_costs_no_retry_and_no_wait() -> None:
     log.progress("d", "task-9", 40)
     assert log.fail("d", "lost").code == "done"
     row = log.row("d")
-    assert (row.standing, row.failures, row.not_before_ms, row.task) == ("open", 0, 0, "task-9")
+    assert (row.step_state, row.failures, row.not_before_ms, row.task) == ("open", 0, 0, "task-9")
     assert log.start("d", "p2").code == "done"
     assert log.row("d").task == "task-9"
 
@@ -312,10 +312,10 @@ def test_a_deadline_counts_if_its_record_stands_after_it() -> None:
     assert "is after" in log.expire("d", deadline_ms).reason
     log.now_ms = deadline_ms
     assert log.expire("d", deadline_ms - 1).reason.endswith("is over")
-    assert log.row("d").standing == "running"
+    assert log.row("d").step_state == "running"
     assert log.expire("d", deadline_ms).code == "done"
     row = log.row("d")
-    assert (row.standing, row.failures, row.message) == ("open", 1, "'p1' had no result by the deadline")
+    assert (row.step_state, row.failures, row.message) == ("open", 1, "'p1' had no result by the deadline")
     assert log.expire("d", deadline_ms).code == "unchanged"
     assert log.row("d").failures == 1
     assert log.expire("nobody", deadline_ms).code == "refused"
@@ -329,7 +329,7 @@ def test_retry_from_error_goes_on_where_it_failed() -> None:
     assert (log.row("d").phase, log.row("d").resume) == (ERROR, OS_INSTALLING)
     assert log.request("d", "retry").code == "done"
     row = log.row("d")
-    assert (row.phase, row.standing, row.failures, row.tries) == (OS_INSTALLING, "open", 0, 0)
+    assert (row.phase, row.step_state, row.failures, row.tries) == (OS_INSTALLING, "open", 0, 0)
 
 
 def test_retry_takes_a_running_attempt_away_from_its_provisioner() -> None:
@@ -427,7 +427,7 @@ def test_a_device_that_lies_about_its_image_has_failed() -> None:
     log.start("d")
     assert log.succeed("d", {"image": "another"}).code == "done"
     row = log.row("d")
-    assert (row.phase, row.standing, row.failures, row.disowned) == (OS_INSTALLING, "open", 1, row.attempt)
+    assert (row.phase, row.step_state, row.failures, row.disowned) == (OS_INSTALLING, "open", 1, row.attempt)
     assert "runs 'another', not 'image-1'" in row.message
 
 

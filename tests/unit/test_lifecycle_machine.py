@@ -145,7 +145,7 @@ class LifecycleMachine(DeliveredMachine):
         else:
             assert self.log.succeed(name, {"serial": serial} if serial else {}).code == "done"
         row = self.log.state.dpus.rows.get(name)
-        assert row is None or row.standing != "running"
+        assert row is None or row.step_state != "running"
         SOMETIMES.saw("a step ended badly", bool(kind))
         SOMETIMES.saw("a DPU was deleted", row is None)
         SOMETIMES.saw("a DPU is ready", row is not None and row.phase == READY)

@@ -45,27 +45,27 @@ def row_in(phase: str, **fields: object) -> Dpu:
             "image: '' must name the image to provision dpu 'd' with, which has had none",
         ),
         (
-            row_in(NODE_EFFECT, standing="running", attempt=3, provisioner="p1"),
+            row_in(NODE_EFFECT, step_state="running", attempt=3, provisioner="p1"),
             Trigger("started", AT, attempt=4),
             "attempt: 4 of dpu 'd' must wait for 3, by 'p1'",
         ),
         (
-            row_in(NODE_EFFECT, standing="open", attempt=3),
+            row_in(NODE_EFFECT, step_state="open", attempt=3),
             Trigger("started", AT, attempt=5),
             "attempt: 5 of dpu 'd' must be 4",
         ),
         (
-            row_in(NODE_EFFECT, standing="open", attempt=3, not_before_ms=START_MS + 1),
+            row_in(NODE_EFFECT, step_state="open", attempt=3, not_before_ms=START_MS + 1),
             Trigger("started", AT, attempt=4),
             f"attempt: 4 of dpu 'd' must not start before {START_MS + 1}",
         ),
         (
-            row_in(NODE_EFFECT, standing="running", attempt=3),
+            row_in(NODE_EFFECT, step_state="running", attempt=3),
             Trigger("progressed", AT, attempt=2),
             "attempt: 2 of dpu 'd' is over",
         ),
         (
-            row_in(NODE_EFFECT, standing="open", attempt=3),
+            row_in(NODE_EFFECT, step_state="open", attempt=3),
             Trigger("lost", AT, attempt=3),
             "attempt: 3 of dpu 'd' is over",
         ),
@@ -76,10 +76,10 @@ def test_a_statement_that_comes_at_the_wrong_time_is_told_why(row: Dpu, trigger:
 
 
 def test_an_attempt_may_start_in_the_very_moment_its_wait_ends() -> None:
-    row = row_in(NODE_EFFECT, standing="open", attempt=3, not_before_ms=START_MS)
+    row = row_in(NODE_EFFECT, step_state="open", attempt=3, not_before_ms=START_MS)
     started = follow("d", row, Trigger("started", AT, attempt=4, provisioner="p"))
     assert isinstance(started, Dpu)
-    assert (started.standing, started.attempt, started.provisioner, started.not_before_ms) == ("running", 4, "p", 0)
+    assert (started.step_state, started.attempt, started.provisioner, started.not_before_ms) == ("running", 4, "p", 0)
 
 
 def test_a_new_attempt_shows_no_progress_of_the_one_before() -> None:
@@ -109,7 +109,7 @@ def test_a_provision_without_an_image_takes_the_last_one() -> None:
 def test_the_last_try_ends_in_error_and_the_one_before_does_not(name: str) -> None:
     most = MAX_TRIES + sum(DEFAULT_TRIES)
     for tries, phase in ((most - 1, NODE_EFFECT), (most, ERROR)):
-        row = row_in(NODE_EFFECT, standing="running", attempt=99, entered=99 - tries)
+        row = row_in(NODE_EFFECT, step_state="running", attempt=99, entered=99 - tries)
         after = follow("d", row, Trigger(name, AT, attempt=99, kind="transient", message="m"))
         assert isinstance(after, Dpu)
         assert (after.phase, after.message) == (phase, "m")
@@ -150,7 +150,7 @@ def test_who_waits_in_line_keeps_its_place_in_the_phase_it_goes_to() -> None:
     """A retry of a step for which there is a line goes through the line, not past it."""
     after = follow("d", row_in(ERROR, resume=OS_INSTALLING), Trigger("retry", AT))
     assert isinstance(after, Dpu)
-    assert (after.phase, after.resume, after.standing) == (PENDING, OS_INSTALLING, "idle")
+    assert (after.phase, after.resume, after.step_state) == (PENDING, OS_INSTALLING, "idle")
 
 
 def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> None:
@@ -158,7 +158,7 @@ def test_abort_in_line_gives_a_node_back_that_is_out_of_service_already() -> Non
     row = row_in(PENDING, effect=True, image="new", installed="old", resume=OS_INSTALLING)
     after = follow("d", row, Trigger("abort", AT))
     assert isinstance(after, Dpu)
-    assert (after.phase, after.image, after.standing) == (NODE_EFFECT_REMOVAL, "old", "open")
+    assert (after.phase, after.image, after.step_state) == (NODE_EFFECT_REMOVAL, "old", "open")
 
 
 def test_the_shortest_wait_is_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,10 +177,10 @@ def test_the_wait_before_a_retry_is_the_same_in_every_binary_of_this_fold_versio
 
 
 def test_a_serial_that_the_device_says_first_is_the_cards_from_then_on() -> None:
-    after = follow("d", row_in(NODE_EFFECT, standing="running", attempt=3, serial=""), said({"serial": "t"}))
+    after = follow("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial=""), said({"serial": "t"}))
     assert isinstance(after, Dpu)
     assert (after.serial, after.swapped) == ("t", False)
-    again = follow("d", row_in(NODE_EFFECT, standing="running", attempt=3, serial="s"), said({}))
+    again = follow("d", row_in(NODE_EFFECT, step_state="running", attempt=3, serial="s"), said({}))
     assert isinstance(again, Dpu)
     assert again.serial == "s"
 
@@ -191,7 +191,7 @@ def said(facts: dict[str, str]) -> Trigger:
 
 def test_only_what_turned_out_wrong_is_not_to_be_adopted_and_two_devices_do_not_retry_at_once() -> None:
     """A task that runs on after a transient failure is taken up again by the next attempt."""
-    row = row_in(NODE_EFFECT, standing="running", attempt=9, disowned=7)
+    row = row_in(NODE_EFFECT, step_state="running", attempt=9, disowned=7)
     for kind, disowned in (("transient", 7), ("device", 9)):
         after = follow("d", row, Trigger("failed", AT, attempt=9, kind=kind, failed_ms=START_MS))
         assert isinstance(after, Dpu)

@@ -203,7 +203,7 @@ def test_an_attempt_whose_time_is_over_says_so_itself(ahead_ms: int) -> None:
             await made.register("d")
             bmcs.device("d").faults = QUIET._replace(pace=1e9)
             await made.request("d", "provision", "image-1")
-            await made.until(lambda: made.dpu("d").standing == "running")
+            await made.until(lambda: made.dpu("d").step_state == "running")
             made.ahead_ms = -1_000
             limit_s = STEPS[NODE_EFFECT].deadline_ms / 1_000
             await made.until(lambda: made.dpu("d").failures == 1, timeout_s=limit_s + 60)
@@ -231,7 +231,7 @@ def test_a_statement_of_which_nothing_is_known_leads_to_no_second_deed(silent: s
                 made.log.late_s[partition] = 4.0
             else:
                 await made.request("d", "provision", "image-1")
-                await made.until(lambda: made.dpu("d").standing == "running")
+                await made.until(lambda: made.dpu("d").step_state == "running")
                 made.log.late_s[partition] = 4.0
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
             assert found.internal_events.failures == 1
@@ -322,7 +322,7 @@ def test_requests_take_hold_while_a_step_runs() -> None:
             await asyncio.sleep(300)
             assert made.dpu("aborted").phase == INITIALIZING and not bmcs.device("aborted").drained
             assert "deleted" not in made.zone("z1").dpus.rows and not bmcs.device("deleted").drained
-            assert (made.dpu("paused").phase, made.dpu("paused").standing) == ("DPU Config", "open")
+            assert (made.dpu("paused").phase, made.dpu("paused").step_state) == ("DPU Config", "open")
             await made.request("paused", "resume")
             await made.until(lambda: made.dpu("paused").phase == READY)
 

@@ -59,7 +59,7 @@ def test_no_step_begins_in_a_frozen_zone_before_the_thaw() -> None:
                 await made.request(name, "provision", "image-1", zone=zone)
             await made.until(lambda: made.dpu("e", "z2").phase == READY, timeout_s=HOUR_S)
             await asyncio.sleep(HOUR_S)
-            assert (made.dpu("d").phase, made.dpu("d").standing) == (NODE_EFFECT, "open")
+            assert (made.dpu("d").phase, made.dpu("d").step_state) == (NODE_EFFECT, "open")
             assert "d" not in bench.connected and bench.provisioner.under_way == 0
             await bench.thaw("z1")
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
@@ -81,7 +81,7 @@ def test_a_step_that_runs_as_all_is_frozen_is_followed_to_its_end_and_no_other_b
             assert begun[-1] == "install"
             await bench.freeze("")
             await asyncio.sleep(HOUR_S)
-            assert (made.dpu("d").phase, made.dpu("d").standing) == (DPU_CONFIG, "open")
+            assert (made.dpu("d").phase, made.dpu("d").step_state) == (DPU_CONFIG, "open")
             assert bench.begun("d") == begun
             await bench.thaw("")
             await made.until(lambda: made.dpu("d").phase == READY, timeout_s=HOUR_S)
@@ -99,7 +99,7 @@ def test_a_step_that_was_taken_just_before_a_freeze_alters_nothing_before_the_th
             made.log.latency_s = 1.0
             await made.request("d", "provision", "image-1")
             await bench.freeze("z1")
-            await made.until(lambda: made.dpu("d").standing == "running")
+            await made.until(lambda: made.dpu("d").step_state == "running")
             await asyncio.sleep(HOUR_S / 10)
             assert made.count(made.partition("z1"), StepStarted) == 1 and not bench.begun("d")
             await bench.thaw("z1")

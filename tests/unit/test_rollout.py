@@ -174,7 +174,7 @@ def test_a_step_that_lets_nobody_in_does_not_look_at_the_line(monkeypatch: pytes
     log.start("d1")
     assert log.progress("d1", "draining", 10).code == "done"
     log.fail("d1")
-    assert log.row("d1").standing == "open"
+    assert log.row("d1").step_state == "open"
 
 
 def test_who_joins_the_line_looks_at_nobody_else_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def dpu_in(phase: str, attempt: int = 11) -> Dpu:
         10,
         9,
         BEGAN_MS,
-        standing="running",
+        step_state="running",
         image="i",
         disowned=10,
         deadline_ms=BEGAN_MS + attempt + STEPS[phase].deadline_ms,

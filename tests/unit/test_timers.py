@@ -41,7 +41,7 @@ async def begin_step(made: Plane, name: str = "d") -> None:
     number = made.dpu(name).attempt + 1
     event = StepStarted(internal_envelope(name, "test", made.now_ms()), "z1", name, NODE_EFFECT, number, "nobody")
     await next(iter(made.replicas.values())).append_event(made.partition("z1"), b"z1", event, timeout_s=5.0)
-    await made.until(lambda: made.dpu(name).standing == "running")
+    await made.until(lambda: made.dpu(name).step_state == "running")
 
 
 def test_a_deadline_is_stated_when_it_has_come_and_once() -> None:

@@ -151,8 +151,8 @@ def test_a_frozen_zone_tells_what_waits_there() -> None:
     fleet.change(Item("n", "z", "10.0.0.1"))
     before = table(fleet.state, "z").version
     state = ZonesState()
-    for ordinal, standing in enumerate(("idle", "open", "running")):
-        dpu = Dpu("z", ordinal, "", "", "", "Ready", 1, 1, 1, 1, standing=standing)  # type: ignore[arg-type]
+    for ordinal, step_state in enumerate(("idle", "open", "running")):
+        dpu = Dpu("z", ordinal, "", "", "", "Ready", 1, 1, 1, 1, step_state=step_state)  # type: ignore[arg-type]
         state.dpus.put(f"d{ordinal}", dpu)
     state.rederive()
     reported = InstallsState()

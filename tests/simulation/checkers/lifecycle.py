@@ -146,7 +146,7 @@ def check_attempts(run: Evidence) -> Found:
 
 def _unfounded(where: str, event: e.StepProgressed | e.StepSucceeded | e.StepFailed, row: Dpu | None) -> Found:
     said = f"{where}: {type(event).__name__} of attempt {event.attempt} of {event.dpu} by {event.envelope.actor} counts"
-    if row is None or row.standing != "running" or (row.attempt, row.phase) != (event.attempt, event.phase):
+    if row is None or row.step_state != "running" or (row.attempt, row.phase) != (event.attempt, event.phase):
         yield f"{said}, which is not the one that runs"
     elif getattr(event, "kind", "") != "lost":
         holder = row.provisioner.split("#")[0]

@@ -65,8 +65,8 @@ def check_idle(run: Evidence) -> Found:
     for zone in run.zone_states:
         for dpu in sorted({*zone.dpu_index.open, *zone.dpu_index.running}):
             row = zone.dpus.rows[dpu]
-            if not (row.paused and row.standing == "open"):
-                yield f"{dpu} stands at {row.phase}, {row.standing}, attempt {row.attempt}: {row.message}"
+            if not (row.paused and row.step_state == "open"):
+                yield f"{dpu} stands at {row.phase}, {row.step_state}, attempt {row.attempt}: {row.message}"
 
 
 def check_replicas(run: Evidence) -> Found:

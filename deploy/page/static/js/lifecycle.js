@@ -90,8 +90,8 @@ function why(dpu) {
   if (dpu.swapped) reasons.push("another card is in its place than was provisioned");
   if (dpu.paused) reasons.push("paused");
   if (dpu.message) reasons.push(dpu.message);
-  if (dpu.standing === "running") reasons.push(`${dpu.provisioner} works on it${dpu.percent ? `, ${dpu.percent} %` : ""}`);
-  if (dpu.standing === "open") reasons.push("waits for a provisioner");
+  if (dpu.step_state === "running") reasons.push(`${dpu.provisioner} works on it${dpu.percent ? `, ${dpu.percent} %` : ""}`);
+  if (dpu.step_state === "open") reasons.push("waits for a provisioner");
   if (!reasons.length && dpu.phase === "Initializing") reasons.push("nobody has asked to provision it");
   if (!reasons.length && dpu.phase === "Pending") reasons.push("waits for room under its zone's limits");
   return reasons.join("; ") || "–";
