@@ -85,8 +85,8 @@ def restore(place: LogPlace | None, folder: Path, generation: int | None, thawed
         )
     origin = restored.origin
     if output != "table":
-        plain = {"log_id": origin.log_id, "generation": origin.generation, "parent": origin.parent}
-        out.print_value({**plain, "records": restored.records, "frozen": not thawed, "place": str(place)}, output)
+        as_dict = {"log_id": origin.log_id, "generation": origin.generation, "parent": origin.parent}
+        out.print_value({**as_dict, "records": restored.records, "frozen": not thawed, "place": str(place)}, output)
         return
     out.print_fields(
         [

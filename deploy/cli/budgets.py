@@ -9,7 +9,7 @@ from deploy.cli.client import Client
 from deploy.cli.options import commands, looks_back
 from deploy.cli.results import finish
 from deploy.cli.values import INT32
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.fleet.withdrawals import KINDS, UNLIMITED_PERMILLE
 from schemas.api import dpuplane_pb2 as pb
 
@@ -31,7 +31,7 @@ def list_budgets(*, client: Client, output: str) -> None:
     """
     found: pb.ListBudgetsResponse = client.query("ListBudgets", pb.ListBudgetsRequest())
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(("kind", "permille", "at least"), map(_row, found.budgets))
 

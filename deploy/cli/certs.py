@@ -127,17 +127,17 @@ def show(file: Path, listed: Path | None, output: str) -> None:
     try:
         with file.open("rb") as stream:
             certificate = load_certificate(stream.read(_MAX_BYTES))
-        plain = _plain(certificate)
+        as_dict = _as_dict(certificate)
         if listed is not None:
-            plain["revoked"] = "yes" if certificate.serial_number in read_serials(listed) else "no"
+            as_dict["revoked"] = "yes" if certificate.serial_number in read_serials(listed) else "no"
     except ValueError as error:
         raise Refused(f"file: {file} must be a certificate in PEM or DER") from error
     except PlaneError as error:
         raise Refused(str(error)) from error
     if output != "table":
-        out.print_value(plain, output)
+        out.print_value(as_dict, output)
         return
-    out.print_fields((name, ", ".join(value) if isinstance(value, list) else value) for name, value in plain.items())
+    out.print_fields((name, ", ".join(value) if isinstance(value, list) else value) for name, value in as_dict.items())
 
 
 _LIST = click.option(
@@ -200,7 +200,7 @@ def _revoked(text: str) -> tuple[int, str]:
     return certificate.serial_number, f"{whose if whose.isprintable() else shown(whose)}, valid until {until}"
 
 
-def _plain(certificate: Any) -> dict[str, Any]:
+def _as_dict(certificate: Any) -> dict[str, Any]:
     from cryptography import x509
 
     from commands.rpc.authentication import uri_names

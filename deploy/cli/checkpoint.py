@@ -90,14 +90,14 @@ async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Sta
 def _print(made: Statement, path: Path, output: str) -> None:
     records = sum(attestation.end for attestation in made.partitions.values())
     if output != "table":
-        plain: dict[str, Any] = {
+        as_dict: dict[str, Any] = {
             "out": str(path),
             "log_id": made.log_id,
             "generation": made.generation,
             "records": records,
             "partitions": {name: attestation.end for name, attestation in made.partitions.items()},
         }
-        out.print_value(plain, output)
+        out.print_value(as_dict, output)
         return
     out.print_fields(
         [

@@ -13,7 +13,7 @@ from deploy.cli.known import CLIQUE, DOMAIN, NODE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.results import exit_status, finish
 from deploy.cli.values import INT32, INT64
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.cliques.files import merge_hosts
 from projections.names import PATH_SHOWN, shown
 from schemas.api import dpuplane_pb2 as pb
@@ -64,7 +64,7 @@ def list_cliques(*, client: Client, output: str, domain: str) -> None:
         by=("domain", "clique"),
     )
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("domain", "clique", "capacity", "members", "ready", "waiting"),
@@ -86,7 +86,7 @@ def show(*, client: Client, output: str, domain: str, clique: str) -> None:
     """
     found: pb.Clique = client.query("GetClique", pb.GetCliqueRequest(domain=domain, clique=clique))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     click.echo(f"{found.domain}/{found.clique}: {len(found.members)} of {found.capacity} indices taken")
     rows = [(member.index, member.node, "ready" if member.ready else "", member.address) for member in found.members]
@@ -115,7 +115,7 @@ def config(*, client: Client, output: str, domain: str, clique: str, part: str, 
         raise click.UsageError("give --merge without --output and --file peers: it prints a hosts file")
     found: pb.CliqueConfig = client.query("GetCliqueConfig", pb.GetCliqueConfigRequest(domain=domain, clique=clique))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
     elif merge is not None:
         click.echo(merge_hosts(merge, found.hosts), nl=False)
     elif part == "both":

@@ -13,7 +13,7 @@ from deploy.cli.dpu_selection import Selection, request_all, selects_dpus
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.results import finish
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.zones.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
@@ -53,7 +53,7 @@ def list_dpus(*, client: Client, output: str, zone: str, phase: str | None, stuc
     wanted = pb.ListDpusRequest(zone=zone, phase=phase, stuck=stuck)
     found = paged(client, "ListDpus", wanted, pb.ListDpusResponse, "dpus", by=("zone", "ordinal"))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("dpu", "zone", "node", "phase", "tries", "image", "message"),
@@ -74,11 +74,11 @@ def show(*, client: Client, output: str, dpu: str, zone: str) -> None:
     Example: dpuplane dpus show rack7-dpu-0000
     """
     found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=dpu, zone=zone))
-    plain = to_plain(found)
+    as_dict = message_to_dict(found)
     if output != "table":
-        out.print_value(plain, output)
+        out.print_value(as_dict, output)
         return
-    out.print_fields(_field(name, value) for name, value in plain.items() if name not in ("position", "attempt"))
+    out.print_fields(_field(name, value) for name, value in as_dict.items() if name not in ("position", "attempt"))
 
 
 def _field(name: str, value: Any) -> tuple[str, object]:

@@ -9,7 +9,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.results import Part, exit_status, merged_result, sentence
 from deploy.cli.rules import ports_text
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -33,7 +33,7 @@ def finish_dry_run(parts: Sequence[Part], output: str) -> None:
         whole.dry_run.effects.extend([] if len(parts) == 1 else [e for _, a in parts for e in a.dry_run.effects])
         whole.dry_run.budget = next((answer.dry_run.budget for _, answer in parts if answer.dry_run.budget), "")
         whole.dry_run.addresses = max(answer.dry_run.addresses for _, answer in parts)
-        out.print_value(to_plain(whole), output)
+        out.print_value(message_to_dict(whole), output)
     click.get_current_context().exit(exit_status(whole))
 
 

@@ -9,7 +9,7 @@ from deploy.cli.client import Client
 from deploy.cli.known import DPU, NODE, ZONE
 from deploy.cli.options import looks_back
 from deploy.cli.rules import ports_text
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -28,7 +28,7 @@ def explain(*, client: Client, output: str, node: str, dpu: str, zone: str) -> N
     """
     found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     if found.addresses:
         out.print_table(

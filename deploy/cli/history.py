@@ -39,7 +39,7 @@ def history_command(*, client: Client, output: str, place: LogPlace | None, subj
         raise NotKnown(f"subject: {shown(subject)} occurs in no record; it must be a node, DPU, zone or DOMAIN/CLIQUE")
     happened = _in_zone(happened, subject, zone)
     if output != "table":
-        out.print_value({"subject": subject, "happened": [_plain(found) for found in happened]}, output)
+        out.print_value({"subject": subject, "happened": [_as_dict(found) for found in happened]}, output)
         return
     heads = ("time", "position", "event", "actor", "command", "outcome", "decided")
     out.print_table(heads, (_row(subject, found) for found in happened))
@@ -72,7 +72,7 @@ async def _read(place: LogPlace, subject: str) -> list[Happening]:
             return await history(log, folds_of(log.partition_count), subject, heard)
 
 
-def _plain(found: Happening) -> dict[str, object]:
+def _as_dict(found: Happening) -> dict[str, object]:
     items = [{"kind": item.kind, "subject": item.subject, **{"detail": dict(item.detail)}} for item in found.items]
     return {**found._asdict(), "items": items}
 

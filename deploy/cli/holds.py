@@ -14,7 +14,7 @@ from deploy.cli.failures import Refused
 from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.results import finish, merged_result
 from deploy.cli.values import INT64
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from eventstore.ids import is_part_of
 from projections.pages import MAX_PAGE
 from schemas.api import dpuplane_pb2 as pb
@@ -46,7 +46,7 @@ def list_holds(*, client: Client, output: str, of_command: str) -> None:
         del found.holds[:]
         found.holds.extend(asked_for)
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     heads = ("hold", "kind", "nodes", "addresses", "zones", "asked by", "command", "approved by", "hash", "reason")
     out.print_table(heads, map(_row, found.holds))
@@ -80,7 +80,7 @@ def show(*, client: Client, output: str, hold: int) -> None:
     del found.nodes[:]
     found.nodes.extend(node.name for node in nodes)
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     since = out.time_text(found.since_ms)
     out.print_fields(

@@ -23,7 +23,7 @@ from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.options import commands, paged
 from deploy.cli.progress import ProgressLine
 from deploy.cli.results import merged_position
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.cliques.state import MAX_CAPACITY
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -233,7 +233,7 @@ def _finish(summary: pb.ImportSummary, output: str) -> None:
     if output == "table":
         _print(summary)
     else:
-        out.print_value(to_plain(summary), output)
+        out.print_value(message_to_dict(summary), output)
     if summary.unknown or summary.claims_unknown:
         click.get_current_context().exit(UNKNOWN)
     click.get_current_context().exit(REFUSED if summary.refused or summary.claims_refused else 0)

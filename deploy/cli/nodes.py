@@ -10,7 +10,7 @@ from deploy.cli.dry_runs import dry_run_option, finish_dry_run
 from deploy.cli.known import NODE, ZONE
 from deploy.cli.options import check_zone_of_id, commands, key_values, looks_back, paged
 from deploy.cli.results import Part, finish, finish_items
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
 
@@ -38,7 +38,7 @@ def list_nodes(*, client: Client, output: str, zone: str) -> None:
     """
     found = paged(client, "ListNodes", pb.ListNodesRequest(zone=zone), pb.ListNodesResponse, "nodes", by=("name",))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("name", "zone", "addresses", "held", "conflicts", "labels"),
@@ -66,7 +66,7 @@ def show(*, client: Client, output: str, name: str) -> None:
     """
     node: pb.Node = client.query("GetNode", pb.GetNodeRequest(name=name))
     if output != "table":
-        out.print_value(to_plain(node), output)
+        out.print_value(message_to_dict(node), output)
         return
     out.print_fields(
         (

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from deploy.plain import Plain
+from deploy.serialization import JsonObject
 from eventstore.as_of import format_time
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
@@ -21,7 +21,7 @@ _COLOURS = dict.fromkeys(_GOOD, "green") | dict.fromkeys(_LOOK, "yellow") | dict
 """Colours of states. They only repeat what the word says."""
 
 
-def print_value(value: Plain, output: str) -> None:
+def print_value(value: JsonObject, output: str) -> None:
     """Print the one value of a command as JSON or YAML."""
     if output == "yaml":
         import yaml

@@ -19,7 +19,7 @@ from deploy.cli.options import commands, looks_back
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
 from deploy.mistakes import kind_of, sentence
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from deploy.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from projections.names import shown
 from projections.rules.policies import fault_of_policy
@@ -83,7 +83,7 @@ def list_policies(*, client: Client, output: str) -> None:
     """
     found: pb.ListPoliciesResponse = client.query("ListPolicies", pb.ListPoliciesRequest())
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("name", "priority", "action", "protocol", "ports", "sources", "zones"),

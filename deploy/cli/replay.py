@@ -42,7 +42,7 @@ def replay_command(client: Client, output: str, place: LogPlace | None, at: AsOf
     with failing(), logging_here(level):
         replayed = asyncio.run(_replay(where, at))
     if output != "table":
-        out.print_value(_plain(replayed), output)
+        out.print_value(_as_dict(replayed), output)
     else:
         out.print_table(
             ("partition", "position", "fold", "quarantined", "digest"),
@@ -74,7 +74,7 @@ def _digest(replayed: Replayed, partition: Partition) -> str:
     return digests[max(digests)] if digests else ""
 
 
-def _plain(replayed: Replayed) -> dict[str, Any]:
+def _as_dict(replayed: Replayed) -> dict[str, Any]:
     return {
         "partitions": [
             {

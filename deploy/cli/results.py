@@ -10,7 +10,7 @@ import click
 
 from deploy.cli.failures import REFUSED, UNKNOWN
 from deploy.cli.output import coloured, print_value
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -30,7 +30,7 @@ def finish(answer: pb.CommandResult, output: str) -> None:
     if output == "table":
         _print(answer)
     else:
-        print_value(to_plain(answer), output)
+        print_value(message_to_dict(answer), output)
         if exit_status(answer):
             click.echo(sentence(answer), err=True)
     click.get_current_context().exit(exit_status(answer))

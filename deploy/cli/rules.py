@@ -8,7 +8,7 @@ from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.known import ZONE
 from deploy.cli.options import looks_back
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -33,7 +33,7 @@ def show(*, client: Client, output: str, zone: str) -> None:
     for page in pages[1:]:
         whole.rules.extend(page.rules)
     if output != "table":
-        out.print_value(to_plain(whole), output)
+        out.print_value(message_to_dict(whole), output)
         return
     count = "1 rule" if len(whole.rules) == 1 else f"{len(whole.rules)} rules"
     click.echo(f"zone {whole.zone}, version {whole.version}, digest {whole.digest}, {count}")

@@ -9,7 +9,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.options import looks_back_in
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from schemas.api import dpuplane_pb2 as pb
 
 _NAMED = 5
@@ -28,7 +28,7 @@ def status(*, client: Client, output: str, digests: bool) -> None:
     """
     found: pb.Status = client.query("GetStatus", pb.GetStatusRequest())
     if output not in ("table", "wide"):
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_fields([("verdict", verdict(found)), *summary(found)])
     if output == "wide" or digests:

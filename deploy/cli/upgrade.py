@@ -101,11 +101,11 @@ def _show(client: Client, status: pb.Status, place: LogPlace | None, wanted: dic
     if output == "table":
         _print(changes, unready)
     else:
-        plain = [{**each._asdict(), "partition": str(each.partition)} for each in changes]
-        for each in plain:
+        as_dict = [{**each._asdict(), "partition": str(each.partition)} for each in changes]
+        for each in as_dict:
             each["rows"] = [found._asdict() for found in each["rows"]]
             each["tables"] = [found._asdict() for found in each["tables"]]
-        out.print_value({"raises": plain, "unready": unready, "ready": not unready}, output)
+        out.print_value({"raises": as_dict, "unready": unready, "ready": not unready}, output)
     refused = unready or any(each.halted for each in changes)
     click.get_current_context().exit(REFUSED if refused else 0)
 

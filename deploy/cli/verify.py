@@ -83,7 +83,7 @@ def verify(
     if output == "table":
         out.print_fields(_rows(verdict))
     else:
-        out.print_value(_plain(verdict), output)
+        out.print_value(_as_dict(verdict), output)
     _end(differences)
 
 
@@ -184,7 +184,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     return rows
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _as_dict(verdict: Verdict) -> dict[str, Any]:
     replayed, devices, nodes = verdict.fresh.replayed, verdict.devices, verdict.fresh.agreement
     return {
         "records": replayed.records,

@@ -12,7 +12,7 @@ from deploy.cli.options import commands, looks_back, paged
 from deploy.cli.results import exit_status, finish
 from deploy.cli.values import INT32
 from deploy.cli.zone_check import is_known, known_zone
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from projections.names import shown
 from projections.tries import KINDS
 from schemas.api import dpuplane_pb2 as pb
@@ -35,7 +35,7 @@ def list_zones(*, client: Client, output: str) -> None:
     """
     found = paged(client, "ListZones", pb.ListZonesRequest(), pb.ListZonesResponse, "zones", by=("zone",))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_table(
         ("zone", "nodes", "dpus", "rules", "version", "frozen", "labels"),
@@ -56,7 +56,7 @@ def show(*, client: Client, output: str, zone: str) -> None:
     """
     found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
     if output != "table":
-        out.print_value(to_plain(found), output)
+        out.print_value(message_to_dict(found), output)
         return
     out.print_fields(fields_of(found))
 

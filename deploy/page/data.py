@@ -18,7 +18,7 @@ from deploy.export.events import Wanted
 from deploy.page import fleet
 from deploy.page.log import TYPES, LogPage, latest, parse_cursor
 from deploy.page.requests import BadQuery, NotReady, data, number, parameters
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from eventstore.folding.fold import Fold
 from eventstore.folding.origin import read_first
 from eventstore.log import FLEET_0, FOLDED_TOPICS, EventLog, Partition
@@ -98,7 +98,7 @@ class Data:
         given = parameters(request, ("at", "zone"))
         source = self._source()
         wanted = pb.GetZoneRequest(zone=given.get("zone", ""), at=given.get("at", ""))
-        return to_plain(await source.queries.get_zone(wanted, source.call))
+        return message_to_dict(await source.queries.get_zone(wanted, source.call))
 
     async def dpus(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "zone", "phase", "stuck", "page_token"))
@@ -111,7 +111,7 @@ class Data:
             page_token=given.get("page_token", ""),
             at=given.get("at", ""),
         )
-        return to_plain(await source.queries.list_dpus(wanted, source.call))
+        return message_to_dict(await source.queries.list_dpus(wanted, source.call))
 
     async def cliques(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "domain", "page_token"))
@@ -122,13 +122,13 @@ class Data:
             page_token=given.get("page_token", ""),
             at=given.get("at", ""),
         )
-        return to_plain(await source.queries.list_cliques(wanted, source.call))
+        return message_to_dict(await source.queries.list_cliques(wanted, source.call))
 
     async def holds(self, request: web.Request) -> Any:
         given = parameters(request, ("at",))
         source = self._source()
         wanted = pb.ListHoldsRequest(at=given.get("at", ""))
-        return to_plain(await source.queries.list_holds(wanted, source.call))
+        return message_to_dict(await source.queries.list_holds(wanted, source.call))
 
     async def events(self, request: web.Request) -> Any:
         given = parameters(request, ("at", "type", "subject", "actor", "before"))

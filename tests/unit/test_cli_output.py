@@ -24,7 +24,7 @@ from deploy.cli.policies import PolicyDocument, read_policies
 from deploy.cli.results import exit_status, finish, merged_position, merged_result, sentence
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
-from deploy.plain import to_plain
+from deploy.serialization import message_to_dict
 from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
@@ -45,7 +45,7 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
     clique = pb.Clique(
         domain="d", clique="c", capacity=18, members=[pb.CliqueMember(index=0, node="n", created_ms=1 << 52)]
     )
-    assert to_plain(clique) == {
+    assert message_to_dict(clique) == {
         "domain": "d",
         "clique": "c",
         "capacity": 18,
@@ -55,22 +55,22 @@ def test_plain_data_has_defaults_numbers_and_names() -> None:
         "waiting": [],
         "position": "",
     }
-    assert to_plain(pb.Node(labels={"b": "2", "a": "1"}))["labels"] == {"a": "1", "b": "2"}
+    assert message_to_dict(pb.Node(labels={"b": "2", "a": "1"}))["labels"] == {"a": "1", "b": "2"}
     supports = {"zones": pb.FoldVersions(versions=[1, 2])}
-    assert to_plain(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
+    assert message_to_dict(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
 
 
 def test_only_an_answer_has_a_position_and_not_each_of_its_items() -> None:
-    listed = to_plain(pb.ListNodesResponse(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
+    listed = message_to_dict(pb.ListNodesResponse(nodes=[pb.Node(name="n")], position="log:zones/0=1"))
     assert "position" not in listed["nodes"][0] and listed["position"] == "log:zones/0=1"
-    assert to_plain(pb.Node(name="n"))["position"] == ""
+    assert message_to_dict(pb.Node(name="n"))["position"] == ""
     partition = pb.Replica(partitions=[pb.PartitionStatus(partition="zones/0")])
-    assert to_plain(partition)["partitions"][0]["position"] == 0
+    assert message_to_dict(partition)["partitions"][0]["position"] == 0
 
 
 def test_index_zero_is_written_and_absent_ones_are_not() -> None:
-    assert to_plain(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0))["index"] == 0
-    assert {"index", "place", "hold"}.isdisjoint(to_plain(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
+    assert message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE, index=0))["index"] == 0
+    assert {"index", "place", "hold"}.isdisjoint(message_to_dict(pb.CommandResult(outcome=pb.OUTCOME_DONE)))
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_an_answer_is_one_value_and_an_exit_status(answer: pb.CommandResult, sta
     assert exit_status(answer) == status
     as_json = run(answer, "json")
     assert as_json.exit_code == status
-    assert json.loads(as_json.stdout) == to_plain(answer)
+    assert json.loads(as_json.stdout) == message_to_dict(answer)
     assert bool(as_json.stderr) == (status != 0)
     as_yaml = run(answer, "yaml")
-    assert (as_yaml.exit_code, yaml.safe_load(as_yaml.stdout)) == (status, to_plain(answer))
+    assert (as_yaml.exit_code, yaml.safe_load(as_yaml.stdout)) == (status, message_to_dict(answer))
     as_table = run(answer, "table")
     assert as_table.exit_code == status
     assert (as_table.stderr if status else as_table.stdout).startswith(outcome_name(answer.outcome))

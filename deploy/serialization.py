@@ -1,4 +1,4 @@
-"""Messages as plain data, for whoever reads JSON or YAML: scripts and the page.
+"""Serializes protobuf messages to dictionaries, for JSON and YAML: scripts and the page read them.
 
 It is the protobuf message in snake_case with defaults written out. Unlike protobuf's own JSON, 64 bit integers are
 numbers: every one of ours (offsets, milliseconds, counts) fits a JSON number exactly, and a script that compares two
@@ -14,15 +14,15 @@ from google.protobuf.message import Message
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import short_name
 
-Plain = dict[str, Any]
+JsonObject = dict[str, Any]
 
 _ANSWERS = {method.output_type for method in pb.DESCRIPTOR.services_by_name["Queries"].methods} & {
     message for message in pb.DESCRIPTOR.message_types_by_name.values() if "position" in message.fields_by_name
 }
 
 
-def to_plain(message: Message) -> Plain:
-    """An answer as plain data, with every field that is set or has a default."""
+def message_to_dict(message: Message) -> JsonObject:
+    """A message as a dictionary, with every field that is set or has a default."""
     return {
         field.name: _value(message, field)
         for field in message.DESCRIPTOR.fields
@@ -30,12 +30,12 @@ def to_plain(message: Message) -> Plain:
     }
 
 
-def _item(message: Message) -> Plain:
+def _item(message: Message) -> JsonObject:
     """A message inside another. Where it stands for itself, as an answer, it has a position: here the whole has it."""
-    plain = to_plain(message)
-    if message.DESCRIPTOR in _ANSWERS and not plain["position"]:
-        del plain["position"]
-    return plain
+    message_fields = message_to_dict(message)
+    if message.DESCRIPTOR in _ANSWERS and not message_fields["position"]:
+        del message_fields["position"]
+    return message_fields
 
 
 def _value(message: Message, field: Any) -> Any:
