@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from deploy.atomic_files import atomic_write, sync_folder
 from deploy.opening import LOG_FOLDER, LogPlace, open_to_read
-from deploy.whole_files import sync_folder, whole_file
 from eventstore.errors import PermanentError
 from eventstore.folding.origin import await_origin
 from eventstore.kafka.clients import Clients
@@ -39,7 +39,7 @@ async def make(place: LogPlace, folder: Path, now_ms: int, rng: random.Random, s
         made_at_ms=now_ms,
         partitions=copied,
     )
-    with whole_file(folder / MANIFEST) as path:
+    with atomic_write(folder / MANIFEST) as path:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     return manifest
 

@@ -160,8 +160,8 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
     Every process whose setting `tls_revoked` names the list refuses these certificates within two seconds: their calls
     and requests are refused, and open links of agents and feeds of the page are broken off.
     """
+    from deploy.atomic_files import atomic_write
     from deploy.tls.revocations import read_serials
-    from deploy.whole_files import whole_file
 
     try:
         known = read_serials(listed) if listed.exists() else frozenset()
@@ -170,7 +170,7 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
         if fresh:
             before = listed.read_text(encoding="utf-8") if listed.exists() else "# serial number  # certificate\n"
             lines = "".join(f"{serial:x}  # {whose}\n" for serial, whose in fresh.items())
-            with whole_file(listed) as partial:
+            with atomic_write(listed) as partial:
                 partial.write_text(f"{before.rstrip()}\n{lines}", encoding="utf-8")
     except PlaneError as error:
         raise Refused(str(error)) from error

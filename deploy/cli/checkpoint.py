@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from deploy.atomic_files import atomic_write
 from deploy.audit.checkpoints import Statement, new_keys, signed, state
 from deploy.cli import output as out
 from deploy.cli.client import Client
@@ -18,7 +19,6 @@ from deploy.cli.options import queries
 from deploy.cli.places import failing, place_of_status, reads_log
 from deploy.cli.progress import ProgressLine
 from deploy.opening import LogPlace, open_to_read
-from deploy.whole_files import whole_file
 from schemas.api import dpuplane_pb2 as pb
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -78,8 +78,8 @@ async def _write(place: LogPlace, key: Path, path: Path, *, hashes: bool) -> Sta
     beside = path.with_name(f"{path.name}.hashes")
     async with open_to_read(place, rng=random.Random()) as log:
         with (
-            whole_file(path) as partial,
-            whole_file(beside) if hashes else nullcontext() as kept,
+            atomic_write(path) as partial,
+            atomic_write(beside) if hashes else nullcontext() as kept,
             ProgressLine("checkpoint") as progress,
         ):
             made = await state(log, time.time_ns() // 1_000_000, kept, progress.show)

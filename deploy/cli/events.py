@@ -13,6 +13,7 @@ from typing import Any, get_args
 import click
 import yaml
 
+from deploy.atomic_files import atomic_write
 from deploy.cli.client import Client
 from deploy.cli.options import queries_in
 from deploy.cli.output import check_reader, print_value
@@ -24,7 +25,6 @@ from deploy.export.events import EXPORTED_TOPICS, Wanted, as_json, batches, line
 from deploy.export.parquet import ParquetFile
 from deploy.export.rows import rows
 from deploy.opening import LogPlace, open_to_read
-from deploy.whole_files import whole_file
 from eventstore.as_of import format_time
 from eventstore.log import FOLDED_TOPICS, EventLog
 from schemas.api import dpuplane_pb2 as pb
@@ -190,7 +190,7 @@ async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
 async def _write(
     place: LogPlace, wanted: Wanted, path: Path, progress: ProgressLine, *, kind: str, explode: bool
 ) -> int:
-    with whole_file(path) as partial:
+    with atomic_write(path) as partial:
         async with open_to_read(place, rng=random.Random()) as log:
             if kind == "lines":
                 return await _write_lines(log, wanted, partial, progress)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from commands.rpc.authentication import uri_names
-from deploy.whole_files import whole_file
+from deploy.atomic_files import atomic_write
 from eventstore.errors import PermanentError
 from projections.fleet.principals import Principal, trust_domain_of, uri_of
 
@@ -146,5 +146,5 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Whole or not at all: a process that watches the file must not see half of it, and nobody else a key."""
-    with whole_file(path, mode=mode) as fresh:
+    with atomic_write(path, mode=mode) as fresh:
         fresh.write_bytes(content)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from deploy.atomic_files import atomic_write
 from deploy.audit import backups
 from deploy.audit.checkpoints import FORMAT, Statement, load, new_keys, signed
 from deploy.cli import cli
@@ -21,7 +22,6 @@ from deploy.cli.wait import _let_through
 from deploy.doctor.log import check_log
 from deploy.opening import open_log, open_to_read, place_of
 from deploy.settings import load_settings
-from deploy.whole_files import whole_file
 from eventstore.errors import FatalError, PermanentError
 from projections.names import shown
 from schemas.api import dpuplane_pb2 as pb
@@ -133,10 +133,10 @@ def test_a_file_that_does_not_fit_on_the_disk_is_no_traceback_and_not_there(tmp_
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with (
         pytest.raises(PermanentError, match=r"file: cannot be written: No space left on device$"),
-        whole_file(tmp_path / "file"),
+        atomic_write(tmp_path / "file"),
     ):
         raise full
-    with pytest.raises(TimeoutError), whole_file(tmp_path / "file"):  # of what is read for it
+    with pytest.raises(TimeoutError), atomic_write(tmp_path / "file"):  # of what is read for it
         raise TimeoutError
     assert not list(tmp_path.iterdir())
 

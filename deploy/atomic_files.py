@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, synced, and then put there."""
+"""Atomic writes of files: to a temporary file beside the target, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eventstore.errors import PermanentError
 
 
 @contextmanager
-def whole_file(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """A path to write to; what is written there takes the place of `path` when the context ends well.
+def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """A temporary path to write to. It replaces `path` when the context ends without an error.
 
-    Raises PermanentError, also for what is there and no file: root would put one in the place of a device.
+    Raises PermanentError, also if `path` exists and is not a regular file: root would replace a device.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
